@@ -29,18 +29,20 @@ export interface Claim {
   ttlMs: number;
   /** @default exclusive */
   hold?: Hold;
+  /** Owner values of further attempts that are granted with it, as far as there is room. */
+  others?: readonly string[];
   grant?: Grant;
 }
 
 /** An attempt of its own: no two have the same owner value. */
-export function claimOn(key: string, ttlMs = 20_000): Claim & { hold: Hold } {
-  return { key, hold: EXCLUSIVE, owner: `host/1/random/${++sequence}`, ttlMs };
+export function claimOn(key: string, ttlMs = 20_000, hold: Hold = EXCLUSIVE): Claim & { hold: Hold } {
+  return { key, hold, owner: `host/1/random/${++sequence}`, ttlMs };
 }
 
 /** One attempt, as a promise. */
 export function acquireOn(backend: LockBackend, claim: Claim, place?: Place): Promise<AcquireOutcome> {
-  const { key, hold = EXCLUSIVE, owner, ttlMs } = claim;
-  const request = { key, hold, owner, ttlMs, place, turns: place?.turns };
+  const { key, hold = EXCLUSIVE, owner, others, ttlMs } = claim;
+  const request = { key, hold, owner, others, ttlMs, place, turns: place?.turns };
   return new Promise((resolve) => {
     backend.acquire(request, (outcome) => {
       if (outcome.status === 'acquired') claim.grant = outcome.grant;
@@ -80,8 +82,8 @@ export function transferOn(
 }
 
 /** The grant of a claim, or one that another process would make from the same key and owner value. */
-export function grantOf({ grant, key, owner }: Claim): Grant {
-  return grant ?? { key, owner };
+export function grantOf({ grant, key, owner, hold }: Claim): Grant {
+  return grant ?? { key, owner, hold };
 }
 
 /** Acquires, and fails the test when that is not granted. */

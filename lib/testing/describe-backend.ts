@@ -1,9 +1,9 @@
-import { deepStrictEqual, ok } from 'node:assert/strict';
+import { ok } from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { inspect } from 'node:util';
 import { LockOptionsError } from '../api/errors.js';
-import type { AcquireOutcome, Hold, LockBackend, ReleaseOutcome } from '../core/backend/lock-backend.js';
-import { driftMs, monotonic } from '../core/time/clock.js';
+import type { AcquireOutcome, LockBackend, ReleaseOutcome } from '../core/backend/lock-backend.js';
+import { monotonic } from '../core/time/clock.js';
+import { between, equal, matches, notBefore, shown } from './assertions.js';
 import {
   acquireOn,
   claimOn,
@@ -15,6 +15,7 @@ import {
   transferOn,
   type Claim,
 } from './claims.js';
+import { describeCrowds, refusesHold, unknownHolds } from './describe-crowds.js';
 import { until } from './until.js';
 
 /** A backend under test, whose clock is `performance.now()`. */
@@ -42,8 +43,8 @@ export interface BackendTestRunner {
 const CASE_LIMIT_MS = 60_000;
 
 /**
- * The contract of lock backends, as tests: call it in a test file of your backend. It says nothing of wait queues, which are
- * a capability, nor of what happens when the store fails.
+ * The contract of lock backends, as tests: call it in a test file of your backend. Locks that several hold are tested if the backend has
+ * `modes`. Of a wait queue it tests only their order, and it says nothing of what happens when the store fails.
  * @param setUp connects the backend before the first test
  * @param runner the functions of the test runner. By default those that are global, as in Jest
  * @throws LockOptionsError if the functions are not given, and not global
@@ -124,13 +125,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
     });
 
     it('an attempt to hold a lock in a way that the store does not know is refused with a sentence of its own', async () => {
-      const claim = { ...claimOn(freshKey()), hold: { mode: 'sideways' } as unknown as Hold };
-      const outcome = await acquireOn(backend, claim);
-      equal(outcome.status, 'unavailable', 'the status of an attempt whose hold.mode is "sideways"');
-      const problems = (outcome as { causes: { problem: string }[] }).causes.map(({ problem }) => problem);
-      equal(problems.length, 1, 'the number of its causes');
-      ok(problems[0]!.includes('exclusive'), `its cause should name the mode "exclusive", and is: ${problems[0]}`);
-      await heldBy(undefined, claim.key);
+      for (const hold of unknownHolds(backend)) await refusesHold(backend, hold);
     });
 
     it('a lock is free again after its release', async () => {
@@ -440,6 +435,8 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await backend.forceRelease(holder.key);
     });
 
+    describeCrowds(it, () => backend);
+
     it('each of 300 simultaneous operations gets its own answer', async () => {
       const held = Array.from({ length: 300 }, () => claimOn(freshKey('many')));
       const tokens = await Promise.all(held.map((claim) => granted(backend, claim)));
@@ -636,31 +633,4 @@ function answered<Outcome extends AcquireOutcome | ReleaseOutcome>(outcome: Outc
   if (outcome.status !== 'unavailable') return outcome;
   const causes = outcome.causes.map(({ message }) => message).join('; ');
   throw new Error(`${operation} did not succeed, as the backend is unavailable: ${causes || 'without causes'}`);
-}
-
-function equal(actual: unknown, expected: unknown, what: string): void {
-  deepStrictEqual(actual, expected, `${what} should be ${shown(expected)}, and is ${shown(actual)}`);
-}
-
-/** Compares the properties that are expected; there may be others. */
-function matches(actual: object | undefined, expected: object, what: string): void {
-  const names = Object.keys(expected);
-  const picked = Object.fromEntries(Object.entries(actual ?? {}).filter(([name]) => names.includes(name)));
-  const message = `${what} should have ${shown(expected)}, and is ${shown(actual)}`;
-  deepStrictEqual(picked, { ...expected }, message);
-}
-
-function between(actual: number | undefined, least: number, most: number, what: string): void {
-  const isWithin = actual !== undefined && actual >= least && actual <= most;
-  ok(isWithin, `${what} should be from ${least} to ${most}, and is ${actual}`);
-}
-
-/** Nobody else had the lock in this time, except for as much as two clocks may differ, which leases allow for. */
-function notBefore(ms: number, since: number): void {
-  const elapsed = monotonic() - since;
-  ok(elapsed >= ms - driftMs(ms), `the lock should stand for ${ms} ms, and was granted again after ${elapsed} ms`);
-}
-
-function shown(value: unknown): string {
-  return inspect(value, { depth: 4, breakLength: Infinity });
 }

@@ -2,7 +2,9 @@ import { expect, it } from 'vitest';
 import { fromPromises, type PromiseBackend } from '../../lib/core/backend/from-promises.js';
 import { describeBackend, type BackendUnderTest } from '../../lib/testing/describe-backend.js';
 import { now } from '../support/claims.js';
+import { QueuedMemory } from './queued-memory.js';
 import { ToyBackend } from './toy-backend.js';
+import { ToyCrowd } from './toy-crowd.js';
 
 /** The functions of a test runner that only notes what it is given, and what it has noted. */
 function noting() {
@@ -39,6 +41,7 @@ function defective(defect: (toy: ToyBackend) => Partial<PromiseBackend>): () => 
 }
 
 const { acquire, extend, release, list, transfer } = ToyBackend.prototype;
+const { fits } = ToyCrowd.prototype;
 
 it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) => Partial<PromiseBackend>]>([
   [
@@ -103,7 +106,7 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
   [
     'takes any mode for exclusive',
     'an attempt to hold a lock in a way that the store does not know is refused with a sentence of its own',
-    "the status of an attempt whose hold.mode is \"sideways\" should be 'unavailable', and is 'acquired'",
+    "the status of an attempt whose hold.mode is 'sideways' should be 'unavailable', and is 'acquired'",
     (toy) => ({ acquire: (request) => acquire.call(toy, { ...request, hold: { mode: 'exclusive' } }) }),
   ],
   [
@@ -172,6 +175,159 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
       defective(() => ({})),
     ),
   ).resolves.toBeUndefined();
+});
+
+it.each<[defect: string, sentence: string, message: string, (toy: ToyCrowd) => Partial<ToyCrowd>]>([
+  [
+    'counts holders whose time is over',
+    'the permits and the limit of a holder whose time is over do not count',
+    "the status of an attempt that fits should be 'acquired', and is 'contended'",
+    () => ({ counted: (members) => [...members] }),
+  ],
+  [
+    'heeds the limit of the attempt alone',
+    'the smallest limit of all holders counts, and who names a larger one learns of it',
+    "the outcome of an attempt that does not fit should have { status: 'contended', smallerLimit: 2 }, and is { status: 'acquired'",
+    () => ({ limitOf: (_members, limit) => limit }),
+  ],
+  [
+    'grants more permits than there are',
+    'no more permits are granted than fit, however many ask at once',
+    'how many of 20 attempts at 3 permits are acquired and contended should be [ 3, 17 ], and is [ 4, 16 ]',
+    () => ({ limitOf: (_members, limit) => limit + 1 }),
+  ],
+  [
+    'mints a token for each who shares a lock',
+    'all attempts to share a lock are granted it, with one fencing token',
+    'the number of fencing tokens of 20 who share a lock should be 1, and is 20',
+    (toy) => ({ sharedToken: () => toy.nextToken() }),
+  ],
+  [
+    'gives all who ever share a lock one token',
+    'who shares a lock has the token of those who hold it, and a larger one than all before them',
+    'the fencing tokens of an exclusive lock between two that were shared should be ',
+    () => ({ sharedToken: () => 1 }),
+  ],
+  [
+    'extends all holders at once',
+    'an extension of a lock that is shared changes the end of its own holder alone',
+    'what is left of 60 s for the other should be from 40000 to 60000, and is ',
+    () => ({ prolong: (_member, endsAt, members) => members.forEach((each) => void (each.endsAt = endsAt)) }),
+  ],
+  [
+    'extends all holders at least as far',
+    'an extension of a lock of permits changes the end of its own holder alone',
+    'what is left of 40 s for the other should be from 0 to 40000, and is ',
+    () => ({
+      prolong: (member, endsAt, members) => {
+        for (const each of members) each.endsAt = Math.max(each.endsAt, endsAt);
+        member.endsAt = endsAt;
+      },
+    }),
+  ],
+  [
+    'frees a lock with the release of one holder',
+    'a holder of a lock of permits who releases it leaves it to the others',
+    'the owners that an inspection shows should be ',
+    () => ({ without: () => [] }),
+  ],
+  [
+    'shares an exclusive lock',
+    'an exclusive lock, a shared one and permits exclude each other',
+    "the outcome of an attempt (shared) beside a holder (exclusive) should have { status: 'contended'",
+    (toy) => ({ fits: (members, hold) => hold.mode === 'shared' || fits.call(toy, members, hold) }),
+  ],
+  [
+    'grants an exclusive lock beside permits',
+    'an exclusive lock, a shared one and permits exclude each other',
+    "the outcome of an attempt (exclusive) beside a holder (permits) should have { status: 'contended'",
+    (toy) => ({
+      fits: (members, hold) => members[0]?.hold.mode === 'permits' || fits.call(toy, members, hold),
+    }),
+  ],
+  [
+    'counts an attempt that is sent again twice',
+    'an attempt at a lock of permits that is sent again is the same holder, with a new ttl',
+    'the owners that an inspection shows should be ',
+    (toy) => {
+      const { acquire } = toy;
+      return {
+        acquire: async (request) => {
+          const isThere = (await toy.inspect(request.key))?.holders.some(({ owner }) => owner === request.owner);
+          return acquire.call(toy, { ...request, owner: isThere ? `${request.owner}0` : request.owner });
+        },
+      };
+    },
+  ],
+  [
+    'grants the others of an attempt whether they fit or not',
+    'the others of an attempt are granted beside it as far as they fit, each on its own',
+    'the others of a grant should be ',
+    (toy) => {
+      const { acquire } = toy;
+      return {
+        acquire: async (request) => {
+          const outcome = await acquire.call(toy, request);
+          if (outcome.status !== 'acquired') return outcome;
+          return { ...outcome, others: request.others?.map((owner) => ({ key: request.key, owner })) ?? [] };
+        },
+      };
+    },
+  ],
+  [
+    'takes a lock by force from all instead of one',
+    'a lock that is shared is taken by force from one holder, or from all',
+    'what one from a holder returns should be ',
+    (toy) => {
+      const { forceRelease } = toy;
+      return {
+        forceRelease: async (key, from) => {
+          const isHolder = (await toy.inspect(key))?.holders.some(({ owner }) => owner === from);
+          return forceRelease.call(toy, key, isHolder ? undefined : from);
+        },
+      };
+    },
+  ],
+])(
+  'the contract finds a backend that several may hold locks of, and that %s',
+  async (_what, sentence, message, defect) => {
+    const setUp = (change: typeof defect) => async () => {
+      const toy = new ToyCrowd(now);
+      return { backend: fromPromises(Object.assign(toy, change(toy))) };
+    };
+    await expect(runOne(sentence, setUp(defect))).rejects.toThrow(message);
+    await expect(
+      runOne(
+        sentence,
+        setUp(() => ({})),
+      ),
+    ).resolves.toBeUndefined();
+  },
+);
+
+it.each<[defect: string, sentence: string, message: string, Partial<QueuedMemory>]>([
+  [
+    'lets who comes later overtake a place',
+    'nobody overtakes an exclusive attempt that waits for those who share the lock',
+    "the outcome of an attempt that does not fit should have { status: 'contended', queued: false }, and is { status: 'acquired'",
+    { placesBefore: () => [] },
+  ],
+  [
+    'lets permits overtake a place',
+    'an attempt at several permits that waits is not overtaken by smaller ones',
+    "the outcome of an attempt that does not fit should have { status: 'contended', queued: false }, and is { status: 'acquired'",
+    { placesBefore: () => [] },
+  ],
+  [
+    'grants the others of an attempt while one waits',
+    'the others of an attempt are granted only if nobody waits',
+    'the number of others that are granted while one waits should be 0, and is 1',
+    { placesBehind: () => [] },
+  ],
+])('the contract finds a backend with a queue that %s', async (_defect, sentence, message, defect) => {
+  const setUp = (change: typeof defect) => async () => ({ backend: Object.assign(new QueuedMemory(now), change) });
+  await expect(runOne(sentence, setUp(defect))).rejects.toThrow(message);
+  await expect(runOne(sentence, setUp({}))).resolves.toBeUndefined();
 });
 
 it('the check of what is left gets the beginning of all keys that it is to look for', async () => {

@@ -11,6 +11,16 @@ proves('an attempt and an extension that come late leave a kept lock as it is, a
 proves('a lock that is transferred has the new owner and ttl, and nothing that the old one does changes it [G813]');
 proves('a transfer that is sent again changes nothing but the ttl, which starts anew [G814]');
 proves('one of many simultaneous transfers from the same owner succeeds [G815]');
+proves('who shares a lock has the token of those who hold it, and a larger one than all before them [G870]');
+proves('an exclusive lock, a shared one and permits exclude each other [G871]');
+proves('no more permits are granted than fit, however many ask at once [G872]');
+proves('the smallest limit of all holders counts, and who names a larger one learns of it [G873]');
+proves('the permits and the limit of a holder whose time is over do not count [G874]');
+proves('an extension of a lock that is shared changes the end of its own holder alone [G875]');
+proves('a holder of a lock that is shared who releases it leaves it to the others [G876]');
+proves('an attempt at a lock of permits that is sent again is the same holder, with a new ttl [G877]');
+proves('nobody overtakes an exclusive attempt that waits for those who share the lock [G878]');
+proves('those who share a lock and are first in the queue come in together [G879]');
 
 function proves(title: string): void {
   proofs.set(title.replace(/ \[G\d+\]$/, ''), title);

@@ -5,6 +5,7 @@ import { acquireOn, claimOn, extendOn, now, placeOf, releaseOn, transferOn } fro
 import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
+import { ToyCrowd } from './toy-crowd.js';
 
 /** A toy backend, some of whose methods are replaced. */
 function broken(methods: Partial<PromiseBackend>, limitMs = 20): LockBackend {
@@ -98,6 +99,46 @@ it('a lock is given back when the attempt of a backend of promises rejects after
   const backend = fromPromises(toy, now);
   expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
   await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
+});
+
+it.each([
+  // Its releases have found nothing to release by then.
+  ['runs too late', (run: () => Promise<unknown>, givenUp: Gate) => givenUp.opened.then(run)],
+  ['rejects after it ran', (run: () => Promise<unknown>) => run().then(reject)],
+])('all permits are given back when the attempt of a backend of promises %s', async (_what, runs) => {
+  const toy = new ToyCrowd(now);
+  const { acquire, release } = toy;
+  const [givenUp, ran] = [new Gate(), new Gate()];
+  const hold = { mode: 'permits', permits: 1, limit: 3 } as const;
+  const claim = { ...claimOn('key', 3_600_000, hold), others: ['one', 'two'] };
+  let outcome: Awaited<ReturnType<typeof acquire>> | undefined;
+  const released: string[] = [];
+  toy.release = async (grant, how) => {
+    const answer = await release.call(toy, grant, how);
+    released.push(grant.owner);
+    return answer;
+  };
+  toy.acquire = async (request) => {
+    const run = async () => {
+      outcome = await acquire.call(toy, request);
+      ran.open();
+    };
+    await runs(run, givenUp);
+    return outcome!;
+  };
+  const backend = fromPromises(Object.assign(toy, { attemptTimeoutMs: () => 20 }), now);
+  expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
+  await until(() => released.length >= 3, { what: 'each of the three is released' });
+  givenUp.open();
+  await ran.opened;
+  expect(outcome).toMatchObject({ status: 'acquired', others: [{ owner: 'one' }, { owner: 'two' }] });
+  await until(async () => (await backend.inspect('key')) === undefined, { what: 'nothing is held' });
+});
+
+it('a backend of promises names the modes in which it holds locks, or says why there are none', () => {
+  expect(fromPromises(new ToyCrowd(now), now).modes).toEqual(['shared', 'permits']);
+  const backend = broken({ whyOnlyExclusive: 'The disk is small.' });
+  expect([backend.modes, backend.whyOnlyExclusive]).toEqual([undefined, 'The disk is small.']);
 });
 
 /** A backend of promises with a queue, and the tickets that left it. */

@@ -9,7 +9,9 @@ import { connected, connectedSql, now } from '../support/claims.js';
 import { until } from '../support/until.js';
 import { isCounter } from '../support/stored.js';
 import { fromPromises } from '../../lib/core/backend/from-promises.js';
+import { QueuedMemory } from './queued-memory.js';
 import { ToyBackend } from './toy-backend.js';
+import { ToyCrowd } from './toy-crowd.js';
 import { describeContract } from './describe-contract.js';
 
 /** What Redis keeps: fencing counters, which locks share, and which have no ttl. */
@@ -66,8 +68,16 @@ describeContract('the memory of this process', async () => ({
   backend: await connected({ memory: true }),
 }));
 
+describeContract('the memory of this process, with a queue', async () => ({
+  backend: new QueuedMemory(now),
+}));
+
 describeContract('a toy backend, written with promises', async () => ({
   backend: fromPromises(new ToyBackend(now), now),
+}));
+
+describeContract('a toy backend, whose locks several may hold', async () => ({
+  backend: fromPromises(new ToyCrowd(now), now),
 }));
 
 describeContract('a table of a PostgreSQL', async () => {

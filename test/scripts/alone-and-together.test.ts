@@ -2,7 +2,10 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   ACQUIRE,
+  CROWD,
+  DOWNGRADE,
   EXTEND,
+  EXTEND_CROWD,
   FORCE_RELEASE,
   INSPECT,
   KEEP,
@@ -175,6 +178,31 @@ const transfer = (mints: 0 | 1): Operation => ({
   of: withFence,
   args: () => ['parcel@', 'me@', TTL_MS, mints],
 });
+const crowdOf = (kind: (string | number)[], { give = '', place = '', others = '' } = {}): Operation => ({
+  script: CROWD,
+  of: withQueue,
+  args: () => [HEARD, give, 'me', TTL_MS, ...kind, place, '', 0, others],
+});
+const [share, permits] = [
+  crowdOf(['s', 1, 0], { place: `s ${CHANNEL} me` }),
+  crowdOf(['p', 1, 3], { others: 'b c d' }),
+];
+const leave: Operation = {
+  script: CROWD,
+  of: withQueue,
+  args: () => [HEARD, 'me', '', 0, 's', 1, 0, '', '', 0, ''],
+};
+const extendCrowd: Operation = { script: EXTEND_CROWD, of: lockOnly, args: () => [TTL_MS, 'me'] };
+const downgrade: Operation = { script: DOWNGRADE, of: withQueue, args: () => ['me@', 'me/s', TTL_MS] };
+/** Each has the same time left as a lock that is held. */
+const heldTogether =
+  (head: string, ...owners: string[]): Prepare =>
+  async (keys) => {
+    const end = Date.now() + TTL_MS;
+    const members = owners.map((owner) => `${end} 1 ${head === '~p' ? 3 : 0} ${owner}`);
+    await heldAs(`${head} ${members.join(' ')}`)(keys);
+  };
+const READERS = `~s@${tokenText(TOKEN)}`;
 const withdraw: Operation = { script: WITHDRAW, of: withQueue, args: () => ['me@', entry('me')] };
 
 const CASES: [what: string, operation: Operation, before: Prepare][] = [
@@ -351,6 +379,36 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ],
   ['force release: a lock that is no string', forceRelease, noString],
   ['force release: a free lock', forceRelease, waitedFor(entry('first'))],
+  ['share: a free lock', share, free],
+  ['share: a lock that is held', share, held('other')],
+  ['share: beside others', share, heldTogether(READERS, 'other')],
+  ['share: what it shares already', share, heldTogether(READERS, 'me')],
+  ['share: behind one who waits', share, both(heldTogether(READERS, 'other'), waitedFor(entry('first')))],
+  ['share: a counter that is a list', share, counterIsAList],
+  ['share: a lock that is no string', share, noString],
+  ['permits: a free lock, with others', permits, free],
+  ['permits: beside others', permits, heldTogether('~p', 'other', 'another')],
+  ['permits: where there is no room', permits, heldTogether('~p', 'a', 'b', 'c')],
+  ['permits: a lock that is shared', permits, heldTogether(READERS, 'other')],
+  ['leave: the last one', leave, heldTogether(READERS, 'me')],
+  ['leave: to those who wait', leave, both(heldTogether(READERS, 'me'), waitedFor(nobody, entry('first')))],
+  ['leave: to readers who wait', leave, both(heldTogether('~p', 'me'), waitedFor(`s ${CHANNEL} a`, `s ${CHANNEL} b`))],
+  ['leave: others', leave, heldTogether(READERS, 'me', 'other')],
+  ['leave: what it has not', leave, heldTogether(READERS, 'other')],
+  ['leave: a free lock', leave, free],
+  ['extend together: what it holds', extendCrowd, heldTogether(READERS, 'other', 'me')],
+  ['extend together: what it has not', extendCrowd, heldTogether(READERS, 'other')],
+  ['extend together: a lock that is held alone', extendCrowd, held('me')],
+  ['extend together: a free lock', extendCrowd, free],
+  ['extend together: a lock that is no string', extendCrowd, noString],
+  ['downgrade: its own lock', downgrade, held('me')],
+  ['downgrade: its own lock, which readers wait for', downgrade, both(wanted('me'), waitedFor(`s ${CHANNEL} a`))],
+  ['downgrade: the lock of another', downgrade, held('other')],
+  ['downgrade: a free lock', downgrade, free],
+  ['contend: a lock that others share', contend('me'), heldTogether(READERS, 'other')],
+  ['inspect: a lock that several share', inspect, both(heldTogether(READERS, 'other'), waitedFor(`s ${CHANNEL} a`))],
+  ['force release: a lock that several share', forceRelease, heldTogether(READERS, 'other', 'another')],
+  ['withdraw: from a lock that others share', withdraw, heldTogether(READERS, 'other', 'me')],
   ['withdraw: from the queue', withdraw, both(wanted('other'), waitedFor(entry('me'), entry('next')))],
   ['withdraw: what was granted to it', withdraw, both(wanted('me'), counter(AHEAD), waitedFor(entry('next')))],
   ['withdraw: what it has without a queue', withdraw, held('me')],
@@ -366,6 +424,9 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
 function told(value: unknown, base = AHEAD): unknown {
   if (Array.isArray(value)) return value.map((each) => told(each, base));
   if (value instanceof ScriptFault) return value.message.replace(/(lock:fence:)\w+/, '$1shard');
+  // The ends of holders, and what is said of them, by their words.
+  if (typeof value === 'string' && value.startsWith('~'))
+    return value.replace(/@(\d{16})/, (_, token) => `@${String(told(token, base))}`).replace(/ \d{13} /g, ' end ');
   const [, owner, token, flag] = /^(.*@)(\d{16})([+=]?)$/.exec(String(value)) ?? [];
   if (owner !== undefined) return [owner, told(token, base), flag];
   const number = Number(value);

@@ -87,7 +87,10 @@ describe('The generated module of the scripts', () => {
     expect(shared).toEqual([
       ['acquire', 1, 1],
       ['admit', 0, 0],
+      ['crowd', 1, 1],
+      ['downgrade', 1, 0],
       ['extend', 0, 1],
+      ['extend-crowd', 0, 1],
       ['force-release', 1, 1],
       ['initialise', 0, 0],
       ['inspect', 0, 0],
@@ -151,6 +154,7 @@ describe('The generated module of the scripts', () => {
       new Set([
         `GRANT_TTL_MS ${GRANT_TTL_MS}`,
         `LIMIT_US ${LIMIT_US}`,
+        'LOST_MS 60000',
         `TAKEN ${TAKEN}`,
         `WIPED ${WIPED}`,
         'MOST_AHEAD_US 1000',

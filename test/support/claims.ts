@@ -1,7 +1,7 @@
 import { openBackend } from '../../lib/compose/open-locks.js';
 import { openSqlBackend } from '../../lib/compose/open-sql.js';
 import { resolveSqlLockOptions, type SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
-import type { LockBackend, Place } from '../../lib/core/backend/lock-backend.js';
+import { EXCLUSIVE, type LockBackend, type Place } from '../../lib/core/backend/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
@@ -41,6 +41,6 @@ export async function connectedSql(options: SqlLockModuleOptions): Promise<LockB
 }
 
 /** The place of an attempt that waits. @param turns for how many it is */
-export function placeOf(ticket: string, turns = 1): Place {
-  return { ticket, turns, arrivedAt: now(), isTaken: false };
+export function placeOf(ticket: string, turns = 1, hold = EXCLUSIVE): Place {
+  return { ticket, hold, turns, arrivedAt: now(), isTaken: false };
 }

@@ -25,6 +25,8 @@ import {
 import { ReleaseRetry } from './release-retry.js';
 import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from './report.js';
 
+type Granted = Extract<AcquireOutcome, { status: 'acquired' }>;
+
 /** The methods of a lock backend that are optional here. */
 type Optional = 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'report' | 'close';
 
@@ -35,9 +37,7 @@ export interface PromiseBackend
     Partial<Pick<LockBackend, Optional>> {
   /** Its name in errors. */
   readonly name: string;
-  acquire(
-    request: AcquireRequest,
-  ): Promise<{ status: 'acquired'; grant: Grant } | Exclude<AcquireOutcome, { status: 'acquired' }>>;
+  acquire(request: AcquireRequest): Promise<Omit<Granted, 'sentAt'> | Exclude<AcquireOutcome, Granted>>;
   extend(request: ExtendRequest): Promise<{ status: 'extended' } | Exclude<ExtendOutcome, { status: 'extended' }>>;
   release(grant: Grant, how: Releasing): Promise<ReleaseOutcome>;
   transfer?(
@@ -77,6 +77,14 @@ class LimitedBackend implements LockBackend {
     return this.backend.waitQueue;
   }
 
+  get modes(): LockBackend['modes'] {
+    return this.backend.modes;
+  }
+
+  get whyOnlyExclusive(): string | undefined {
+    return this.backend.whyOnlyExclusive;
+  }
+
   get transfer(): LockBackend['transfer'] {
     return this.backend.transfer && ((request) => this.#transferred(request));
   }
@@ -95,8 +103,10 @@ class LimitedBackend implements LockBackend {
     const leave = () => request.place && backend.waitQueue?.leave(request.key, request.place);
     const late = (outcome: Awaited<ReturnType<PromiseBackend['acquire']>>) => {
       if (outcome.status === 'acquired') {
-        this.#noteTtl(outcome.grant, request.ttlMs);
-        this.release(outcome.grant, {}, () => {});
+        for (const grant of [outcome.grant, ...(outcome.others ?? [])]) {
+          this.#noteTtl(grant, request.ttlMs);
+          this.release(grant, {}, () => {});
+        }
       }
       if (outcome.status === 'contended' && outcome.queued) leave();
     };
@@ -105,14 +115,17 @@ class LimitedBackend implements LockBackend {
     void attempt.then(
       (outcome) => {
         if (outcome.status !== 'acquired') return done(outcome);
-        this.#noteTtl(outcome.grant, request.ttlMs);
+        for (const grant of [outcome.grant, ...(outcome.others ?? [])]) this.#noteTtl(grant, request.ttlMs);
         done({ ...outcome, sentAt });
       },
       (cause: NodeError) => {
         // The attempt may have run, or run yet.
-        const grant = { key: request.key, owner: request.owner };
-        this.#noteTtl(grant, request.ttlMs + this.timeLimitMs);
-        this.#retryRelease(grant, {});
+        const { key, hold, owner, others = [], ttlMs } = request;
+        for (const each of [owner, ...others]) {
+          const grant = { key, owner: each, hold };
+          this.#noteTtl(grant, ttlMs + this.timeLimitMs);
+          this.#retryRelease(grant, {});
+        }
         leave();
         done(unavailable(cause));
       },

@@ -5,13 +5,24 @@ import type { BackendPing, BackendReport } from './report.js';
 /** The longest ttl that a lock can have, in milliseconds. */
 export const LONGEST_TTL_MS = 86_400_000;
 
-/** How a lock is to be held. */
-export interface Hold {
-  /** `exclusive`: beside no other. */
-  readonly mode: 'exclusive';
-}
+/** How a lock is to be held. Who holds it in one mode excludes all who want it in another: there is one key space. */
+export type Hold =
+  /** Beside no other. */
+  | { readonly mode: 'exclusive' }
+  /** Beside others that share it. All of them have one fencing token, minted when the first of them came. */
+  | { readonly mode: 'shared' }
+  /** Beside others, as long as the permits of all together are within the smallest limit that any of them names. */
+  | {
+      readonly mode: 'permits';
+      /** How many it takes: 1 to `limit`. */
+      readonly permits: number;
+      readonly limit: number;
+    };
+
+export type Mode = Hold['mode'];
 
 export const EXCLUSIVE: Hold = { mode: 'exclusive' };
+export const SHARED: Hold = { mode: 'shared' };
 
 /** The request of one attempt. */
 export interface AcquireRequest {
@@ -24,9 +35,14 @@ export interface AcquireRequest {
    */
   readonly owner: string;
   readonly ttlMs: number;
+  /**
+   * Permits only: owner values for more calls of this process that want as many each. They are granted beside the first one, in this order,
+   * as far as there is room, and only where nobody waits in the queue; they never wait themselves.
+   */
+  readonly others?: readonly string[];
   /** Where it waits if the lock is not free: only for a backend with a wait queue, and its owner has to `leave` that. */
   readonly place?: Place;
-  /** For how many turns of calls of this process: so many fencing tokens are minted, one after the other. 1 if undefined. */
+  /** Exclusive only: for how many turns of calls of this process so many fencing tokens are minted, one after the other. 1 if undefined. */
   readonly turns?: number;
   /** Whether a lock that is free goes to the first in its queue, if others have places there. Only where locks are handed over. */
   readonly inOrder?: boolean;
@@ -38,6 +54,8 @@ export interface AcquireRequest {
 export interface Grant {
   readonly key: string;
   readonly owner: string;
+  /** How it is held; exclusive if undefined. */
+  readonly hold?: Hold;
   /** Greater for each later holder. Undefined where holders are not exclusive, so that none is the later one. */
   readonly fencingToken?: number;
   /** The last of the tokens that were minted for holders in turn; undefined if it is the same. */
@@ -76,15 +94,23 @@ export type AcquireOutcome =
   | {
       status: 'acquired';
       grant: Grant;
+      /** Those of the first of its `others`. */
+      others?: readonly Grant[];
+      /** Of permits: the smallest limit that a holder names, where that is smaller than its own. */
+      smallerLimit?: number;
       /** When the command that won was about to be sent, by the clock of the service: the lease counts from here. */
       sentAt: number;
     }
   | {
       status: 'contended';
-      /** Owner value of the holder; undefined when others are in the way, but none of them holds it. */
+      /** Owner value of the holder, or of one of several; undefined when others are in the way, but none of them holds it. */
       owner?: string;
-      /** How long the holder's lease still runs; undefined when unknown. */
+      /** How many hold it beside that owner, where the store tells. */
+      others?: number;
+      /** How long the lease of the holder still runs, or the first one of several to end; undefined when unknown. */
       remainingMs?: number;
+      /** Of permits: the smallest limit that a holder names, where that is smaller than its own. */
+      smallerLimit?: number;
       /** The lock is kept: the work of its owner has ended. */
       isKept?: boolean;
       /** Whether it has a place in the queue now. */
@@ -117,6 +143,11 @@ export interface Transfer {
   readonly ttlMs: number;
   /** Whether a fencing token is minted for the new owner; if not, the lock keeps the one that it has. */
   readonly mints: boolean;
+  /**
+   * How the new owner holds it: shared where the store has that mode, so that whoever waits to share it gets it, too. The old owner holds it
+   * exclusively in any case. @default exclusive
+   */
+  readonly hold?: Hold;
 }
 
 export type TransferOutcome =
@@ -152,6 +183,9 @@ export interface Holder {
   heldForMs?: number;
   /** It is kept: the work of its owner has ended, and it stands until its time is over. */
   isKept?: boolean;
+  /** Of permits: how many it has, and the limit that it named. */
+  permits?: number;
+  limit?: number;
 }
 
 /**
@@ -164,6 +198,8 @@ export function keptUntil({ isKept, remainingMs }: Partial<Holder>): Date | unde
 
 /** A held lock, as far as the backend knows it. */
 export interface Holding {
+  /** Exclusive if undefined. */
+  mode?: Mode;
   /** An exclusive lock has one. */
   holders: readonly [Holder, ...Holder[]];
   /** The tickets of the places in its queue, in order, as far as the store shows them. Without a queue: nobody knows, unless it is empty. */
@@ -215,6 +251,10 @@ export interface Taken {
  */
 export interface LockBackend {
   readonly bounds: Bounds;
+  /** A capability: the modes beside `exclusive` in which it holds locks. */
+  readonly modes?: readonly Mode[];
+  /** Why it holds locks in no other mode, and what to do: sentences of the store, for the error of a call that asks for one. */
+  readonly whyOnlyExclusive?: string;
   /**
    * The longest an attempt to acquire can take, in milliseconds, if it has to wait for no other operations. A call that does not
    * wait for its lock is given this time: behind others its attempt may take longer.
@@ -287,7 +327,8 @@ export interface LockBackend {
   readonly pollEveryMs?: number;
   /**
    * A capability: gives a lock back and asks for it again in one step, so that the process is never absent from the queue. Like
-   * `release` and `acquire`, and sent with the releases. If the attempt is not wanted any more by then, the lock is only given back.
+   * `release` and `acquire`, and sent with the releases. If the attempt is not wanted any more by then, the lock is only given back. Both
+   * are of one mode.
    */
   turn?(
     grant: Grant,
@@ -301,6 +342,7 @@ export interface LockBackend {
 export interface Place {
   /** Where locks are handed over this is also the owner value of the attempt. */
   readonly ticket: string;
+  readonly hold: Hold;
   /** For how many turns of calls of this process the lock is handed over to it. */
   readonly turns: number;
   /** When it counts as taken, by the monotonic clock: places are served in this order, as far as the clocks can be compared. */
@@ -315,12 +357,12 @@ export interface HandOver {
   readonly ttlMs: number;
   /**
    * @param key that of the lock, which the ticket is for
+   * @param place that of the ticket
    * @param latestToken as the last answer to this ticket showed it
-   * @param turns those of the place
    * @returns undefined when no store that gave this answer can have minted its tokens since: the message may be forged, so it
    *   only says to ask
    */
-  grantOf(key: string, latestToken: number | undefined, turns: number): Grant | undefined;
+  grantOf(key: string, place: Place, latestToken: number | undefined): Grant | undefined;
 }
 
 /** The queues that a store keeps for its locks. */

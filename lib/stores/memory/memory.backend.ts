@@ -1,21 +1,28 @@
 import type { Finding } from '../../api/diagnosis.js';
 import { NodeError } from '../../api/errors.js';
-import type {
-  AcquireOutcome,
-  AcquireRequest,
-  Bounds,
-  ExtendOutcome,
-  ExtendRequest,
-  Grant,
-  Holding,
-  Listed,
-  ListRequest,
-  LockBackend,
-  ReleaseOutcome,
-  Releasing,
-  Taken,
-  Transfer,
-  TransferOutcome,
+import {
+  EXCLUSIVE,
+  type AcquireOutcome,
+  type AcquireRequest,
+  type Bounds,
+  type ExtendOutcome,
+  type ExtendRequest,
+  type Grant,
+  type Hold,
+  type Holder,
+  type Holding,
+  type Listed,
+  type ListRequest,
+  type LockBackend,
+  type Mode,
+  type Place,
+  type ReleaseOutcome,
+  type Releasing,
+  type Taken,
+  type Transfer,
+  type TransferOutcome,
+  type WaitListener,
+  type WaitQueue,
 } from '../../core/backend/lock-backend.js';
 import { leftMs } from '../../core/time/clock.js';
 import { matcherOf } from '../../core/backend/matcher.js';
@@ -27,28 +34,44 @@ const EXCLUDES_NO_OTHERS: Finding = {
   message: 'Locks are kept in the memory of this process and exclude no other process. Use redis or redlock for that.',
 };
 
-const EXCLUSIVE_ONLY: AcquireOutcome = {
+const UNKNOWN_MODE: AcquireOutcome = {
   status: 'unavailable',
-  causes: [new NodeError('memory', 'locks in memory are exclusive', 'Ask for an exclusive lock.')],
+  causes: [new NodeError('memory', 'locks in memory are exclusive, shared or permits', 'Ask for one of these.')],
 };
 
+/** A lock, and who holds it. */
 interface Entry {
+  mode: Mode;
+  /** Of the exclusive holder, or of all who share the lock; permits have none. */
+  fencingToken?: number;
+  /** In the order of their arrival. Who expired stays until the next attempt, and learns why the lock is lost. */
+  holders: Member[];
+  /** The work of its owner has ended: only of an exclusive one. */
+  isKept?: boolean;
+}
+
+interface Member {
   owner: string;
-  fencingToken: number;
   since: number;
   expiresAt: number;
-  /** The work of its owner has ended. */
-  isKept?: boolean;
+  readonly permits?: number;
+  readonly limit?: number;
 }
 
 /**
  * Locks in this process, with the leases and the tokens of the real thing: for first steps, and for the tests of applications,
- * which have them by LockTestingModule. There is no other process to wait for, so it keeps no queue: the service's own is in the
- * order of arrival.
+ * which have them by LockTestingModule. There is no other process to wait for, but a call that wants a lock in one mode may wait behind one
+ * that wants it in another: so it keeps queues, and wakes the first in them.
  */
-export class MemoryBackend implements LockBackend {
+export class MemoryBackend implements LockBackend, WaitQueue {
+  readonly handsOver = false;
+  readonly waitQueue: WaitQueue = this;
   readonly bounds: Bounds = {};
+  readonly modes: readonly Mode[] = ['shared', 'permits'];
   readonly #entries = new Map<string, Entry>();
+  /** Those that wait for a lock, in the order in which they came. */
+  readonly #places = new Map<string, Place[]>();
+  #listener?: WaitListener;
   readonly #now: () => number;
   // One counter for all keys, which costs no memory for each.
   #lastToken = 0;
@@ -67,18 +90,55 @@ export class MemoryBackend implements LockBackend {
     void Promise.resolve(this.#acquire(request)).then(done);
   }
 
-  #acquire({ key, hold, owner, ttlMs, turns = 1 }: AcquireRequest): AcquireOutcome {
-    if (hold.mode !== 'exclusive') return EXCLUSIVE_ONLY;
+  isListening(): boolean {
+    return this.#listener !== undefined;
+  }
+
+  listen(_key: string, listener: WaitListener): void {
+    if (this.#listener) return;
+    this.#listener = listener;
+    for (const key of this.#places.keys()) this.#wake(key); // a lock may have been released since the first attempt was answered
+  }
+
+  checkListening(): void {
+    // What is called cannot be lost.
+  }
+
+  leave(key: string, { ticket }: Place): void {
+    this.#leave(key, ticket);
+    this.#wake(key);
+  }
+
+  #acquire({ key, hold, owner, others = [], ttlMs, turns = 1, place }: AcquireRequest): AcquireOutcome {
+    if (hold.mode !== 'exclusive' && !this.modes.includes(hold.mode)) return UNKNOWN_MODE;
     const now = this.#now();
-    const holder = this.#live(key);
-    if (holder && (holder.owner !== owner || holder.isKept)) {
-      const { isKept, expiresAt } = holder;
-      return { status: 'contended', owner: holder.owner, remainingMs: expiresAt - now, isKept, queued: false };
+    const entry: Entry = this.#live(key, now) ?? { mode: hold.mode, holders: [] };
+    entry.holders = living(entry, now);
+    const smallerLimit = smallerLimitOf(entry, hold);
+    const [first] = this.#places.get(key) ?? [];
+    const isOthersTurn = first !== undefined && first.ticket !== place?.ticket;
+    if (isOthersTurn || !admits(entry, hold, owner)) {
+      if (place) this.#queue(key, place);
+      if (isOthersTurn) this.#wake(key); // it may have seen that holders have expired
+      const ends = entry.holders.map(({ expiresAt }) => expiresAt - now);
+      const remainingMs = ends.length === 0 ? 0 : hold.mode === entry.mode ? Math.min(...ends) : Math.max(...ends);
+      const seen = { owner: entry.holders[0]?.owner, others: Math.max(0, ends.length - 1), isKept: entry.isKept };
+      return { status: 'contended', ...seen, remainingMs, smallerLimit, queued: place !== undefined };
     }
-    const fencingToken = this.#mint(turns);
-    this.#entries.set(key, { owner, fencingToken, since: now, expiresAt: now + ttlMs });
+    if (place) this.#leave(key, place.ticket);
+    if (hold.mode === 'exclusive') entry.fencingToken = this.#mint(turns);
+    if (hold.mode === 'shared') entry.fencingToken ??= this.#mint(1);
+    const grants: Grant[] = [];
+    for (const each of [owner, ...others]) {
+      if (!admits(entry, hold, each) || (each !== owner && this.#places.has(key))) break;
+      enter(entry, hold, { owner: each, since: now, expiresAt: now + ttlMs });
+      const lastToken = hold.mode === 'exclusive' ? this.#lastToken : undefined;
+      grants.push({ key, owner: each, hold, fencingToken: entry.fencingToken, lastToken });
+    }
+    this.#entries.set(key, entry);
     this.#sweep();
-    return { status: 'acquired', grant: { key, owner, fencingToken, lastToken: this.#lastToken }, sentAt: now };
+    this.#wake(key);
+    return { status: 'acquired', grant: grants[0]!, others: grants.slice(1), smallerLimit, sentAt: now };
   }
 
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
@@ -86,10 +146,12 @@ export class MemoryBackend implements LockBackend {
   }
 
   #extend({ grant: { key, owner }, ttlMs }: ExtendRequest): ExtendOutcome {
-    const entry = this.#live(key);
-    if (entry?.owner !== owner || entry.isKept) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
     const sentAt = this.#now();
-    entry.expiresAt = sentAt + ttlMs;
+    const entry = this.#live(key, sentAt);
+    const holder = entry?.holders.find((each) => each.owner === owner);
+    if (entry && (!holder || entry.isKept)) return { status: 'lost', reason: 'stolen' };
+    if (!holder || holder.expiresAt <= sentAt) return { status: 'lost', reason: 'expired' };
+    holder.expiresAt = sentAt + ttlMs;
     return { status: 'extended', sentAt };
   }
 
@@ -98,22 +160,32 @@ export class MemoryBackend implements LockBackend {
   }
 
   #release({ key, owner }: Grant, { keepUntil }: Releasing): ReleaseOutcome {
-    const entry = this.#live(key);
-    if (entry?.owner !== owner) return { status: 'gone' };
+    const now = this.#now();
+    const entry = this.#live(key, now);
+    const holder = entry && living(entry, now).find((each) => each.owner === owner);
     const keptForMs = leftMs(keepUntil);
-    if (keptForMs > 0) Object.assign(entry, { isKept: true, expiresAt: this.#now() + keptForMs });
-    else this.#entries.delete(key);
+    if (!holder || (keptForMs > 0 && entry.mode !== 'exclusive')) return { status: 'gone' };
+    if (keptForMs > 0) {
+      entry.isKept = true;
+      holder.expiresAt = now + keptForMs;
+    } else this.#remove(key, entry, [holder]);
     return { status: 'released' };
   }
 
-  async transfer({ key, from, to, ttlMs, mints }: Transfer): Promise<TransferOutcome> {
-    const entry = this.#live(key);
+  async transfer({ key, from, to, ttlMs, mints, hold = EXCLUSIVE }: Transfer): Promise<TransferOutcome> {
     const now = this.#now();
-    const isMeant = entry && !entry.isKept && [from, to].includes(entry.owner);
+    const entry = this.#live(key, now);
+    const holder = entry && living(entry, now).find(({ owner }) => owner === from || owner === to);
+    const isMeant = holder && !entry.isKept && entry.mode === (holder.owner === to ? hold.mode : 'exclusive');
     if (!isMeant) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
-    if (mints && entry.owner === from) Object.assign(entry, { fencingToken: this.#mint(1), since: now });
-    Object.assign(entry, { owner: to, expiresAt: now + ttlMs });
-    return { status: 'transferred', grant: { key, owner: to, fencingToken: entry.fencingToken }, sentAt: now };
+    if (mints && holder.owner === from) {
+      entry.fencingToken = this.#mint(1);
+      holder.since = now;
+    }
+    entry.mode = hold.mode;
+    Object.assign(holder, { owner: to, expiresAt: now + ttlMs });
+    this.#wake(key);
+    return { status: 'transferred', grant: { key, owner: to, hold, fencingToken: entry.fencingToken }, sentAt: now };
   }
 
   probeKey(key: string): string {
@@ -143,10 +215,12 @@ export class MemoryBackend implements LockBackend {
   }
 
   async forceRelease(key: string, from?: string): Promise<Taken | undefined> {
-    const entry = this.#live(key);
-    if (!entry || (from !== undefined && entry.owner !== from)) return undefined;
-    this.#entries.delete(key);
-    return { from: [entry.owner] };
+    const now = this.#now();
+    const entry = this.#live(key, now);
+    const holders = entry ? living(entry, now).filter(({ owner }) => from === undefined || owner === from) : [];
+    if (!entry || holders.length === 0) return undefined;
+    this.#remove(key, entry, holders);
+    return { from: holders.map(({ owner }) => owner) };
   }
 
   async connect(): Promise<[]> {
@@ -175,23 +249,96 @@ export class MemoryBackend implements LockBackend {
   }
 
   #holding(key: string): Holding | undefined {
-    const entry = this.#live(key);
-    if (!entry) return undefined;
     const now = this.#now();
-    const { owner, fencingToken, since, expiresAt, isKept } = entry;
-    const holder = { owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since, isKept };
-    return { holders: [holder], waiting: [] }; // no other process can wait
+    const entry = this.#live(key, now);
+    if (!entry) return undefined;
+    const { mode, fencingToken, isKept } = entry;
+    const [first, ...rest] = living(entry, now).map(({ owner, since, expiresAt, permits, limit }): Holder => ({
+      owner,
+      fencingToken,
+      remainingMs: expiresAt - now,
+      heldForMs: now - since,
+      isKept,
+      permits,
+      limit,
+    }));
+    return first && { mode, holders: [first, ...rest] };
   }
 
-  #live(key: string): Entry | undefined {
+  #remove(key: string, entry: Entry, holders: readonly Member[]): void {
+    entry.holders = entry.holders.filter((each) => !holders.includes(each));
+    if (!this.#live(key, this.#now())) this.#entries.delete(key);
+    this.#wake(key);
+  }
+
+  #queue(key: string, place: Place): void {
+    const places = this.#places.get(key);
+    if (!places) this.#places.set(key, [place]);
+    else if (!places.some(({ ticket }) => ticket === place.ticket)) places.push(place);
+  }
+
+  #leave(key: string, ticket: string): void {
+    const places = this.#places.get(key)?.filter((place) => place.ticket !== ticket) ?? [];
+    if (places.length > 0) this.#places.set(key, places);
+    else this.#places.delete(key);
+  }
+
+  /** Wakes the first in the queue, if it could have the lock. Each that takes it wakes the next. */
+  #wake(key: string): void {
+    const [first] = this.#places.get(key) ?? [];
+    if (!first) return;
+    const now = this.#now();
+    const { mode = first.hold.mode, holders = [], isKept } = this.#live(key, now) ?? {};
+    const alive = { mode, isKept, holders: holders.filter((each) => isLiving(each, now)) };
+    if (admits(alive, first.hold, first.ticket))
+      void Promise.resolve().then(() => this.#listener?.onTurn(first.ticket));
+  }
+
+  #live(key: string, now: number): Entry | undefined {
     const entry = this.#entries.get(key);
-    return entry && entry.expiresAt > this.#now() ? entry : undefined;
+    return entry?.holders.some((each) => isLiving(each, now)) ? entry : undefined;
   }
 
   /** Forgets leases that ran out, each time the number of entries has doubled. */
   #sweep(): void {
     if (this.#entries.size < this.#sweepAt) return;
-    for (const key of this.#entries.keys()) if (!this.#live(key)) this.#entries.delete(key);
+    const now = this.#now();
+    for (const key of this.#entries.keys()) if (!this.#live(key, now)) this.#entries.delete(key);
     this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
   }
+}
+
+function living({ holders }: Entry, now: number): Member[] {
+  return holders.filter((each) => isLiving(each, now));
+}
+
+function isLiving({ expiresAt }: Member, now: number): boolean {
+  return expiresAt > now;
+}
+
+/** Whether it is granted to this owner beside those who hold it, or it has it already: an attempt can run twice. */
+function admits({ mode, holders, isKept }: Entry, hold: Hold, owner: string): boolean {
+  if (holders.length === 0) return true;
+  if (mode !== hold.mode || isKept) return false;
+  if (hold.mode === 'shared' || holders.some((each) => each.owner === owner)) return true;
+  if (hold.mode === 'exclusive') return false;
+  const taken = holders.reduce((sum, { permits = 0 }) => sum + permits, 0);
+  return taken + hold.permits <= Math.min(hold.limit, smallestLimit(holders));
+}
+
+function enter({ holders }: Entry, hold: Hold, member: Member): void {
+  const present = holders.find(({ owner }) => owner === member.owner);
+  const { permits, limit } = hold.mode === 'permits' ? hold : {};
+  if (present) present.expiresAt = member.expiresAt;
+  else holders.push({ ...member, permits, limit });
+}
+
+function smallerLimitOf({ mode, holders }: Entry, hold: Hold): number | undefined {
+  if (mode !== 'permits' || hold.mode !== 'permits') return undefined;
+  const smallest = smallestLimit(holders);
+  return smallest < hold.limit ? smallest : undefined;
+}
+
+function smallestLimit(holders: readonly Member[]): number {
+  return holders.reduce((smallest, { limit = Infinity }) => Math.min(smallest, limit), Infinity);
 }

@@ -34,6 +34,8 @@ export type Vote =
       isKept?: boolean;
       /** Its earlier place was passed over, as the message that its turn had come did not arrive. */
       wasPassedOver?: boolean;
+      /** The smallest limit of permits that a holder names. */
+      smallestLimit?: number;
       /** The time of the server in microseconds, or the token of the holder if that is larger. */
       latestToken?: number;
       nodeTimeUs?: number;
@@ -42,6 +44,21 @@ export type Vote =
     }
   | (Fault & { gaveBack?: GaveBack });
 
+/** The answer to an attempt to hold a lock together with others: it does. */
+export interface Joined {
+  status: 'joined';
+  /** That of all who share the lock. */
+  fencingToken?: number;
+  /** How many of the further owners do, too: the first ones. */
+  others: number;
+  /** The smallest limit of permits that a holder names. */
+  smallestLimit: number;
+  /** As of a grant. */
+  boundUs: number;
+  nodeTimeUs: number;
+  gaveBack?: GaveBack;
+}
+
 type GaveBack = 'released' | 'gone';
 
 /** The answer of a node to the question who holds a lock. */
@@ -49,8 +66,8 @@ export type NodeView = { status: 'seen'; holding?: Holding } | Fault;
 /** The answer to a transfer: the token that the lock has now. */
 export type NodeTransfer = { status: 'transferred'; fencingToken: number } | { status: 'absent' | 'foreign' } | Fault;
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
-/** The answer to a release by force: `from` is the owner value that held the lock. */
-export type NodeSeizure = { status: 'taken'; from: string } | { status: 'absent' } | Fault;
+/** The answer to a release by force: `from` are the owner values that it was taken from. */
+export type NodeSeizure = { status: 'taken'; from: readonly string[] } | { status: 'absent' } | Fault;
 export type NodeRelease = { status: 'released' | 'gone' } | Fault;
 
 /** The keys of locks that a server, or a Cluster, may have. */

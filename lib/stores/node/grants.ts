@@ -1,4 +1,11 @@
-import { LONGEST_TTL_MS, type AcquireRequest, type Grant, type HandOver } from '../../core/backend/lock-backend.js';
+import {
+  LONGEST_TTL_MS,
+  type AcquireRequest,
+  type Grant,
+  type HandOver,
+  type Hold,
+  type Place,
+} from '../../core/backend/lock-backend.js';
 import { driftMs } from '../../core/time/clock.js';
 import { GRANT_TTL_MS, type ToldGrant } from './messages.js';
 
@@ -6,17 +13,19 @@ import { GRANT_TTL_MS, type ToldGrant } from './messages.js';
 export class StoredGrant implements Grant {
   readonly key: string;
   readonly owner: string;
+  readonly hold?: Hold;
   /** The longest ttl that was ever sent for it, in milliseconds: which of them Redis has applied may be unknown. */
   longestTtlMs: number;
 
   constructor(
-    { key, owner, ttlMs }: Pick<AcquireRequest, 'key' | 'owner' | 'ttlMs'>,
+    { key, owner, ttlMs, hold }: Pick<AcquireRequest, 'key' | 'owner' | 'ttlMs'> & { readonly hold?: Hold },
     public fencingToken?: number,
     readonly lastToken?: number,
     readonly nobodyBefore?: number,
   ) {
     this.key = key;
     this.owner = owner;
+    this.hold = hold;
     this.longestTtlMs = ttlMs;
   }
 }
@@ -39,12 +48,13 @@ export class ToldHandOver implements HandOver {
     private readonly timeAt: (key: string, serverUs: number) => number | undefined,
   ) {}
 
-  grantOf(key: string, latestToken = -Infinity, turns: number): Grant | undefined {
+  grantOf(key: string, { turns, hold }: Place, latestToken = -Infinity): Grant | undefined {
     const { fencingToken, lastToken, boundUs } = this.told;
     if (fencingToken < latestToken || fencingToken > latestToken + TOKEN_LEAD_US) return undefined;
     if (lastToken - fencingToken >= turns) return undefined;
-    const request = { key, owner: this.ticket, ttlMs: this.ttlMs };
-    return new StoredGrant(request, fencingToken, lastToken, this.timeAt(key, boundUs));
+    const request = { key, owner: this.ticket, ttlMs: this.ttlMs, hold };
+    const tokens = hold.mode === 'permits' ? [] : [fencingToken, lastToken];
+    return new StoredGrant(request, tokens[0], tokens[1], this.timeAt(key, boundUs));
   }
 }
 

@@ -6,11 +6,21 @@ import type {
   Grant,
   GuardStatement,
   ListRequest,
+  Mode,
   Releasing,
   Transfer,
   WaitQueue,
 } from '../../core/backend/lock-backend.js';
-import type { NodeExtension, NodeRelease, NodeScan, NodeSeizure, NodeTransfer, NodeView, Vote } from './answers.js';
+import type {
+  NodeExtension,
+  NodeRelease,
+  NodeScan,
+  NodeSeizure,
+  NodeTransfer,
+  NodeView,
+  Joined,
+  Vote,
+} from './answers.js';
 
 /** One server, as far as operators ask it. Nothing rejects. */
 export interface StoreNode {
@@ -37,12 +47,16 @@ export interface LockNode extends StoreNode {
   readonly waitQueue?: WaitQueue;
   /** As of `LockBackend`. */
   readonly pollEveryMs?: number;
+  /** As of `LockBackend`. */
+  readonly modes?: readonly Mode[];
+  /** As of `LockBackend`. */
+  readonly whyOnlyExclusive?: string;
   /**
    * Attempts to acquire a lock. With a place, a refused attempt is queued.
    * @param done its second argument says when the attempt was sent; when it failed, if it never was
    * @param givenBack the owner value of a lock of the same key that is given back in the same step: only where there is a queue
    */
-  acquire(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void, givenBack?: string): void;
+  acquire(request: AcquireRequest, done: (vote: Vote | Joined, sentAt: number) => void, givenBack?: string): void;
   /** @param done as of `acquire` */
   extend(request: ExtendRequest, mode: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void;
   /**

@@ -64,6 +64,8 @@ export abstract class NodesBackend {
     const views = await Promise.all(this.servers.map((server) => server.inspect(key)));
     const faults = views.filter(isFault);
     if (views.length - faults.length < this.majority) return faults;
+    const [only] = views;
+    if (views.length === 1 && only?.status === 'seen') return { holding: only.holding };
     const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
     const owners = holdings.map(({ holders: [{ owner }] }) => owner);
     const owner = agreed(owners, this.majority);
@@ -92,7 +94,7 @@ export abstract class NodesBackend {
     const seizures = await Promise.all(this.servers.map((server) => server.forceRelease(key, wanted)));
     const faults = seizures.filter(isFault);
     if (seizures.length - faults.length < this.majority) throw this.#unavailable('released by force', key, faults);
-    const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? [seizure.from] : []));
+    const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? seizure.from : []));
     if (from.length === 0) return undefined;
     // An owner that has a majority without the nodes that it was taken from still holds it.
     const keeps = (owner: string) =>

@@ -8,6 +8,7 @@ import {
   type ExtendRequest,
   type Grant,
   type LockBackend,
+  type Mode,
   type ReleaseOutcome,
   type Releasing,
   type Transfer,
@@ -15,7 +16,7 @@ import {
   type WaitQueue,
 } from '../../core/backend/lock-backend.js';
 import { noteTtl, StoredGrant } from './grants.js';
-import type { NodeExtension, NodeRelease, NodeTransfer, Vote } from './answers.js';
+import type { Joined, NodeExtension, NodeRelease, NodeTransfer, Vote } from './answers.js';
 import type { AwaitedReplicas, LockNode } from './lock-node.js';
 import { NodesBackend } from './nodes.backend.js';
 
@@ -28,6 +29,8 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   readonly waitQueue?: WaitQueue;
   readonly turn: LockBackend['turn'];
   readonly pollEveryMs?: number;
+  readonly modes?: readonly Mode[];
+  readonly whyOnlyExclusive?: string;
   readonly guard: LockBackend['guard'];
 
   /**
@@ -44,6 +47,8 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     super([node], 1);
     this.waitQueue = node.waitQueue;
     this.pollEveryMs = node.pollEveryMs;
+    this.modes = node.modes;
+    this.whyOnlyExclusive = node.whyOnlyExclusive;
     this.turn = node.waitQueue && ((...half) => this.#turn(...half));
     this.guard = node.guard && ((grants) => node.guard!(grants));
     this.bounds = { shortestTtlMs: replicas?.shortestTtl };
@@ -55,7 +60,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
-    if (request.hold.mode !== 'exclusive') return this.#refuseHold(done);
+    if (!this.#canHold(request)) return this.#refuseHold(done);
     this.node.acquire(request, (vote, sentAt) => this.#voted(request, vote, sentAt, done));
   }
 
@@ -69,11 +74,11 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     request: AcquireRequest,
     done: (outcome: AcquireOutcome) => void,
   ): void {
-    if (request.hold.mode !== 'exclusive') {
+    if (!this.#canHold(request)) {
       this.release(grant, {}, released);
       return this.#refuseHold(done);
     }
-    const voted = (vote: Vote, sentAt: number) => {
+    const voted = (vote: Vote | Joined, sentAt: number) => {
       if (vote.gaveBack) {
         released({ status: vote.gaveBack });
       } else if (vote.status === 'fault' && vote.mayHaveRun) {
@@ -87,9 +92,13 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     this.node.acquire(request, voted, grant.owner);
   }
 
-  #voted(request: AcquireRequest, vote: Vote, sentAt: number, done: (outcome: AcquireOutcome) => void): void {
-    if (vote.status === 'granted' && !this.replicas) {
-      done({ status: 'acquired', grant: this.#granted(request, vote), sentAt });
+  #canHold({ hold: { mode } }: AcquireRequest): boolean {
+    return mode === 'exclusive' || (this.modes?.includes(mode) ?? false);
+  }
+
+  #voted(request: AcquireRequest, vote: Vote | Joined, sentAt: number, done: (outcome: AcquireOutcome) => void): void {
+    if (isGranted(vote) && !this.replicas) {
+      done(this.#acquired(request, vote, sentAt));
       return;
     }
     // It must not reject; but if it does, the bid must not be left waiting.
@@ -102,24 +111,26 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
    * Rides out a short break of the connection: its owner value makes it safe to send the same attempt again.
    * @param sentAt when it was sent; when it failed, if it never was
    */
-  async #outcomeOf(vote: Vote, request: AcquireRequest, sentAt: number): Promise<AcquireOutcome> {
+  async #outcomeOf(vote: Vote | Joined, request: AcquireRequest, sentAt: number): Promise<AcquireOutcome> {
     const startedAt = sentAt;
     const { place } = request;
     let undo = false;
     for (;;) {
-      if (vote.status === 'granted') {
-        const grant = this.#granted(request, vote);
+      if (isGranted(vote)) {
+        const acquired = this.#acquired(request, vote, sentAt);
+        const { grant } = acquired; // its others are in the same value, so what has it has them
         const cause = this.replicas && (await this.#missing(this.replicas, { grant, ttlMs: request.ttlMs }));
-        if (!cause) return { status: 'acquired', grant, sentAt };
+        if (!cause) return acquired;
         this.#undo(request);
         return { status: 'unavailable', causes: [cause] };
       }
       if (vote.status === 'refused') {
         if (undo && !place) this.#undo(request);
-        const { owner, remainingMs, isKept, wasPassedOver: placeWasLost, latestToken } = vote;
+        const { owner, remainingMs, isKept, wasPassedOver: placeWasLost, latestToken, smallestLimit } = vote;
         const connection = place && this.node.connection.generation;
         const seen = { owner, remainingMs, isKept, placeWasLost, latestToken, connection };
-        const refusal = { status: 'contended', ...seen, queued: place !== undefined } as const;
+        const smallerLimit = smallerThanIts(request, smallestLimit);
+        const refusal = { status: 'contended', ...seen, smallerLimit, queued: place !== undefined } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
       }
       undo ||= vote.mayHaveRun;
@@ -129,7 +140,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
         if (undo) this.#undo(request);
         return { status: 'unavailable', causes: [error] };
       }
-      [vote, sentAt] = await new Promise<[Vote, number]>((resolve) =>
+      [vote, sentAt] = await new Promise<[Vote | Joined, number]>((resolve) =>
         this.node.acquire(request, (...answer) => resolve(answer)),
       );
     }
@@ -155,7 +166,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
 
   /** Rides out a short break of the connection: the new owner value makes it safe to send the same request again. */
   async transfer(request: Transfer): Promise<TransferOutcome> {
-    const { key, to, ttlMs } = request;
+    const { key, to, ttlMs, hold } = request;
     const startedAt = this.now();
     let mayHaveRun = false;
     for (;;) {
@@ -163,7 +174,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
         this.node.transfer(request, (...answer) => resolve(answer)),
       );
       if (transfer.status === 'transferred') {
-        const grant = new StoredGrant({ key, owner: to, ttlMs }, transfer.fencingToken);
+        const grant = new StoredGrant({ key, owner: to, ttlMs, hold }, transfer.fencingToken);
         const cause = this.replicas && (await this.#missing(this.replicas, { grant, ttlMs }));
         if (cause) return { status: 'unavailable', causes: [cause], mayHaveRun: true };
         return { status: 'transferred', grant, sentAt };
@@ -193,9 +204,17 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     this.replicas?.close();
   }
 
-  #granted(request: AcquireRequest, { fencingToken, lastToken, boundUs }: Extract<Vote, { status: 'granted' }>): Grant {
+  #acquired(request: AcquireRequest, vote: Granted, sentAt: number): Extract<AcquireOutcome, { status: 'acquired' }> {
+    const { fencingToken, boundUs } = vote;
     const nobodyBefore = boundUs === undefined ? undefined : this.node.timeAt(request.key, boundUs);
-    return new StoredGrant(request, fencingToken, lastToken ?? fencingToken, nobodyBefore);
+    const lastToken = vote.status === 'granted' ? (vote.lastToken ?? fencingToken) : fencingToken;
+    const grantTo = (owner: string) =>
+      new StoredGrant(owner === request.owner ? request : { ...request, owner }, fencingToken, lastToken, nobodyBefore);
+    const grant = grantTo(request.owner);
+    if (vote.status === 'granted') return { status: 'acquired', grant, sentAt };
+    const others = request.others?.slice(0, vote.others).map(grantTo);
+    const smallerLimit = smallerThanIts(request, vote.smallestLimit);
+    return { status: 'acquired', grant, others, smallerLimit, sentAt };
   }
 
   /** Answers after the call has returned, as the contract says. */
@@ -220,7 +239,20 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   #undo(request: AcquireRequest): void {
     if (request.place) this.waitQueue!.leave(request.key, request.place);
     else this.node.release(request, {}, undefined, Infinity);
+    for (const owner of request.others ?? []) this.node.release({ ...request, owner }, {}, undefined, Infinity);
   }
+}
+
+type Granted = Extract<Vote, { status: 'granted' }> | Joined;
+
+function isGranted(vote: Vote | Joined): vote is Granted {
+  return vote.status === 'granted' || vote.status === 'joined';
+}
+
+/** The smallest limit of permits that a holder names, if it is smaller than that of the request. */
+function smallerThanIts({ hold }: AcquireRequest, smallestLimit: number | undefined): number | undefined {
+  if (hold.mode !== 'permits' || smallestLimit === undefined) return undefined;
+  return smallestLimit < hold.limit ? smallestLimit : undefined;
 }
 
 function extendOutcome(extension: NodeExtension, sentAt: number): ExtendOutcome {

@@ -63,6 +63,8 @@ export interface Seen {
 export abstract class SqlNode {
   /** The store in errors: `PostgreSQL`. */
   abstract readonly store: string;
+  readonly whyOnlyExclusive =
+    'Locks in a database are exclusive so far. Shared locks and permits are held in Redis, or a Redis Cluster: register one for them.';
   readonly connection: SqlConnection;
   protected readonly runner: StatementRunner;
   /** Releases in flight, and what is sent to others because of them. */

@@ -54,7 +54,12 @@ describe('Lua, compiled to JavaScript', () => {
     ['return {string.match("x@12+", "^(.+)@(%d+)[+=]?$")}', ['x', '12']],
     ['return {string.match("a b c", "^(.-) (.+)$")}', ['a', 'b c']],
     ['return {string.find("WRONGTYPE x", "^WRONGTYPE"), string.find("x", "y")}', [1]],
+    [
+      'return {string.find("a1 b2", "(%a)(%d)", 2), string.find("a b", "^b", 3), string.find("a b", "^b", 2) == nil}',
+      [4, 3, true],
+    ],
     ['local t = {1} table.insert(t, 2) return t', [1, 2]],
+    ['return {table.concat({"a", 1, "b"}, " "), table.concat({}, " "), table.concat({"a", "b"})}', ['a 1 b', '', 'ab']],
     ['return {string.gsub("a*[b]", "[%*%?%[%]\\\\]", "\\\\%0")}', ['a\\*\\[b\\]', 3]],
     [
       'return {tonumber("12"), tonumber(""), tonumber("1x") == nil, tonumber("1e3"), tostring(nil)}',

@@ -109,6 +109,11 @@ export const table: Readonly<Record<string, LuaFunction>> = {
     list.set(list.length + 1, value);
     return undefined;
   },
+  concat(list, between = '') {
+    if (!(list instanceof Table)) throw new LuaError(`bad argument to 'concat' (table expected, got ${typeOf(list)})`);
+    const texts = Array.from({ length: list.length }, (_, at) => textArgument(list.get(at + 1), 'concat'));
+    return texts.join(textArgument(between, 'concat'));
+  },
 };
 
 export const string: Readonly<Record<string, LuaFunction>> = {
@@ -123,9 +128,14 @@ export const string: Readonly<Record<string, LuaFunction>> = {
     if (!found) return undefined;
     return found.length === 1 ? found[0] : new Multi(found.slice(1));
   },
-  find(value, pattern) {
-    const found = patternOf(pattern, 'find').exec(textArgument(value, 'find'));
-    return found ? new Multi([found.index + 1, found.index + found[0].length, ...found.slice(1)]) : undefined;
+  /** From a place on, where a ^ stands for it. */
+  find(value, pattern, from = 1) {
+    const text = textArgument(value, 'find');
+    const start = Math.max(positionIn(text, numberArgument(from, 'find')), 1) - 1;
+    const found = patternOf(pattern, 'find').exec(text.slice(start));
+    if (!found) return undefined;
+    const at = start + found.index;
+    return new Multi([at + 1, at + found[0].length, ...found.slice(1)]);
   },
   gsub(value, pattern, replacement) {
     const by = textArgument(replacement, 'gsub');

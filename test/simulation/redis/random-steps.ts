@@ -32,6 +32,8 @@ export const CHANNEL = 'inbox';
 const TTLS = ['600000', '700000'];
 /** In milliseconds since 1970: other times cannot be compared, as the clocks differ. */
 const LONG_AGO_MS = '1000000000000';
+/** None has a space. */
+const CROWD_OWNERS = ['x/2', 'é/4', '%d+/5', 'p/8', 'p/9'];
 const OWNERS = ['x/1', 'x/10', 'x/2', 'y y/3', 'é/4', '%d+/5', '@7/6', '/', ''];
 
 /**
@@ -48,12 +50,28 @@ export function randomStep(random: () => number, us: number): Step {
   const key = () => pick(KEYS);
   const lock = () => pick(LOCKS);
   const ttl = () => (random() < 0.9 ? pick(TTLS) : pick(['0', '-1', 'x', '', '1.5']));
+  /** Not one of the shortest, after which the two servers would differ. */
+  const ttlOfMany = () => (random() < 0.9 ? pick(TTLS) : pick(['x', '']));
   const owner = () => pick(OWNERS);
   const token = () => (random() < 0.9 ? String(us + Math.floor((random() - 0.5) * 4e6)) : pick(HOSTILE_NUMBERS));
+  /** Who holds a lock together, some of them until lately. */
+  const end = () => String(Math.floor(us / 1_000) + pick([-120_000, -500, -1, 600_000, 700_000]));
+  const crowd = () => {
+    const [head, permits, limit] = pick([
+      ['~p', pick(['1', '2']), pick(['2', '3', '5'])],
+      [`~s@${String(us - 1_000)}`, '1', '0'],
+      [`~s@12`, '1', '0'],
+      ['~x', '1', pick(['1', ''])],
+    ]);
+    return [head, ...many(() => [end(), permits, limit, pick(CROWD_OWNERS)]).flat()].join(' ');
+  };
+  const kind = () => pick<string[]>([['s', '1', '0'], ['p', pick(['1', '2']), pick(['2', '3', '5'])]]); // prettier-ignore
   const value = () =>
     pick([
       () => `${owner()}@${token()}${pick(['', '+', '='])}`,
       () => token(),
+      crowd,
+      crowd,
       () => pick(['no number', '', '@', 'x@12', `x@${'9'.repeat(16)}+`, `${us}.5`, '\0\r\n', ...HOSTILE_NUMBERS]),
     ])();
   const score = () =>
@@ -63,6 +81,9 @@ export function randomStep(random: () => number, us: number): Step {
       `g ${CHANNEL} ${by}`,
       `w ${CHANNEL} ${by}`,
       `g nobody ${by}`,
+      `s ${CHANNEL} ${by}`,
+      `p1/3 ${CHANNEL} ${by}`,
+      pick([`p2/2 nobody ${by}`, `p3/2 ${CHANNEL} ${by}`, `p0/2 ${CHANNEL} ${by}`, `s nobody ${by}`]),
       `h ${CHANNEL}`,
       'z of a later version',
       'g',
@@ -122,6 +143,30 @@ export function randomStep(random: () => number, us: number): Step {
         [ttl(), ...names.map(() => `${owner()}@`)],
       ];
     },
+    CROWD: () => {
+      const names = many(lock);
+      const each = () => {
+        const by = pick(['', 'x/1', ...CROWD_OWNERS]);
+        const [letter = '', permits = '', limit = ''] = kind();
+        const place = `${letter === 's' ? 's' : `p${permits}/${limit}`} ${CHANNEL} ${by}`;
+        return [
+          by === '' ? pick(CROWD_OWNERS) : pick(['', pick(CROWD_OWNERS)]),
+          by,
+          ttlOfMany(),
+          letter,
+          permits,
+          limit,
+          by === '' ? '' : pick(['', place, place, entry(by)]),
+          pick(['', '0', '17', String(us - 5), String(us + 5)]),
+          pick(['0', '1']),
+          by === '' ? '' : pick(['', '', 'x/5', 'x/5 x/6 x/7']),
+        ];
+      };
+      return [
+        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
+        [pick(['h', 'u', 'd']), ...names.flatMap(each)],
+      ];
+    },
     ADMIT: () => [['lock:admission'], [pick(['run1', 'run2']), pick(['0', '100']), pick(['30000', '60000'])]],
     TURN: () => {
       const names = many(lock);
@@ -142,9 +187,20 @@ export function randomStep(random: () => number, us: number): Step {
         [pick(['h', 'u', 'd']), ...names.flatMap(each)],
       ];
     },
+    DOWNGRADE: () => {
+      const names = many(lock);
+      return [
+        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
+        names.flatMap(() => [`${owner()}@`, pick(CROWD_OWNERS), ttlOfMany()]),
+      ];
+    },
     EXTEND: () => {
       const names = many(lock);
       return [names.map(lockOf), [ttl(), ...names.map(() => `${owner()}@`)]];
+    },
+    EXTEND_CROWD: () => {
+      const names = many(lock);
+      return [names.map(lockOf), [ttlOfMany(), ...names.map(() => pick(CROWD_OWNERS))]];
     },
     FORCE_RELEASE: () => {
       const names = many(lock);

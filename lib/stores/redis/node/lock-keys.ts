@@ -115,6 +115,28 @@ export class LockKeys {
 /** The value of a lock in Redis: `<owner>@<token of 16 digits>`, and `+` if its queue may have waiters, or `=` if it is kept. */
 const VALUE = /^(.+)@(\d{16})([+=]?)$/s;
 
+/** The value of a lock that several hold: what all of them have, and for each a space and four words. */
+const CROWD = /^~(?:p|s@(\d{16}))((?: \d+ \d+ \d+ \S+)+)$/;
+
+/** One of several who hold a lock. */
+export interface Member {
+  owner: string;
+  /** By the clock of the server, in milliseconds. */
+  endsAt: number;
+  permits: number;
+  /** The limit of permits that it named. */
+  limit: number;
+}
+
+/** Those who hold a lock together. The time of some of them may be over. */
+export interface Crowd {
+  mode: 'shared' | 'permits';
+  /** The token of all who share the lock. */
+  fencingToken?: number;
+  /** In the order of their arrival. */
+  members: [Member, ...Member[]];
+}
+
 /** The holder of a lock, as its value shows. */
 export interface LockValue {
   owner: string;
@@ -139,8 +161,28 @@ export function valueText(owner: string, fencingToken: number): string {
   return ownerPart(owner) + tokenText(fencingToken);
 }
 
-/** Reads a value. One that another program wrote is the owner as it is. */
+/** Reads the value of a lock that several hold; undefined for any other. */
+export function readCrowd(value: string): Crowd | undefined {
+  const [, token, list] = CROWD.exec(value) ?? [];
+  if (list === undefined) return undefined;
+  const words = list.slice(1).split(' ');
+  const members: Member[] = [];
+  for (let at = 0; at < words.length; at += 4) {
+    const [endsAt, permits, limit, owner] = words.slice(at, at + 4) as [string, string, string, string];
+    members.push({ owner, endsAt: Number(endsAt), permits: Number(permits), limit: Number(limit) });
+  }
+  const mode = token === undefined ? 'permits' : 'shared';
+  const fencingToken = token === undefined ? undefined : Number(token);
+  return { mode, fencingToken, members: members as Crowd['members'] };
+}
+
+/** Reads a value. One that another program wrote is the owner as it is; of several who hold a lock it is the last one to end. */
 export function readValue(value: string): LockValue {
+  const crowd = value.startsWith('~') ? readCrowd(value) : undefined;
+  if (crowd) {
+    const { owner } = crowd.members.reduce((last, each) => (each.endsAt > last.endsAt ? each : last));
+    return { owner, fencingToken: crowd.fencingToken };
+  }
   const [, owner, token, flag] = VALUE.exec(value) ?? [];
   if (owner === undefined) return { owner: value };
   return { owner, fencingToken: Number(token), isKept: flag === '=' || undefined };

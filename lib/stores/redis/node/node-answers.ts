@@ -1,9 +1,9 @@
 import { NodeError } from '../../../api/errors.js';
-import type { Holding } from '../../../core/backend/lock-backend.js';
-import type { Fault, NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, Vote } from '../../node/answers.js';
+import type { Holder, Holding } from '../../../core/backend/lock-backend.js';
+import type { Fault, Joined, NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, Vote } from '../../node/answers.js';
 import { nodeError } from '../client/advice.js';
 import type { Reply } from '../scripts/script-runner.js';
-import { readValue } from './lock-keys.js';
+import { readCrowd, readValue, type Crowd } from './lock-keys.js';
 
 /** The first word in the reply of a Redlock node that has lost its data since it was admitted to vote. */
 export const WIPED = 'wiped';
@@ -80,6 +80,23 @@ export function turnOf(reply: Reply, node: string): Vote {
   return unexpected(node);
 }
 
+/** Reads the answer to an attempt to hold a lock together with others, see crowd.lua. */
+export function crowdOf(reply: Reply, node: string): Vote | Joined {
+  if (!Array.isArray(reply)) return unexpected(node);
+  const gaveBack = Number(reply[1]) === 1 ? 'released' : 'gone';
+  if (reply.length !== 7) return reply.length === 2 ? turnOf(reply, node) : unexpected(node);
+  const [nodeTimeUs, smallestLimit] = [Number(reply[2]), Number(reply[6])];
+  if (Number(reply[0]) === 1) {
+    const [token, others, boundUs] = reply.slice(3, 6).map(Number) as [number, number, number];
+    const fencingToken = token === 0 ? undefined : token;
+    if (fencingToken === undefined || isToken(fencingToken))
+      return { status: 'joined', fencingToken, others, boundUs, smallestLimit, nodeTimeUs, gaveBack };
+    return unexpected(node);
+  }
+  const refusal = turnOf(reply.slice(0, 6), node);
+  return refusal.status === 'refused' && smallestLimit > 0 ? { ...refusal, smallestLimit } : refusal;
+}
+
 function refusalOf(pttl: ReplyPart, value: ReplyPart, wasGone: ReplyPart) {
   if (typeof value !== 'string' || Number.isNaN(Number(pttl))) return undefined;
   const { owner, isKept } = readValue(value);
@@ -124,12 +141,17 @@ export function releaseOf(reply: Reply): NodeRelease {
 }
 
 export function seizureOf(reply: Reply): NodeSeizure {
-  return Array.isArray(reply) ? { status: 'taken', from: readValue(String(reply[1])).owner } : { status: 'absent' };
+  if (!Array.isArray(reply)) return { status: 'absent' };
+  const [kind, ...from] = reply.map(String) as [string, string, ...string[]];
+  return { status: 'taken', from: kind === '2' ? from : [readValue(from[0] ?? '').owner] };
 }
 
 export function holdingOf(reply: Reply): Holding | undefined {
   if (!Array.isArray(reply)) return undefined;
-  const [remaining, value, timeUs, ...waiting] = reply;
+  const [remaining, value, timeUs, ...tickets] = reply;
+  const waiting = tickets.length > 0 ? tickets.map(String) : undefined;
+  const crowd = readCrowd(String(value));
+  if (crowd) return crowdHolding(crowd, Number(timeUs), waiting);
   const { owner, fencingToken, isKept } = readValue(String(value));
   // The token is the time of the grant, or up to the limit of votes ahead of it. A clock that was set back since does not say
   // how long ago that was.
@@ -137,8 +159,21 @@ export function holdingOf(reply: Reply): Holding | undefined {
   const heldForMs = heldForUs >= -LIMIT_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined;
   return {
     holders: [{ owner, remainingMs: remainingMs(remaining), fencingToken, heldForMs, isKept }],
-    waiting: waiting.length > 0 ? waiting.map(String) : undefined,
+    waiting,
   };
+}
+
+/** Whose time is over holds it no more. */
+function crowdHolding({ mode, fencingToken, members }: Crowd, timeUs: number, waiting?: string[]): Holding | undefined {
+  const now = Math.floor(timeUs / 1_000);
+  const holders = members
+    .filter(({ endsAt }) => endsAt >= now)
+    .map(({ owner, endsAt, permits, limit }): Holder => {
+      const held = mode === 'permits' ? { permits, limit } : {};
+      return { owner, remainingMs: endsAt - now, fencingToken, ...held };
+    });
+  const [first, ...others] = holders;
+  return first && { mode, holders: [first, ...others], waiting };
 }
 
 type ReplyPart = number | string | undefined;

@@ -2,7 +2,10 @@ import { NodeError, type LockUnavailableError } from '../../../api/errors.js';
 import {
   ACQUIRE,
   ADMIT,
+  CROWD,
+  DOWNGRADE,
   EXTEND,
+  EXTEND_CROWD,
   FORCE_RELEASE,
   INITIALISE,
   INSPECT,
@@ -17,7 +20,7 @@ import {
   WITHDRAW,
 } from '../scripts/lua.js';
 import type { LockNode } from '../../node/lock-node.js';
-import { GIVE_AND_TURN, queueEntry } from '../scripts/hand-off.js';
+import { crowdArgs, crowdEntry, GIVE_AND_TURN, GIVE_CROWD, queueEntry } from '../scripts/hand-off.js';
 import { readMessage } from '../../node/messages.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
@@ -33,18 +36,22 @@ import { PlainInbox, type Inbox, type InboxListener, type Listening } from './in
 import { ShardedInbox } from './sharded-inbox.js';
 import { KeyScan } from './key-scan.js';
 import { countersOf, LockKeys, ownerPart, tokenText } from './lock-keys.js';
-import type {
-  AcquireRequest,
-  ExtendRequest,
-  Grant,
-  ListRequest,
-  Place,
-  Releasing,
-  Transfer,
-  WaitListener,
-  WaitQueue,
+import {
+  EXCLUSIVE,
+  type AcquireRequest,
+  type ExtendRequest,
+  type Grant,
+  type Hold,
+  type ListRequest,
+  type Mode,
+  type Place,
+  type Releasing,
+  type Transfer,
+  type WaitListener,
+  type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import {
+  crowdOf,
   extensionOf,
   holdingOf,
   initialisationOf,
@@ -60,6 +67,7 @@ import {
 import { ToldHandOver, standsMs } from '../../node/grants.js';
 import type {
   Fault,
+  Joined,
   NodeExtension,
   NodeRelease,
   NodeScan,
@@ -75,6 +83,8 @@ import type { ServerIdentity } from '../client/server-identity.js';
 /** Advice for a call whose time was over before its attempt was sent. */
 const CONGESTED =
   'If it answers others, this process asks for more locks at a time than the server can answer: raise waitMs, or ask for fewer together.';
+
+const MODES: readonly Mode[] = ['shared', 'permits'];
 
 /** Settings of a node. */
 export interface NodeSettings {
@@ -98,6 +108,7 @@ export interface NodeSettings {
 interface PendingRelease extends Releasing {
   key: string;
   owner: string;
+  hold?: Hold;
   /** The ticket's place. */
   entry?: string;
 }
@@ -116,6 +127,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   // Made once, as nearly every call uses them.
   readonly #voteOf = this.#reader((reply) => this.#checked(voteOf(reply, this.name)));
   readonly #turnOf = this.#reader((reply) => this.#checked(turnOf(reply, this.name)));
+  readonly #crowdOf = this.#reader<Vote | Joined>((reply) => this.#checked(crowdOf(reply, this.name)));
   readonly #extensionOf = this.#reader(extensionOf);
   readonly #releaseOf = this.#reader(releaseOf);
   readonly #timeAt = (key: string, serverUs: number) => this.timeAt(key, serverUs);
@@ -163,6 +175,11 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     return this.#settings.handsOver;
   }
 
+  /** No node of a Redlock could keep a limit, or know all readers. */
+  get modes(): readonly Mode[] | undefined {
+    return this.handsOver ? MODES : undefined;
+  }
+
   get isReady(): boolean {
     return this.connection.isReady;
   }
@@ -197,12 +214,13 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
    * @param done its second argument says when the attempt was sent; when it failed, if it never was
    * @param givenBack the owner value of a lock of the same key that is given back in the same step
    */
-  acquire(
-    { key, owner, ttlMs, place, turns = 1, inOrder, asker }: AcquireRequest,
-    done: (vote: Vote, sentAt: number) => void,
-    givenBack?: string,
-  ): void {
+  acquire(request: AcquireRequest, done: (vote: Vote | Joined, sentAt: number) => void, givenBack?: string): void {
+    const { key, hold, owner, ttlMs, place, turns = 1, inOrder, asker } = request;
     const keys = this.#keys;
+    if (hold.mode !== 'exclusive') {
+      this.#join(request, hold, done, givenBack);
+      return;
+    }
     if (!place && !inOrder && turns === 1 && givenBack === undefined) {
       const args = [ttlMs, ownerPart(owner)];
       this.#runner.run(ACQUIRE, [keys.fence(key), keys.lock(key)], args, this.#voteOf, done, asker);
@@ -221,14 +239,47 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
       number ?? '',
       place?.isTaken ? 1 : 0,
     ];
-    const learned = (vote: Vote, sentAt: number) => {
+    const script = givenBack === undefined ? TURN : GIVE_AND_TURN;
+    this.#runner.run(script, names, args, this.#turnOf, this.#learning(clock, done), asker);
+  }
+
+  /** As `acquire`, for one who holds the lock together with others. */
+  #join(
+    { key, owner, ttlMs, place, others = [], asker }: AcquireRequest,
+    hold: Exclude<Hold, { mode: 'exclusive' }>,
+    done: (vote: Vote | Joined, sentAt: number) => void,
+    givenBack?: string,
+  ): void {
+    const names = this.#keysToHandOver(key);
+    const clock = this.#clockOf(names[1]!);
+    const number = place && clock.at(place.arrivedAt);
+    const args = [
+      this.#inbox.signOf(key),
+      givenBack ?? '',
+      owner,
+      ttlMs,
+      ...crowdArgs(hold),
+      place ? this.#entry(place) : '',
+      number ?? '',
+      place?.isTaken ? 1 : 0,
+      others.join(' '),
+    ];
+    const script = givenBack === undefined ? CROWD : GIVE_CROWD;
+    this.#runner.run(script, names, args, this.#crowdOf, this.#learning(clock, done), asker);
+  }
+
+  /** @returns a callback that reads the time of the server first */
+  #learning(
+    clock: ServerClock,
+    done: (vote: Vote | Joined, sentAt: number) => void,
+  ): (vote: Vote | Joined, sentAt: number) => void {
+    return (vote, sentAt) => {
       const { now = monotonic } = this.#settings;
       const receivedAt = monotonic();
       const { nodeTimeUs } = vote as { nodeTimeUs?: number };
       if (nodeTimeUs !== undefined) clock.learn(nodeTimeUs, receivedAt - (now() - sentAt), receivedAt);
       done(vote, sentAt);
     };
-    this.#runner.run(givenBack === undefined ? TURN : GIVE_AND_TURN, names, args, this.#turnOf, learned, asker);
   }
 
   /** A time of the server that has the key, by the monotonic clock in milliseconds; undefined before it has told the time. */
@@ -302,6 +353,11 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   ): void {
     const { grant, ttlMs } = request;
     const lock = this.#keys.lock(grant.key);
+    const { hold = EXCLUSIVE } = grant;
+    if (hold.mode !== 'exclusive') {
+      this.#runner.run(EXTEND_CROWD, [lock], [ttlMs, grant.owner], this.#extensionOf, done);
+      return;
+    }
     const owner = ownerPart(grant.owner);
     if (mode === 'restore') {
       const args = [ttlMs, owner, tokenText(grant.fencingToken ?? 0)];
@@ -312,10 +368,17 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   }
 
   /** Changes the owner of a lock. Only of a node that keeps locks alone. @param done as of `acquire` */
-  transfer({ key, from, to, ttlMs, mints }: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+  transfer(
+    { key, from, to, ttlMs, mints, hold }: Transfer,
+    done: (transfer: NodeTransfer, sentAt: number) => void,
+  ): void {
+    const read = this.#reader<NodeTransfer>((reply) => transferOf(reply, this.name));
+    if (hold?.mode === 'shared') {
+      this.#runner.run(DOWNGRADE, this.#keysToHandOver(key), [ownerPart(from), to, ttlMs], read, done);
+      return;
+    }
     const names = [this.#keys.fence(key), this.#keys.lock(key)];
     const args = [ownerPart(from), ownerPart(to), ttlMs, mints ? 1 : 0];
-    const read = this.#reader<NodeTransfer>((reply) => transferOf(reply, this.name));
     this.#runner.run(TRANSFER, names, args, read, done);
   }
 
@@ -330,7 +393,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     done?: (release: NodeRelease) => void,
     forMs = standsMs(grant),
   ): void {
-    this.#release({ key: grant.key, owner: grant.owner, keepUntil }, forMs, done);
+    this.#release({ key: grant.key, owner: grant.owner, hold: grant.hold, keepUntil }, forMs, done);
   }
 
   /**
@@ -469,14 +532,20 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     });
   }
 
-  #giveBack({ key, owner, entry, keepUntil }: PendingRelease, done: (release: NodeRelease) => void): void {
+  #giveBack(
+    { key, owner, hold = EXCLUSIVE, entry, keepUntil }: PendingRelease,
+    done: (release: NodeRelease) => void,
+  ): void {
     const keptForMs = leftMs(keepUntil);
     if (keptForMs > 0) {
       this.#runner.run(KEEP, [this.#keys.lock(key)], [keptForMs, ownerPart(owner)], this.#releaseOf, done);
       return;
     }
     const keys = this.#keysToHandOver(key);
-    if (entry === undefined) this.#runner.run(RELEASE, keys, [ownerPart(owner)], this.#releaseOf, done);
+    if (entry === undefined && hold.mode !== 'exclusive') {
+      const args = [this.#inbox.signOf(key), owner, '', 0, ...crowdArgs(hold), '', '', 0, ''];
+      this.#runner.run(GIVE_CROWD, keys, args, this.#releaseOf, done);
+    } else if (entry === undefined) this.#runner.run(RELEASE, keys, [ownerPart(owner)], this.#releaseOf, done);
     else this.#runner.run(WITHDRAW, keys, [ownerPart(owner), entry], this.#releaseOf, done);
   }
 
@@ -494,11 +563,12 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     return [this.#keys.fenceToHandOver(key), this.#keys.lock(key), this.#keys.queue(key)];
   }
 
-  #entry({ ticket, turns }: Place): string {
+  #entry({ ticket, turns, hold }: Place): string {
+    if (hold.mode !== 'exclusive') return crowdEntry(hold, this.#inbox.channel, ticket);
     return queueEntry(this.#settings.handsOver ? 'grant' : 'wake', this.#inbox.channel, ticket, turns);
   }
 
-  #checked(vote: Vote): Vote {
+  #checked<V extends Vote | Joined>(vote: V): V {
     // When its turn came, this process was not listening, or the message was lost.
     if (vote.status === 'refused' && vote.wasPassedOver) this.#inbox.check();
     return vote;

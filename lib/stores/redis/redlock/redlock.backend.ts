@@ -56,6 +56,10 @@ const NO_TRANSFER =
   'On a Redlock a majority of the nodes would have to change its owner: where half of that fails, neither owner has a majority, and the ' +
   'lock is lost to both. Detach locks of one Redis, a Cluster, or a database.';
 
+const WHY_ONLY_EXCLUSIVE =
+  'On a Redlock no majority of the nodes could keep a limit: of three holders each could have two of three nodes, and each node would see ' +
+  'two of them. Shared locks and permits are held in one Redis, or a Redis Cluster: register one for them.';
+
 const EXCLUSIVE_ONLY: AcquireOutcome = {
   status: 'unavailable',
   causes: [new NodeError('redlock', 'locks on a Redlock are exclusive', 'Ask for an exclusive lock.')],
@@ -70,6 +74,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
   readonly waitQueue: WaitQueue = this;
   readonly handsOver = false;
   readonly whyNoTransfer = NO_TRANSFER;
+  readonly whyOnlyExclusive = WHY_ONLY_EXCLUSIVE;
   readonly bounds: Bounds;
   readonly #nodes: readonly RedlockNode[];
   readonly #quorum: number;

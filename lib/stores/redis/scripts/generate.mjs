@@ -11,7 +11,8 @@
  *
  * A call may be for several locks: what they share, then the KEYS and ARGV of one after the other. For these the source has
  * the same lines a second time, in a function, and replies with a list. One lock alone is by far the most frequent, and is
- * spared that list and function, which Redis would make anew for each call.
+ * spared that list and function, which Redis would make anew for each call; except in scripts with `-- @once`, whose long text is
+ * there once, in the function.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -58,22 +59,37 @@ function scriptOf(name) {
   const body = lines.slice(end);
   const [keys, args] = [namesOf(named, 'KEYS'), namesOf(named, 'ARGV')];
   if (keys.own.length === 0) throw new Error(`${name}.lua names no KEYS: expected \`local lock = KEYS[1]\`.`);
-  const several = [
-    `if #KEYS > ${keys.shared + keys.own.length} then`,
-    `  local function each(${[...keys.own, ...args.own].join(', ')})`,
-    ...body.map((line) => `    ${line}`),
-    '  end',
-    '  local replies = {}',
-    `  for i = 0, ${keys.shared === 0 ? '#KEYS' : `(#KEYS - ${keys.shared})`} / ${keys.own.length} - 1 do`,
-    `    replies[i + 1] = each(${[...valuesOf('KEYS', keys), ...valuesOf('ARGV', args)].join(', ')})`,
-    '  end',
-    '  return replies',
+  const each = [
+    `local function each(${[...keys.own, ...args.own].join(', ')})`,
+    ...body.map((line) => `  ${line}`),
     'end',
+  ];
+  const several = [
+    'local replies = {}',
+    `for i = 0, ${keys.shared === 0 ? '#KEYS' : `(#KEYS - ${keys.shared})`} / ${keys.own.length} - 1 do`,
+    `  replies[i + 1] = each(${[...valuesOf('KEYS', keys), ...valuesOf('ARGV', args)].join(', ')})`,
+    'end',
+    'return replies',
   ];
   const common = named.filter(isShared).map((line) => line.slice(0, -ONCE_A_CALL.length));
   const own = named.filter((line) => !isShared(line));
-  const source = [...lines.slice(0, start), ...common, ...several, ...own, ...body].join('\n');
+  const areSeveral = `if #KEYS > ${keys.shared + keys.own.length} then`;
+  const runs = textOf(name).includes('-- @once')
+    ? [
+        ...each,
+        areSeveral,
+        ...several.map(indented),
+        'end',
+        ...own,
+        `return each(${[...keys.own, ...args.own].join(', ')})`,
+      ]
+    : [areSeveral, ...[...each, ...several].map(indented), 'end', ...own, ...body];
+  const source = [...lines.slice(0, start), ...common, ...runs].join('\n');
   return { source, shared: { keys: keys.shared, args: args.shared } };
+}
+
+function indented(line) {
+  return `  ${line}`;
 }
 
 function isShared(line) {

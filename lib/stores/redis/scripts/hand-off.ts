@@ -1,4 +1,5 @@
-import { RELEASE, TURN } from './lua.js';
+import type { Hold } from '../../../core/backend/lock-backend.js';
+import { CROWD, RELEASE, TURN } from './lua.js';
 import type { Script } from './script.js';
 
 /**
@@ -9,6 +10,7 @@ export const PROTOCOL = 3;
 
 /** The same script where it gives a lock back: it goes with the releases. */
 export const GIVE_AND_TURN: Script = { ...TURN, name: 'give-and-turn', order: RELEASE.order };
+export const GIVE_CROWD: Script = { ...CROWD, name: 'give-crowd', order: RELEASE.order };
 
 /**
  * How `lua/parts/hand-off.lua` serves a place whose turn has come: a `wake` is for a Redlock, where no node can grant alone.
@@ -35,4 +37,15 @@ export type Sign = typeof HEARD | typeof UNHEARD | typeof DEAF;
  */
 export function queueEntry(service: Service, channel: string, ticket: string, turns: number): string {
   return `${KINDS[service]} ${channel} ${ticket}${service === 'grant' ? `~${turns}` : ''}`;
+}
+
+/** What one asks for who holds a lock together with others, as `crowd.lua` takes it: kind, permits, and limit. */
+export function crowdArgs(hold: Exclude<Hold, { mode: 'exclusive' }>): [kind: string, permits: number, limit: number] {
+  return hold.mode === 'shared' ? ['s', 1, 0] : ['p', hold.permits, hold.limit];
+}
+
+/** The entry of one who will hold the lock together with others. */
+export function crowdEntry(hold: Exclude<Hold, { mode: 'exclusive' }>, channel: string, ticket: string): string {
+  const [kind, permits, limit] = crowdArgs(hold);
+  return `${kind}${kind === 'p' ? `${permits}/${limit}` : ''} ${channel} ${ticket}`;
 }

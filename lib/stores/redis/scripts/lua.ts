@@ -167,6 +167,742 @@ return {epoch, math.floor((now - since) / 1000), longest, now}`,
 };
 
 /**
+ * Asks for a lock that several may hold together, as a reader or for permits, and gives back, in the same step, what its process
+ * had of it. Either can be left out. The asker joins those who hold the lock if it fits beside them, and nobody is before it in the
+ * queue; if not, it takes a place there, unless it has one. Whoever waits is served as far as there is room.
+ */
+export const CROWD: Script = {
+  name: 'crowd',
+  order: 3,
+  locksPerCall: 50,
+  sharedKeys: 1,
+  sharedArgs: 1,
+  sha: '44ab035c073544deddf2f5ed47482afef70bb810',
+  source: `local us, minted
+local fence = KEYS[1]
+local sign = ARGV[1]
+local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, number, placed, others)
+  local value = redis.pcall('GET', lock)
+  if type(value) == 'table' then
+    if owner == '' and string.find(value.err, '^WRONGTYPE') then return -1 end
+    return {value.err}
+  end
+  if not us then
+    local time = redis.call('TIME')
+    us = time[1] * 1000000 + time[2]
+  end
+  local crowd, asking
+  local leaves, renews = give, {}
+  local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
+  if owner ~= '' then renews[owner] = finish end
+  local names = {}
+  local from, to, other = string.find(others, '(%S+)', 1)
+  while from do
+    names[#names + 1] = other
+    renews[other] = finish
+    from, to, other = string.find(others, '(%S+)', to + 1)
+  end
+  local LOST_MS = 60000
+  local now = math.floor(us / 1000)
+  local left
+  local renewed = {}
+  local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
+  local is_crowd = text_head ~= nil
+  if is_crowd then
+    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+    local at = #text_head + 1
+    repeat
+      local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
+      if not from then
+        is_crowd = false
+        break
+      end
+      at = to + 1
+      local text = string.sub(value, from + 1, to)
+      local is_live = tonumber(finish) >= now -- as Redis has it of keys
+      if renews[name] and not renewed[name] then renewed[name] = is_live end
+      if name == leaves then
+        if is_live then left = 1 end
+        left = left or 0
+      elseif is_live then
+        if renews[name] then
+          finish = renews[name]
+          text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+        end
+        crowd.texts[#crowd.texts + 1] = text
+        crowd.used = crowd.used + weight
+        crowd.smallest = math.min(crowd.smallest, most)
+        if tonumber(finish) < crowd.first then
+          crowd.first = tonumber(finish)
+          crowd.first_text = text
+        end
+        if tonumber(finish) > crowd.last then
+          crowd.last = tonumber(finish)
+          crowd.last_text = text
+        end
+      elseif tonumber(finish) >= now - LOST_MS then
+        crowd.texts[#crowd.texts + 1] = text
+      end
+    until at > #value
+    if not is_crowd or crowd.last == 0 then crowd = nil end
+  end
+  local is_foreign = value and not is_crowd -- it is held alone, or by another program
+  local gave = 0
+  if left == 1 then
+    gave = 1
+  elseif give ~= '' and (crowd or is_foreign) then
+    gave = -1
+  end
+  if owner == '' and gave ~= 1 then return gave end
+  local is_granted = renewed[owner]
+  if crowd then crowd.is_changed = is_granted or gave == 1 end
+  local head = is_foreign and {} or redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  local was_gone = 0
+  if entry ~= '' and is_granted then
+    if redis.pcall('ZREM', queue, entry) == 1 then
+      head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+      if not head[1] then redis.pcall('DEL', queue) end
+    end
+  elseif entry ~= '' then
+    local fits = not crowd
+      or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
+    if is_foreign or head[1] or not fits then
+      local QUEUE_TTL_MS = '10000'
+      local is_new
+      if number ~= '' then
+        is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
+      else
+        local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+        is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
+      end
+      was_gone = is_new and placed == '1' and 1 or 0
+      if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
+      redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
+      redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+      if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+        redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+      end
+    end
+  end
+  local told, is_blocked = {}, false
+  if head[1] or (owner == '' and not crowd) then
+    if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
+    local GRANT_TTL_MS = '2000'
+    local SILENT_US = 2000000
+    local MOST_UNKNOWN = 1000
+    local PAGE = 100
+    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+    local at, is_full = 1, #places == 2
+    local passed_over = 0
+    local latest -- the time of the latest sign, once a process may be silent
+    while true do
+      if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+        places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+        at, is_full = 1, #places == PAGE
+      end
+      local next_entry = places[at]
+      at = at + 1
+      local kind, channel, ticket, weight, most
+      if next_entry then
+        kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
+        weight, most = '1', '0'
+        if not kind then
+          weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
+          if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
+        end
+        if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
+      end
+      if next_entry and not kind and passed_over < MOST_UNKNOWN then
+        passed_over = passed_over + 1
+      elseif not kind then
+        if not crowd then redis.call('DEL', lock) end
+        break
+      else
+        local fits = not crowd
+          or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
+        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+        local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+        local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
+        end
+        if not latest and us - sign_at > SILENT_US then
+          latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
+        end
+        local is_silent = latest and latest - sign_at > SILENT_US
+        if not fits and not is_silent then
+          is_blocked = true
+          break
+        end
+        local is_last = not places[at] and passed_over == 0 -- all signs leave with it
+        local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+        if left_queue ~= 1 then
+          if not crowd then redis.call('DEL', lock) end
+          break
+        end
+        local turns
+        if kind == 'g' then
+          local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+          if own_ticket then ticket, turns = own_ticket, own_turns end
+        end
+        local message, listeners = ticket, nil
+        local is_own = asking and next_entry == asking.entry
+        local is_blind = kind ~= 'w' and sign_at > heard_at
+        local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+        if slot_tag then channel = channel .. ':' .. slot_tag end
+        if is_silent then
+          listeners = 0
+        elseif is_own then
+          listeners = 1
+        elseif kind ~= 'w' and not is_blind then
+          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+        end
+        local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
+        if kind == 'w' then
+          redis.call('DEL', lock)
+        elseif listeners ~= 0 then
+          local first_token, last_token, mint_problem
+          if kind == 'g' or (kind == 's' and not crowd) then
+            local count = tonumber(turns) or 1
+            local MOST_AHEAD_US = 1000
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
+            end
+            local first = math.max(us, (minted or 0) + 1)
+            count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+            local token = string.format('%016.0f', first)
+            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+            local before = redis.pcall('SET', fence, final, 'GET')
+            local problem = type(before) == 'table' and before.err or nil
+            local counter = not problem and not minted and tonumber(before or 0)
+            if counter and counter >= first then
+              count = 1
+              first = counter + 1
+              local highest = first
+              token = string.format('%016.0f', first)
+              final = string.format('%016.0f', highest)
+              if highest < 9e15 then
+                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+              else
+                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+              end
+              if problem then redis.pcall('SET', fence, before) end
+            end
+            if not problem then minted = first + count - 1 end
+            first_token, last_token, mint_problem = token, final, problem
+          end
+          if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
+            redis.call('DEL', lock)
+            is_alone = true
+            if is_own then
+              asking.problem = mint_problem
+              break
+            end
+          elseif kind == 'g' then
+            if is_blind or listeners then
+              local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+              message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+            end
+          else
+            if not is_blind and not listeners then -- they may not be counted
+              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+              if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
+            elseif not is_own and not (is_blind and deaf_at == sign_at) then
+              told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+            end
+            if listeners ~= 0 then
+              local name, token = ticket, first_token
+              local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
+              if not crowd then
+                local text_head = kind == 's' and '~s@' .. token or '~p'
+                crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+              end
+              crowd.is_changed = true
+              local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+              crowd.texts[#crowd.texts + 1] = text
+              crowd.used = crowd.used + weight
+              crowd.smallest = math.min(crowd.smallest, most)
+              if tonumber(finish) < crowd.first then
+                crowd.first = tonumber(finish)
+                crowd.first_text = text
+              end
+              if tonumber(finish) > crowd.last then
+                crowd.last = tonumber(finish)
+                crowd.last_text = text
+              end
+              if is_own then asking.is_granted = true end
+            end
+          end
+        end
+        if is_alone and listeners ~= 0 then
+          if is_blind and deaf_at == sign_at then break end
+          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
+          if type(heard) == 'number' and (is_blind or heard > 0) then break end
+        end
+      end
+    end
+    if asking and asking.problem then return give == '' and {asking.problem} or {asking.problem, gave} end
+    is_granted = is_granted or (asking and asking.is_granted)
+  end
+  local holder = is_foreign and value
+  if not is_foreign and not crowd and head[1] then holder = redis.call('GET', lock) end -- the first may have it alone now
+  if owner ~= '' and not is_granted and not holder and not is_blocked then
+    local fits = not crowd
+      or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
+    if fits then
+      local phase
+      if kind == 's' and not crowd then
+        local count = 1
+        local MOST_AHEAD_US = 1000
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
+        end
+        local first = math.max(us, (minted or 0) + 1)
+        count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+        local token = string.format('%016.0f', first)
+        local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+        local before = redis.pcall('SET', fence, final, 'GET')
+        local problem = type(before) == 'table' and before.err or nil
+        local counter = not problem and not minted and tonumber(before or 0)
+        if counter and counter >= first then
+          count = 1
+          first = counter + 1
+          local highest = first
+          token = string.format('%016.0f', first)
+          final = string.format('%016.0f', highest)
+          if highest < 9e15 then
+            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+          else
+            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+          end
+          if problem then redis.pcall('SET', fence, before) end
+        end
+        if not problem then minted = first + count - 1 end
+        if problem then
+          redis.call('DEL', lock)
+          return give == '' and {problem} or {problem, gave}
+        end
+        phase = token
+      end
+      local name, token = owner, phase
+      if not crowd then
+        local text_head = kind == 's' and '~s@' .. token or '~p'
+        crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+      end
+      crowd.is_changed = true
+      local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+      crowd.texts[#crowd.texts + 1] = text
+      crowd.used = crowd.used + weight
+      crowd.smallest = math.min(crowd.smallest, most)
+      if tonumber(finish) < crowd.first then
+        crowd.first = tonumber(finish)
+        crowd.first_text = text
+      end
+      if tonumber(finish) > crowd.last then
+        crowd.last = tonumber(finish)
+        crowd.last_text = text
+      end
+      is_granted = true
+      if head[1] and entry ~= '' then
+        if redis.pcall('ZREM', queue, entry) == 1 then
+          head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+          if not head[1] then redis.pcall('DEL', queue) end
+        end
+      end
+    end
+  end
+  if head[1] then
+    head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  end
+  local joined = 0
+  local token -- of a crowd that begins: this one has begun
+  if is_granted then
+    for _, name in ipairs(names) do
+      local fits = not crowd
+        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
+      if not renewed[name] then
+        if head[1] or not fits then break end
+        if not crowd then
+          local text_head = kind == 's' and '~s@' .. token or '~p'
+          crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+        end
+        crowd.is_changed = true
+        local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+        crowd.texts[#crowd.texts + 1] = text
+        crowd.used = crowd.used + weight
+        crowd.smallest = math.min(crowd.smallest, most)
+        if tonumber(finish) < crowd.first then
+          crowd.first = tonumber(finish)
+          crowd.first_text = text
+        end
+        if tonumber(finish) > crowd.last then
+          crowd.last = tonumber(finish)
+          crowd.last_text = text
+        end
+      end
+      joined = joined + 1
+    end
+  end
+  if crowd and crowd.is_changed then
+    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+    if told[1] and not crowd.problem then
+      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+      local bound = next_place[2] or string.format('%.0f', us)
+      for _, each in ipairs(told) do
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
+      end
+    end
+  end
+  if crowd and crowd.problem then return {crowd.problem} end
+  if owner == '' then return gave end
+  if is_granted then
+    local token = kind == 's' and string.sub(crowd.head, 4) or 0
+    return {1, gave, us, token, joined, head[2] or us, crowd.smallest}
+  end
+  if crowd then
+    local is_first = kind == crowd.kind -- another kind has to wait for all of them
+    local finish, text = is_first and crowd.first or crowd.last, is_first and crowd.first_text or crowd.last_text
+    return {0, gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.smallest}
+  end
+  return {0, gave, us, redis.call('PTTL', lock), holder, was_gone, 0}
+end
+if #KEYS > 3 then
+  local replies = {}
+  for i = 0, (#KEYS - 1) / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[10 * i + 2], ARGV[10 * i + 3], ARGV[10 * i + 4], ARGV[10 * i + 5], ARGV[10 * i + 6], ARGV[10 * i + 7], ARGV[10 * i + 8], ARGV[10 * i + 9], ARGV[10 * i + 10], ARGV[10 * i + 11])
+  end
+  return replies
+end
+local lock, queue = KEYS[2], KEYS[3]
+local give, owner, ttl, kind, weight, most = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local entry, number, placed, others = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+return each(lock, queue, give, owner, ttl, kind, weight, most, entry, number, placed, others)`,
+};
+
+/**
+ * Shares a lock that its owner holds alone: it gets another owner value there, and a new token, which all who share it have. Whoever
+ * waits to share it at the head of the queue joins at once. A lock that the new owner shares already counts as downgraded by this call,
+ * since the command can run twice: its ttl starts anew, and it keeps its token.
+ */
+export const DOWNGRADE: Script = {
+  name: 'downgrade',
+  order: 1,
+  locksPerCall: 50,
+  sharedKeys: 1,
+  sharedArgs: 0,
+  sha: '7ebb9504031573433dcf25b7d33ea5b22c27ae4f',
+  source: `local us, minted
+local fence = KEYS[1]
+local function each(lock, queue, owner, to, ttl)
+  local value = redis.pcall('GET', lock)
+  if type(value) ~= 'string' then
+    if not value then return 0 end
+    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+    return -1
+  end
+  if not us then
+    local time = redis.call('TIME')
+    us = time[1] * 1000000 + time[2]
+  end
+  local crowd, asking
+  local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
+  local leaves, renews = '', {}
+  renews[to] = finish
+  local LOST_MS = 60000
+  local now = math.floor(us / 1000)
+  local left
+  local renewed = {}
+  local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
+  local is_crowd = text_head ~= nil
+  if is_crowd then
+    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+    local at = #text_head + 1
+    repeat
+      local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
+      if not from then
+        is_crowd = false
+        break
+      end
+      at = to + 1
+      local text = string.sub(value, from + 1, to)
+      local is_live = tonumber(finish) >= now -- as Redis has it of keys
+      if renews[name] and not renewed[name] then renewed[name] = is_live end
+      if name == leaves then
+        if is_live then left = 1 end
+        left = left or 0
+      elseif is_live then
+        if renews[name] then
+          finish = renews[name]
+          text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+        end
+        crowd.texts[#crowd.texts + 1] = text
+        crowd.used = crowd.used + weight
+        crowd.smallest = math.min(crowd.smallest, most)
+        if tonumber(finish) < crowd.first then
+          crowd.first = tonumber(finish)
+          crowd.first_text = text
+        end
+        if tonumber(finish) > crowd.last then
+          crowd.last = tonumber(finish)
+          crowd.last_text = text
+        end
+      elseif tonumber(finish) >= now - LOST_MS then
+        crowd.texts[#crowd.texts + 1] = text
+      end
+    until at > #value
+    if not is_crowd or crowd.last == 0 then crowd = nil end
+  end
+  if renewed[to] then
+    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+    return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)
+  end
+  local mine = value and (string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+  if not mine then return -1 end
+  local kind, weight, most, name, count = 's', 1, 0, to, 1
+  local MOST_AHEAD_US = 1000
+  if not us then
+    local time = redis.call('TIME')
+    us = time[1] * 1000000 + time[2]
+  end
+  local first = math.max(us, (minted or 0) + 1)
+  count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+  local token = string.format('%016.0f', first)
+  local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+  local before = redis.pcall('SET', fence, final, 'GET')
+  local problem = type(before) == 'table' and before.err or nil
+  local counter = not problem and not minted and tonumber(before or 0)
+  if counter and counter >= first then
+    count = 1
+    first = counter + 1
+    local highest = first
+    token = string.format('%016.0f', first)
+    final = string.format('%016.0f', highest)
+    if highest < 9e15 then
+      problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+    else
+      problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+    end
+    if problem then redis.pcall('SET', fence, before) end
+  end
+  if not problem then minted = first + count - 1 end
+  if problem then return {problem} end
+  if not crowd then
+    local text_head = kind == 's' and '~s@' .. token or '~p'
+    crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+  end
+  crowd.is_changed = true
+  local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+  crowd.texts[#crowd.texts + 1] = text
+  crowd.used = crowd.used + weight
+  crowd.smallest = math.min(crowd.smallest, most)
+  if tonumber(finish) < crowd.first then
+    crowd.first = tonumber(finish)
+    crowd.first_text = text
+  end
+  if tonumber(finish) > crowd.last then
+    crowd.last = tonumber(finish)
+    crowd.last_text = text
+  end
+  crowd.is_new = false -- if it cannot be written, it stays as it was
+  local told, is_blocked = {}, false
+  local GRANT_TTL_MS = '2000'
+  local SILENT_US = 2000000
+  local MOST_UNKNOWN = 1000
+  local PAGE = 100
+  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+  local at, is_full = 1, #places == 2
+  local passed_over = 0
+  local latest -- the time of the latest sign, once a process may be silent
+  while true do
+    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+      at, is_full = 1, #places == PAGE
+    end
+    local next_entry = places[at]
+    at = at + 1
+    local kind, channel, ticket, weight, most
+    if next_entry then
+      kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
+      weight, most = '1', '0'
+      if not kind then
+        weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
+        if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
+      end
+      if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
+    end
+    if next_entry and not kind and passed_over < MOST_UNKNOWN then
+      passed_over = passed_over + 1
+    elseif not kind then
+      if not crowd then redis.call('DEL', lock) end
+      break
+    else
+      local fits = not crowd
+        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
+      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
+      end
+      if not latest and us - sign_at > SILENT_US then
+        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
+      end
+      local is_silent = latest and latest - sign_at > SILENT_US
+      if not fits and not is_silent then
+        is_blocked = true
+        break
+      end
+      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
+      local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+      if left_queue ~= 1 then
+        if not crowd then redis.call('DEL', lock) end
+        break
+      end
+      local turns
+      if kind == 'g' then
+        local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+        if own_ticket then ticket, turns = own_ticket, own_turns end
+      end
+      local message, listeners = ticket, nil
+      local is_own = asking and next_entry == asking.entry
+      local is_blind = kind ~= 'w' and sign_at > heard_at
+      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
+      if is_silent then
+        listeners = 0
+      elseif is_own then
+        listeners = 1
+      elseif kind ~= 'w' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      end
+      local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
+      if kind == 'w' then
+        redis.call('DEL', lock)
+      elseif listeners ~= 0 then
+        local first_token, last_token, mint_problem
+        if kind == 'g' or (kind == 's' and not crowd) then
+          local count = tonumber(turns) or 1
+          local MOST_AHEAD_US = 1000
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
+          end
+          local first = math.max(us, (minted or 0) + 1)
+          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+          local token = string.format('%016.0f', first)
+          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+          local before = redis.pcall('SET', fence, final, 'GET')
+          local problem = type(before) == 'table' and before.err or nil
+          local counter = not problem and not minted and tonumber(before or 0)
+          if counter and counter >= first then
+            count = 1
+            first = counter + 1
+            local highest = first
+            token = string.format('%016.0f', first)
+            final = string.format('%016.0f', highest)
+            if highest < 9e15 then
+              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+            else
+              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+            end
+            if problem then redis.pcall('SET', fence, before) end
+          end
+          if not problem then minted = first + count - 1 end
+          first_token, last_token, mint_problem = token, final, problem
+        end
+        if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
+          redis.call('DEL', lock)
+          is_alone = true
+          if is_own then
+            asking.problem = mint_problem
+            break
+          end
+        elseif kind == 'g' then
+          if is_blind or listeners then
+            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+            message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+          end
+        else
+          if not is_blind and not listeners then -- they may not be counted
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+            if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
+          elseif not is_own and not (is_blind and deaf_at == sign_at) then
+            told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+          end
+          if listeners ~= 0 then
+            local name, token = ticket, first_token
+            local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
+            if not crowd then
+              local text_head = kind == 's' and '~s@' .. token or '~p'
+              crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+            end
+            crowd.is_changed = true
+            local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+            crowd.texts[#crowd.texts + 1] = text
+            crowd.used = crowd.used + weight
+            crowd.smallest = math.min(crowd.smallest, most)
+            if tonumber(finish) < crowd.first then
+              crowd.first = tonumber(finish)
+              crowd.first_text = text
+            end
+            if tonumber(finish) > crowd.last then
+              crowd.last = tonumber(finish)
+              crowd.last_text = text
+            end
+            if is_own then asking.is_granted = true end
+          end
+        end
+      end
+      if is_alone and listeners ~= 0 then
+        if is_blind and deaf_at == sign_at then break end
+        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
+        if type(heard) == 'number' and (is_blind or heard > 0) then break end
+      end
+    end
+  end
+  if crowd and crowd.is_changed then
+    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+    if told[1] and not crowd.problem then
+      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+      local bound = next_place[2] or string.format('%.0f', us)
+      for _, each in ipairs(told) do
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
+      end
+    end
+  end
+  return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)
+end
+if #KEYS > 3 then
+  local replies = {}
+  for i = 0, (#KEYS - 1) / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3])
+  end
+  return replies
+end
+local lock, queue = KEYS[2], KEYS[3]
+local owner, to, ttl = ARGV[1], ARGV[2], ARGV[3]
+return each(lock, queue, owner, to, ttl)`,
+};
+
+/**
  * Starts the ttl of a lock anew that its owner still holds.
  */
 export const EXTEND: Script = {
@@ -209,8 +945,164 @@ return -1`,
 };
 
 /**
+ * Starts the ttl anew of one who holds a lock together with others, and leaves theirs as they are: the lock stands for as long as any
+ * of them holds it.
+ */
+export const EXTEND_CROWD: Script = {
+  name: 'extend-crowd',
+  order: 2,
+  locksPerCall: 100,
+  sharedKeys: 0,
+  sharedArgs: 1,
+  sha: '82c0bd2d23bee32ae9eb3b4c69cf43e748dc7b4b',
+  source: `local us
+local ttl = ARGV[1]
+if #KEYS > 1 then
+  local function each(lock, owner)
+    local value = redis.pcall('GET', lock)
+    if type(value) ~= 'string' then
+      if not value then return 0 end
+      if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+      return -1
+    end
+    local crowd
+    local leaves, renews = '', {}
+    if not us then
+      local time = redis.call('TIME')
+      us = time[1] * 1000000 + time[2]
+    end
+    renews[owner] = string.format('%.0f', math.floor(us / 1000) + ttl)
+    local LOST_MS = 60000
+    local now = math.floor(us / 1000)
+    local left
+    local renewed = {}
+    local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
+    local is_crowd = text_head ~= nil
+    if is_crowd then
+      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+      local at = #text_head + 1
+      repeat
+        local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
+        if not from then
+          is_crowd = false
+          break
+        end
+        at = to + 1
+        local text = string.sub(value, from + 1, to)
+        local is_live = tonumber(finish) >= now -- as Redis has it of keys
+        if renews[name] and not renewed[name] then renewed[name] = is_live end
+        if name == leaves then
+          if is_live then left = 1 end
+          left = left or 0
+        elseif is_live then
+          if renews[name] then
+            finish = renews[name]
+            text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+          end
+          crowd.texts[#crowd.texts + 1] = text
+          crowd.used = crowd.used + weight
+          crowd.smallest = math.min(crowd.smallest, most)
+          if tonumber(finish) < crowd.first then
+            crowd.first = tonumber(finish)
+            crowd.first_text = text
+          end
+          if tonumber(finish) > crowd.last then
+            crowd.last = tonumber(finish)
+            crowd.last_text = text
+          end
+        elseif tonumber(finish) >= now - LOST_MS then
+          crowd.texts[#crowd.texts + 1] = text
+        end
+      until at > #value
+      if not is_crowd or crowd.last == 0 then crowd = nil end
+    end
+    if not is_crowd then return -1 end
+    if not crowd or renewed[owner] == false then return 0 end
+    if not renewed[owner] then return -1 end
+    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+    return crowd.problem and {crowd.problem} or 1
+  end
+  local replies = {}
+  for i = 0, #KEYS / 1 - 1 do
+    replies[i + 1] = each(KEYS[i + 1], ARGV[i + 2])
+  end
+  return replies
+end
+local lock = KEYS[1]
+local owner = ARGV[2]
+local value = redis.pcall('GET', lock)
+if type(value) ~= 'string' then
+  if not value then return 0 end
+  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+  return -1
+end
+local crowd
+local leaves, renews = '', {}
+if not us then
+  local time = redis.call('TIME')
+  us = time[1] * 1000000 + time[2]
+end
+renews[owner] = string.format('%.0f', math.floor(us / 1000) + ttl)
+local LOST_MS = 60000
+local now = math.floor(us / 1000)
+local left
+local renewed = {}
+local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
+local is_crowd = text_head ~= nil
+if is_crowd then
+  crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+  local at = #text_head + 1
+  repeat
+    local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
+    if not from then
+      is_crowd = false
+      break
+    end
+    at = to + 1
+    local text = string.sub(value, from + 1, to)
+    local is_live = tonumber(finish) >= now -- as Redis has it of keys
+    if renews[name] and not renewed[name] then renewed[name] = is_live end
+    if name == leaves then
+      if is_live then left = 1 end
+      left = left or 0
+    elseif is_live then
+      if renews[name] then
+        finish = renews[name]
+        text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+      end
+      crowd.texts[#crowd.texts + 1] = text
+      crowd.used = crowd.used + weight
+      crowd.smallest = math.min(crowd.smallest, most)
+      if tonumber(finish) < crowd.first then
+        crowd.first = tonumber(finish)
+        crowd.first_text = text
+      end
+      if tonumber(finish) > crowd.last then
+        crowd.last = tonumber(finish)
+        crowd.last_text = text
+      end
+    elseif tonumber(finish) >= now - LOST_MS then
+      crowd.texts[#crowd.texts + 1] = text
+    end
+  until at > #value
+  if not is_crowd or crowd.last == 0 then crowd = nil end
+end
+if not is_crowd then return -1 end
+if not crowd or renewed[owner] == false then return 0 end
+if not renewed[owner] then return -1 end
+local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+return crowd.problem and {crowd.problem} or 1`,
+};
+
+/**
  * Takes a lock away from whoever holds it, or from one owner only: it goes to the first in its queue, or to nobody. The process
- * of the holder gets a message, if it listens.
+ * of each holder gets a message, if it listens.
  */
 export const FORCE_RELEASE: Script = {
   name: 'force-release',
@@ -218,86 +1110,178 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '204f02e74fda4224e48911e801d33462681e066c',
+  sha: '0cb93ad3c092fdf3104575523ab40d5894569b5e',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
-if #KEYS > 3 then
-  local function each(lock, queue, key, from)
-    local value = redis.pcall('GET', lock)
-    if not value then return 0 end
-    if type(value) == 'table' then
-      if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-      value = ''
+local function each(lock, queue, key, from)
+  local value = redis.pcall('GET', lock)
+  if not value then return 0 end
+  if type(value) == 'table' then
+    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+    value = ''
+  end
+  local taken -- the owners that it is taken from
+  local reply = {1, value}
+  local crowd, asking
+  if string.sub(value, 1, 1) == '~' then
+    local leaves, renews = from, {}
+    if not us then
+      local time = redis.call('TIME')
+      us = time[1] * 1000000 + time[2]
     end
-    if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
-    if value ~= '' then
-      local TAKEN = 'taken'
-      local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
-      if owner then
-        local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
-        local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
-        local heard = slot_tag and redis.pcall('SPUBLISH', channel .. ':' .. slot_tag, message)
-        if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
-      end
-    end
-    local GRANT_TTL_MS = '2000'
-    local SILENT_US = 2000000
-    local MOST_UNKNOWN = 1000
-    local PAGE = 100
-    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-    local at, is_full = 1, #places == 2
-    local passed_over = 0
-    local latest -- the time of the latest sign, once a process may be silent
-    while true do
-      if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-        places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-        at, is_full = 1, #places == PAGE
-      end
-      local next_entry = places[at]
-      at = at + 1
-      local kind, channel, ticket
-      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-      if next_entry and not kind and passed_over < MOST_UNKNOWN then
-        passed_over = passed_over + 1
-      elseif not kind then
-        redis.call('DEL', lock)
-        break
-      else
-        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-        local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-        local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        if not latest and us - sign_at > SILENT_US then
-          latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-        end
-        local is_silent = latest and latest - sign_at > SILENT_US
-        local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-        local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-        if left ~= 1 then
-          redis.call('DEL', lock)
+    local LOST_MS = 60000
+    local now = math.floor(us / 1000)
+    local left
+    local renewed = {}
+    local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
+    local is_crowd = text_head ~= nil
+    if is_crowd then
+      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+      local at = #text_head + 1
+      repeat
+        local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
+        if not from then
+          is_crowd = false
           break
         end
-        local turns
-        if kind == 'g' then
-          local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-          if own_ticket then ticket, turns = own_ticket, own_turns end
+        at = to + 1
+        local text = string.sub(value, from + 1, to)
+        local is_live = tonumber(finish) >= now -- as Redis has it of keys
+        if renews[name] and not renewed[name] then renewed[name] = is_live end
+        if name == leaves then
+          if is_live then left = 1 end
+          left = left or 0
+        elseif is_live then
+          if renews[name] then
+            finish = renews[name]
+            text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+          end
+          crowd.texts[#crowd.texts + 1] = text
+          crowd.used = crowd.used + weight
+          crowd.smallest = math.min(crowd.smallest, most)
+          if tonumber(finish) < crowd.first then
+            crowd.first = tonumber(finish)
+            crowd.first_text = text
+          end
+          if tonumber(finish) > crowd.last then
+            crowd.last = tonumber(finish)
+            crowd.last_text = text
+          end
+        elseif tonumber(finish) >= now - LOST_MS then
+          crowd.texts[#crowd.texts + 1] = text
         end
-        local message, listeners = ticket, nil
-        local is_blind = kind == 'g' and sign_at > heard_at
-        local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
-        if slot_tag then channel = channel .. ':' .. slot_tag end
-        if is_silent then
-          listeners = 0
-        elseif kind == 'g' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      until at > #value
+      if not is_crowd or crowd.last == 0 then crowd = nil end
+    end
+    if is_crowd and not crowd and left ~= 1 then return 0 end -- their time is over
+    if is_crowd then
+      taken, reply = {}, {2}
+      if left == 1 then taken[1] = from end
+      if from == '' then
+        for _, holder in ipairs(crowd.texts) do
+          local finish, name = string.match(holder, '^(%d+) %d+ %d+ (%S+)$')
+          if tonumber(finish) >= now then taken[#taken + 1] = name end
         end
-        if kind == 'w' then
-          redis.call('DEL', lock)
-        elseif listeners ~= 0 then
+        crowd = nil
+      end
+      if not taken[1] then return 0 end
+      if crowd then crowd.is_changed = true end
+    end
+  end
+  if not taken then
+    if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
+    taken = {string.match(value, '^(.+)@%d+%+?$')}
+  end
+  for _, owner in ipairs(taken) do
+    local TAKEN = 'taken'
+    if reply[1] == 2 then reply[#reply + 1] = owner end
+    local process = string.match(owner, '^(.+)/%w+$')
+    if process then
+      local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
+      local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
+      local heard = slot_tag and redis.pcall('SPUBLISH', channel .. ':' .. slot_tag, message)
+      if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
+    end
+  end
+  local told, is_blocked = {}, false
+  local GRANT_TTL_MS = '2000'
+  local SILENT_US = 2000000
+  local MOST_UNKNOWN = 1000
+  local PAGE = 100
+  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+  local at, is_full = 1, #places == 2
+  local passed_over = 0
+  local latest -- the time of the latest sign, once a process may be silent
+  while true do
+    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+      at, is_full = 1, #places == PAGE
+    end
+    local next_entry = places[at]
+    at = at + 1
+    local kind, channel, ticket, weight, most
+    if next_entry then
+      kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
+      weight, most = '1', '0'
+      if not kind then
+        weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
+        if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
+      end
+      if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
+    end
+    if next_entry and not kind and passed_over < MOST_UNKNOWN then
+      passed_over = passed_over + 1
+    elseif not kind then
+      if not crowd then redis.call('DEL', lock) end
+      break
+    else
+      local fits = not crowd
+        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
+      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
+      end
+      if not latest and us - sign_at > SILENT_US then
+        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
+      end
+      local is_silent = latest and latest - sign_at > SILENT_US
+      if not fits and not is_silent then
+        is_blocked = true
+        break
+      end
+      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
+      local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+      if left_queue ~= 1 then
+        if not crowd then redis.call('DEL', lock) end
+        break
+      end
+      local turns
+      if kind == 'g' then
+        local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+        if own_ticket then ticket, turns = own_ticket, own_turns end
+      end
+      local message, listeners = ticket, nil
+      local is_own = asking and next_entry == asking.entry
+      local is_blind = kind ~= 'w' and sign_at > heard_at
+      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
+      if is_silent then
+        listeners = 0
+      elseif is_own then
+        listeners = 1
+      elseif kind ~= 'w' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      end
+      local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
+      if kind == 'w' then
+        redis.call('DEL', lock)
+      elseif listeners ~= 0 then
+        local first_token, last_token, mint_problem
+        if kind == 'g' or (kind == 's' and not crowd) then
           local count = tonumber(turns) or 1
           local MOST_AHEAD_US = 1000
           if not us then
@@ -325,22 +1309,77 @@ if #KEYS > 3 then
             if problem then redis.pcall('SET', fence, before) end
           end
           if not problem then minted = first + count - 1 end
-          if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
-            redis.call('DEL', lock)
-          elseif is_blind or listeners then
+          first_token, last_token, mint_problem = token, final, problem
+        end
+        if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
+          redis.call('DEL', lock)
+          is_alone = true
+          if is_own then
+            asking.problem = mint_problem
+            break
+          end
+        elseif kind == 'g' then
+          if is_blind or listeners then
             local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
+            message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+          end
+        else
+          if not is_blind and not listeners then -- they may not be counted
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+            if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
+          elseif not is_own and not (is_blind and deaf_at == sign_at) then
+            told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+          end
+          if listeners ~= 0 then
+            local name, token = ticket, first_token
+            local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
+            if not crowd then
+              local text_head = kind == 's' and '~s@' .. token or '~p'
+              crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+            end
+            crowd.is_changed = true
+            local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+            crowd.texts[#crowd.texts + 1] = text
+            crowd.used = crowd.used + weight
+            crowd.smallest = math.min(crowd.smallest, most)
+            if tonumber(finish) < crowd.first then
+              crowd.first = tonumber(finish)
+              crowd.first_text = text
+            end
+            if tonumber(finish) > crowd.last then
+              crowd.last = tonumber(finish)
+              crowd.last_text = text
+            end
+            if is_own then asking.is_granted = true end
           end
         end
-        if listeners ~= 0 then
-          if is_blind and deaf_at == sign_at then break end
-          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-          if type(heard) == 'number' and (is_blind or heard > 0) then break end
-        end
+      end
+      if is_alone and listeners ~= 0 then
+        if is_blind and deaf_at == sign_at then break end
+        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
+        if type(heard) == 'number' and (is_blind or heard > 0) then break end
       end
     end
-    return {1, value}
   end
+  if crowd and crowd.is_changed then
+    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+    if told[1] and not crowd.problem then
+      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+      local bound = next_place[2] or string.format('%.0f', us)
+      for _, each in ipairs(told) do
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
+      end
+    end
+  end
+  if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+  return reply
+end
+if #KEYS > 3 then
   local replies = {}
   for i = 0, (#KEYS - 1) / 2 - 1 do
     replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[2 * i + 2], ARGV[2 * i + 3])
@@ -349,122 +1388,7 @@ if #KEYS > 3 then
 end
 local lock, queue = KEYS[2], KEYS[3]
 local key, from = ARGV[2], ARGV[3]
-local value = redis.pcall('GET', lock)
-if not value then return 0 end
-if type(value) == 'table' then
-  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-  value = ''
-end
-if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
-if value ~= '' then
-  local TAKEN = 'taken'
-  local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
-  if owner then
-    local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
-    local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
-    local heard = slot_tag and redis.pcall('SPUBLISH', channel .. ':' .. slot_tag, message)
-    if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
-  end
-end
-local GRANT_TTL_MS = '2000'
-local SILENT_US = 2000000
-local MOST_UNKNOWN = 1000
-local PAGE = 100
-local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-local at, is_full = 1, #places == 2
-local passed_over = 0
-local latest -- the time of the latest sign, once a process may be silent
-while true do
-  if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-    places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-    at, is_full = 1, #places == PAGE
-  end
-  local next_entry = places[at]
-  at = at + 1
-  local kind, channel, ticket
-  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-  if next_entry and not kind and passed_over < MOST_UNKNOWN then
-    passed_over = passed_over + 1
-  elseif not kind then
-    redis.call('DEL', lock)
-    break
-  else
-    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-    local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-    local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    if not latest and us - sign_at > SILENT_US then
-      latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-    end
-    local is_silent = latest and latest - sign_at > SILENT_US
-    local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-    local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-    if left ~= 1 then
-      redis.call('DEL', lock)
-      break
-    end
-    local turns
-    if kind == 'g' then
-      local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-      if own_ticket then ticket, turns = own_ticket, own_turns end
-    end
-    local message, listeners = ticket, nil
-    local is_blind = kind == 'g' and sign_at > heard_at
-    local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
-    if slot_tag then channel = channel .. ':' .. slot_tag end
-    if is_silent then
-      listeners = 0
-    elseif kind == 'g' and not is_blind then
-      listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-    end
-    if kind == 'w' then
-      redis.call('DEL', lock)
-    elseif listeners ~= 0 then
-      local count = tonumber(turns) or 1
-      local MOST_AHEAD_US = 1000
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      local first = math.max(us, (minted or 0) + 1)
-      count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-      local token = string.format('%016.0f', first)
-      local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-      local before = redis.pcall('SET', fence, final, 'GET')
-      local problem = type(before) == 'table' and before.err or nil
-      local counter = not problem and not minted and tonumber(before or 0)
-      if counter and counter >= first then
-        count = 1
-        first = counter + 1
-        local highest = first
-        token = string.format('%016.0f', first)
-        final = string.format('%016.0f', highest)
-        if highest < 9e15 then
-          problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-        else
-          problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-        end
-        if problem then redis.pcall('SET', fence, before) end
-      end
-      if not problem then minted = first + count - 1 end
-      if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
-        redis.call('DEL', lock)
-      elseif is_blind or listeners then
-        local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-        message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
-      end
-    end
-    if listeners ~= 0 then
-      if is_blind and deaf_at == sign_at then break end
-      local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-      if type(heard) == 'number' and (is_blind or heard > 0) then break end
-    end
-  end
-end
-return {1, value}`,
+return each(lock, queue, key, from)`,
 };
 
 /**
@@ -531,7 +1455,7 @@ export const INSPECT: Script = {
   locksPerCall: 5,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: '97e8b8d62e528cb3e49dd2a19488db94f64f32bf',
+  sha: '93995d12f9b81bf1b726b79491d8603ae25e8fbf',
   source: `local SILENT_US = 2000000
 local MOST_PLACES = '100'
 if #KEYS > 2 then
@@ -545,7 +1469,8 @@ if #KEYS > 2 then
     if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
     local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
     for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
-      local channel, ticket = string.match(entry, '^[gw] (%S+) (.+)$')
+      local channel, ticket = string.match(entry, '^[gsw] (%S+) (.+)$')
+      if not ticket then channel, ticket = string.match(entry, '^p%d+/%d+ (%S+) (.+)$') end
       if ticket then
         local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
         local sign_at = 0
@@ -572,7 +1497,8 @@ local reply = {redis.call('PTTL', lock), value, us}
 if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
 local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
 for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
-  local channel, ticket = string.match(entry, '^[gw] (%S+) (.+)$')
+  local channel, ticket = string.match(entry, '^[gsw] (%S+) (.+)$')
+  if not ticket then channel, ticket = string.match(entry, '^p%d+/%d+ (%S+) (.+)$') end
   if ticket then
     local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
     local sign_at = 0
@@ -684,7 +1610,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'cde8c65b03d1ebfc9f8c2cc227d34bd70277eacc',
+  sha: '8bc007f8231bffb8e03a4791f758fda082f8216d',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -693,6 +1619,8 @@ if #KEYS > 3 then
     if type(value) == 'string' then
       if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
       if string.sub(value, 1, -18) ~= owner then return -1 end
+      local crowd, asking
+      local told, is_blocked = {}, false
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
       local MOST_UNKNOWN = 1000
@@ -708,14 +1636,24 @@ if #KEYS > 3 then
         end
         local next_entry = places[at]
         at = at + 1
-        local kind, channel, ticket
-        if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+        local kind, channel, ticket, weight, most
+        if next_entry then
+          kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
+          weight, most = '1', '0'
+          if not kind then
+            weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
+            if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
+          end
+          if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
+        end
         if next_entry and not kind and passed_over < MOST_UNKNOWN then
           passed_over = passed_over + 1
         elseif not kind then
-          redis.call('DEL', lock)
+          if not crowd then redis.call('DEL', lock) end
           break
         else
+          local fits = not crowd
+            or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
           local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
           local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
           local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
@@ -727,10 +1665,14 @@ if #KEYS > 3 then
             latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
           end
           local is_silent = latest and latest - sign_at > SILENT_US
+          if not fits and not is_silent then
+            is_blocked = true
+            break
+          end
           local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-          local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-          if left ~= 1 then
-            redis.call('DEL', lock)
+          local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+          if left_queue ~= 1 then
+            if not crowd then redis.call('DEL', lock) end
             break
           end
           local turns
@@ -739,55 +1681,114 @@ if #KEYS > 3 then
             if own_ticket then ticket, turns = own_ticket, own_turns end
           end
           local message, listeners = ticket, nil
-          local is_blind = kind == 'g' and sign_at > heard_at
-          local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+          local is_own = asking and next_entry == asking.entry
+          local is_blind = kind ~= 'w' and sign_at > heard_at
+          local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
           if slot_tag then channel = channel .. ':' .. slot_tag end
           if is_silent then
             listeners = 0
-          elseif kind == 'g' and not is_blind then
+          elseif is_own then
+            listeners = 1
+          elseif kind ~= 'w' and not is_blind then
             listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
           end
+          local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
           if kind == 'w' then
             redis.call('DEL', lock)
           elseif listeners ~= 0 then
-            local count = tonumber(turns) or 1
-            local MOST_AHEAD_US = 1000
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local first = math.max(us, (minted or 0) + 1)
-            count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-            local token = string.format('%016.0f', first)
-            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-            local before = redis.pcall('SET', fence, final, 'GET')
-            local problem = type(before) == 'table' and before.err or nil
-            local counter = not problem and not minted and tonumber(before or 0)
-            if counter and counter >= first then
-              count = 1
-              first = counter + 1
-              local highest = first
-              token = string.format('%016.0f', first)
-              final = string.format('%016.0f', highest)
-              if highest < 9e15 then
-                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-              else
-                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+            local first_token, last_token, mint_problem
+            if kind == 'g' or (kind == 's' and not crowd) then
+              local count = tonumber(turns) or 1
+              local MOST_AHEAD_US = 1000
+              if not us then
+                local time = redis.call('TIME')
+                us = time[1] * 1000000 + time[2]
               end
-              if problem then redis.pcall('SET', fence, before) end
+              local first = math.max(us, (minted or 0) + 1)
+              count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+              local token = string.format('%016.0f', first)
+              local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+              local before = redis.pcall('SET', fence, final, 'GET')
+              local problem = type(before) == 'table' and before.err or nil
+              local counter = not problem and not minted and tonumber(before or 0)
+              if counter and counter >= first then
+                count = 1
+                first = counter + 1
+                local highest = first
+                token = string.format('%016.0f', first)
+                final = string.format('%016.0f', highest)
+                if highest < 9e15 then
+                  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+                else
+                  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+                end
+                if problem then redis.pcall('SET', fence, before) end
+              end
+              if not problem then minted = first + count - 1 end
+              first_token, last_token, mint_problem = token, final, problem
             end
-            if not problem then minted = first + count - 1 end
-            if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
+            if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
               redis.call('DEL', lock)
-            elseif is_blind or listeners then
-              local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-              message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
+              is_alone = true
+              if is_own then
+                asking.problem = mint_problem
+                break
+              end
+            elseif kind == 'g' then
+              if is_blind or listeners then
+                local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+                message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+              end
+            else
+              if not is_blind and not listeners then -- they may not be counted
+                local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+                if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
+              elseif not is_own and not (is_blind and deaf_at == sign_at) then
+                told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+              end
+              if listeners ~= 0 then
+                local name, token = ticket, first_token
+                local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
+                if not crowd then
+                  local text_head = kind == 's' and '~s@' .. token or '~p'
+                  crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+                end
+                crowd.is_changed = true
+                local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+                crowd.texts[#crowd.texts + 1] = text
+                crowd.used = crowd.used + weight
+                crowd.smallest = math.min(crowd.smallest, most)
+                if tonumber(finish) < crowd.first then
+                  crowd.first = tonumber(finish)
+                  crowd.first_text = text
+                end
+                if tonumber(finish) > crowd.last then
+                  crowd.last = tonumber(finish)
+                  crowd.last_text = text
+                end
+                if is_own then asking.is_granted = true end
+              end
             end
           end
-          if listeners ~= 0 then
+          if is_alone and listeners ~= 0 then
             if is_blind and deaf_at == sign_at then break end
             local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
             if type(heard) == 'number' and (is_blind or heard > 0) then break end
+          end
+        end
+      end
+      if crowd and crowd.is_changed then
+        local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+        local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+        crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+        if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+        if told[1] and not crowd.problem then
+          local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+          local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+          local bound = next_place[2] or string.format('%.0f', us)
+          for _, each in ipairs(told) do
+            local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+            redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
           end
         end
       end
@@ -809,6 +1810,8 @@ local value = redis.pcall('GET', lock)
 if type(value) == 'string' then
   if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
   if string.sub(value, 1, -18) ~= owner then return -1 end
+  local crowd, asking
+  local told, is_blocked = {}, false
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local MOST_UNKNOWN = 1000
@@ -824,14 +1827,24 @@ if type(value) == 'string' then
     end
     local next_entry = places[at]
     at = at + 1
-    local kind, channel, ticket
-    if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+    local kind, channel, ticket, weight, most
+    if next_entry then
+      kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
+      weight, most = '1', '0'
+      if not kind then
+        weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
+        if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
+      end
+      if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
+    end
     if next_entry and not kind and passed_over < MOST_UNKNOWN then
       passed_over = passed_over + 1
     elseif not kind then
-      redis.call('DEL', lock)
+      if not crowd then redis.call('DEL', lock) end
       break
     else
+      local fits = not crowd
+        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
       local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
       local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
       local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
@@ -843,10 +1856,14 @@ if type(value) == 'string' then
         latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
+      if not fits and not is_silent then
+        is_blocked = true
+        break
+      end
       local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-      local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-      if left ~= 1 then
-        redis.call('DEL', lock)
+      local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+      if left_queue ~= 1 then
+        if not crowd then redis.call('DEL', lock) end
         break
       end
       local turns
@@ -855,55 +1872,114 @@ if type(value) == 'string' then
         if own_ticket then ticket, turns = own_ticket, own_turns end
       end
       local message, listeners = ticket, nil
-      local is_blind = kind == 'g' and sign_at > heard_at
-      local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+      local is_own = asking and next_entry == asking.entry
+      local is_blind = kind ~= 'w' and sign_at > heard_at
+      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
       if slot_tag then channel = channel .. ':' .. slot_tag end
       if is_silent then
         listeners = 0
-      elseif kind == 'g' and not is_blind then
+      elseif is_own then
+        listeners = 1
+      elseif kind ~= 'w' and not is_blind then
         listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
       end
+      local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
       if kind == 'w' then
         redis.call('DEL', lock)
       elseif listeners ~= 0 then
-        local count = tonumber(turns) or 1
-        local MOST_AHEAD_US = 1000
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        local first = math.max(us, (minted or 0) + 1)
-        count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-        local token = string.format('%016.0f', first)
-        local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-        local before = redis.pcall('SET', fence, final, 'GET')
-        local problem = type(before) == 'table' and before.err or nil
-        local counter = not problem and not minted and tonumber(before or 0)
-        if counter and counter >= first then
-          count = 1
-          first = counter + 1
-          local highest = first
-          token = string.format('%016.0f', first)
-          final = string.format('%016.0f', highest)
-          if highest < 9e15 then
-            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-          else
-            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+        local first_token, last_token, mint_problem
+        if kind == 'g' or (kind == 's' and not crowd) then
+          local count = tonumber(turns) or 1
+          local MOST_AHEAD_US = 1000
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
           end
-          if problem then redis.pcall('SET', fence, before) end
+          local first = math.max(us, (minted or 0) + 1)
+          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+          local token = string.format('%016.0f', first)
+          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+          local before = redis.pcall('SET', fence, final, 'GET')
+          local problem = type(before) == 'table' and before.err or nil
+          local counter = not problem and not minted and tonumber(before or 0)
+          if counter and counter >= first then
+            count = 1
+            first = counter + 1
+            local highest = first
+            token = string.format('%016.0f', first)
+            final = string.format('%016.0f', highest)
+            if highest < 9e15 then
+              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+            else
+              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+            end
+            if problem then redis.pcall('SET', fence, before) end
+          end
+          if not problem then minted = first + count - 1 end
+          first_token, last_token, mint_problem = token, final, problem
         end
-        if not problem then minted = first + count - 1 end
-        if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
+        if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
           redis.call('DEL', lock)
-        elseif is_blind or listeners then
-          local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-          message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
+          is_alone = true
+          if is_own then
+            asking.problem = mint_problem
+            break
+          end
+        elseif kind == 'g' then
+          if is_blind or listeners then
+            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+            message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+          end
+        else
+          if not is_blind and not listeners then -- they may not be counted
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+            if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
+          elseif not is_own and not (is_blind and deaf_at == sign_at) then
+            told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+          end
+          if listeners ~= 0 then
+            local name, token = ticket, first_token
+            local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
+            if not crowd then
+              local text_head = kind == 's' and '~s@' .. token or '~p'
+              crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+            end
+            crowd.is_changed = true
+            local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+            crowd.texts[#crowd.texts + 1] = text
+            crowd.used = crowd.used + weight
+            crowd.smallest = math.min(crowd.smallest, most)
+            if tonumber(finish) < crowd.first then
+              crowd.first = tonumber(finish)
+              crowd.first_text = text
+            end
+            if tonumber(finish) > crowd.last then
+              crowd.last = tonumber(finish)
+              crowd.last_text = text
+            end
+            if is_own then asking.is_granted = true end
+          end
         end
       end
-      if listeners ~= 0 then
+      if is_alone and listeners ~= 0 then
         if is_blind and deaf_at == sign_at then break end
         local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
         if type(heard) == 'number' and (is_blind or heard > 0) then break end
+      end
+    end
+  end
+  if crowd and crowd.is_changed then
+    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+    if told[1] and not crowd.problem then
+      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+      local bound = next_place[2] or string.format('%.0f', us)
+      for _, each in ipairs(told) do
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
     end
   end
@@ -1097,7 +2173,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '2e0fbcdcc99113cbee9cbbcc1b6bb363e649a5ab',
+  sha: 'd73896f5b6c47fc95bf69374f189586703c5d9fe',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -1110,6 +2186,59 @@ if #KEYS > 3 then
       local is_given = string.sub(value, 1, -17) == give or string.sub(value, 1, -18) == give
       gave = is_given and 1 or -1
       if is_given then value = false end
+    end
+    local crowd, asking
+    if value and string.sub(value, 1, 1) == '~' then
+      local leaves, renews = '', {}
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
+      end
+      local LOST_MS = 60000
+      local now = math.floor(us / 1000)
+      local left
+      local renewed = {}
+      local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
+      local is_crowd = text_head ~= nil
+      if is_crowd then
+        crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+        local at = #text_head + 1
+        repeat
+          local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
+          if not from then
+            is_crowd = false
+            break
+          end
+          at = to + 1
+          local text = string.sub(value, from + 1, to)
+          local is_live = tonumber(finish) >= now -- as Redis has it of keys
+          if renews[name] and not renewed[name] then renewed[name] = is_live end
+          if name == leaves then
+            if is_live then left = 1 end
+            left = left or 0
+          elseif is_live then
+            if renews[name] then
+              finish = renews[name]
+              text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+            end
+            crowd.texts[#crowd.texts + 1] = text
+            crowd.used = crowd.used + weight
+            crowd.smallest = math.min(crowd.smallest, most)
+            if tonumber(finish) < crowd.first then
+              crowd.first = tonumber(finish)
+              crowd.first_text = text
+            end
+            if tonumber(finish) > crowd.last then
+              crowd.last = tonumber(finish)
+              crowd.last_text = text
+            end
+          elseif tonumber(finish) >= now - LOST_MS then
+            crowd.texts[#crowd.texts + 1] = text
+          end
+        until at > #value
+        if not is_crowd or crowd.last == 0 then crowd = nil end
+      end
+      if is_crowd and not crowd then value = false end -- their time is over
     end
     local mine = value and (string.sub(value, 1, -17) == owner
       or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
@@ -1142,7 +2271,8 @@ if #KEYS > 3 then
           redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
         end
       end
-      if other_is_first then
+      if other_is_first or crowd then
+        local told, is_blocked = {}, false
         local GRANT_TTL_MS = '2000'
         local SILENT_US = 2000000
         local MOST_UNKNOWN = 1000
@@ -1158,14 +2288,24 @@ if #KEYS > 3 then
           end
           local next_entry = places[at]
           at = at + 1
-          local kind, channel, ticket
-          if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+          local kind, channel, ticket, weight, most
+          if next_entry then
+            kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
+            weight, most = '1', '0'
+            if not kind then
+              weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
+              if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
+            end
+            if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
+          end
           if next_entry and not kind and passed_over < MOST_UNKNOWN then
             passed_over = passed_over + 1
           elseif not kind then
-            redis.call('DEL', lock)
+            if not crowd then redis.call('DEL', lock) end
             break
           else
+            local fits = not crowd
+              or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
             local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
             local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
             local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
@@ -1177,10 +2317,14 @@ if #KEYS > 3 then
               latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
             end
             local is_silent = latest and latest - sign_at > SILENT_US
+            if not fits and not is_silent then
+              is_blocked = true
+              break
+            end
             local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-            local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-            if left ~= 1 then
-              redis.call('DEL', lock)
+            local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+            if left_queue ~= 1 then
+              if not crowd then redis.call('DEL', lock) end
               break
             end
             local turns
@@ -1189,55 +2333,114 @@ if #KEYS > 3 then
               if own_ticket then ticket, turns = own_ticket, own_turns end
             end
             local message, listeners = ticket, nil
-            local is_blind = kind == 'g' and sign_at > heard_at
-            local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+            local is_own = asking and next_entry == asking.entry
+            local is_blind = kind ~= 'w' and sign_at > heard_at
+            local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
             if slot_tag then channel = channel .. ':' .. slot_tag end
             if is_silent then
               listeners = 0
-            elseif kind == 'g' and not is_blind then
+            elseif is_own then
+              listeners = 1
+            elseif kind ~= 'w' and not is_blind then
               listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
             end
+            local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
             if kind == 'w' then
               redis.call('DEL', lock)
             elseif listeners ~= 0 then
-              local count = tonumber(turns) or 1
-              local MOST_AHEAD_US = 1000
-              if not us then
-                local time = redis.call('TIME')
-                us = time[1] * 1000000 + time[2]
-              end
-              local first = math.max(us, (minted or 0) + 1)
-              count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-              local token = string.format('%016.0f', first)
-              local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-              local before = redis.pcall('SET', fence, final, 'GET')
-              local problem = type(before) == 'table' and before.err or nil
-              local counter = not problem and not minted and tonumber(before or 0)
-              if counter and counter >= first then
-                count = 1
-                first = counter + 1
-                local highest = first
-                token = string.format('%016.0f', first)
-                final = string.format('%016.0f', highest)
-                if highest < 9e15 then
-                  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-                else
-                  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+              local first_token, last_token, mint_problem
+              if kind == 'g' or (kind == 's' and not crowd) then
+                local count = tonumber(turns) or 1
+                local MOST_AHEAD_US = 1000
+                if not us then
+                  local time = redis.call('TIME')
+                  us = time[1] * 1000000 + time[2]
                 end
-                if problem then redis.pcall('SET', fence, before) end
+                local first = math.max(us, (minted or 0) + 1)
+                count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+                local token = string.format('%016.0f', first)
+                local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+                local before = redis.pcall('SET', fence, final, 'GET')
+                local problem = type(before) == 'table' and before.err or nil
+                local counter = not problem and not minted and tonumber(before or 0)
+                if counter and counter >= first then
+                  count = 1
+                  first = counter + 1
+                  local highest = first
+                  token = string.format('%016.0f', first)
+                  final = string.format('%016.0f', highest)
+                  if highest < 9e15 then
+                    problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+                  else
+                    problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+                  end
+                  if problem then redis.pcall('SET', fence, before) end
+                end
+                if not problem then minted = first + count - 1 end
+                first_token, last_token, mint_problem = token, final, problem
               end
-              if not problem then minted = first + count - 1 end
-              if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
+              if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
                 redis.call('DEL', lock)
-              elseif is_blind or listeners then
-                local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-                message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
+                is_alone = true
+                if is_own then
+                  asking.problem = mint_problem
+                  break
+                end
+              elseif kind == 'g' then
+                if is_blind or listeners then
+                  local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+                  message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+                end
+              else
+                if not is_blind and not listeners then -- they may not be counted
+                  local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+                  if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
+                elseif not is_own and not (is_blind and deaf_at == sign_at) then
+                  told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+                end
+                if listeners ~= 0 then
+                  local name, token = ticket, first_token
+                  local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
+                  if not crowd then
+                    local text_head = kind == 's' and '~s@' .. token or '~p'
+                    crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+                  end
+                  crowd.is_changed = true
+                  local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+                  crowd.texts[#crowd.texts + 1] = text
+                  crowd.used = crowd.used + weight
+                  crowd.smallest = math.min(crowd.smallest, most)
+                  if tonumber(finish) < crowd.first then
+                    crowd.first = tonumber(finish)
+                    crowd.first_text = text
+                  end
+                  if tonumber(finish) > crowd.last then
+                    crowd.last = tonumber(finish)
+                    crowd.last_text = text
+                  end
+                  if is_own then asking.is_granted = true end
+                end
               end
             end
-            if listeners ~= 0 then
+            if is_alone and listeners ~= 0 then
               if is_blind and deaf_at == sign_at then break end
               local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
               if type(heard) == 'number' and (is_blind or heard > 0) then break end
+            end
+          end
+        end
+        if crowd and crowd.is_changed then
+          local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+          local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+          crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+          if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+          if told[1] and not crowd.problem then
+            local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+            local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+            local bound = next_place[2] or string.format('%.0f', us)
+            for _, each in ipairs(told) do
+              local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+              redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
             end
           end
         end
@@ -1246,7 +2449,10 @@ if #KEYS > 3 then
         mine = value and string.sub(value, 1, -18) == owner
       end
     end
-    if value and not mine then return {0, gave, us, redis.call('PTTL', lock), value, was_gone} end
+    if value and not mine then
+      if crowd then value = crowd.head .. ' ' .. crowd.last_text end
+      return {0, gave, us, redis.call('PTTL', lock), value, was_gone}
+    end
     count = tonumber(count)
     local MOST_AHEAD_US = 1000
     if not us then
@@ -1305,6 +2511,59 @@ if give ~= '' and value then
   gave = is_given and 1 or -1
   if is_given then value = false end
 end
+local crowd, asking
+if value and string.sub(value, 1, 1) == '~' then
+  local leaves, renews = '', {}
+  if not us then
+    local time = redis.call('TIME')
+    us = time[1] * 1000000 + time[2]
+  end
+  local LOST_MS = 60000
+  local now = math.floor(us / 1000)
+  local left
+  local renewed = {}
+  local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
+  local is_crowd = text_head ~= nil
+  if is_crowd then
+    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+    local at = #text_head + 1
+    repeat
+      local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
+      if not from then
+        is_crowd = false
+        break
+      end
+      at = to + 1
+      local text = string.sub(value, from + 1, to)
+      local is_live = tonumber(finish) >= now -- as Redis has it of keys
+      if renews[name] and not renewed[name] then renewed[name] = is_live end
+      if name == leaves then
+        if is_live then left = 1 end
+        left = left or 0
+      elseif is_live then
+        if renews[name] then
+          finish = renews[name]
+          text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+        end
+        crowd.texts[#crowd.texts + 1] = text
+        crowd.used = crowd.used + weight
+        crowd.smallest = math.min(crowd.smallest, most)
+        if tonumber(finish) < crowd.first then
+          crowd.first = tonumber(finish)
+          crowd.first_text = text
+        end
+        if tonumber(finish) > crowd.last then
+          crowd.last = tonumber(finish)
+          crowd.last_text = text
+        end
+      elseif tonumber(finish) >= now - LOST_MS then
+        crowd.texts[#crowd.texts + 1] = text
+      end
+    until at > #value
+    if not is_crowd or crowd.last == 0 then crowd = nil end
+  end
+  if is_crowd and not crowd then value = false end -- their time is over
+end
 local mine = value and (string.sub(value, 1, -17) == owner
   or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
 if not us then
@@ -1336,7 +2595,8 @@ if not mine then
       redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
     end
   end
-  if other_is_first then
+  if other_is_first or crowd then
+    local told, is_blocked = {}, false
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
     local MOST_UNKNOWN = 1000
@@ -1352,14 +2612,24 @@ if not mine then
       end
       local next_entry = places[at]
       at = at + 1
-      local kind, channel, ticket
-      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+      local kind, channel, ticket, weight, most
+      if next_entry then
+        kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
+        weight, most = '1', '0'
+        if not kind then
+          weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
+          if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
+        end
+        if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
+      end
       if next_entry and not kind and passed_over < MOST_UNKNOWN then
         passed_over = passed_over + 1
       elseif not kind then
-        redis.call('DEL', lock)
+        if not crowd then redis.call('DEL', lock) end
         break
       else
+        local fits = not crowd
+          or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
         local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
         local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
         local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
@@ -1371,10 +2641,14 @@ if not mine then
           latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
         end
         local is_silent = latest and latest - sign_at > SILENT_US
+        if not fits and not is_silent then
+          is_blocked = true
+          break
+        end
         local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-        local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-        if left ~= 1 then
-          redis.call('DEL', lock)
+        local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+        if left_queue ~= 1 then
+          if not crowd then redis.call('DEL', lock) end
           break
         end
         local turns
@@ -1383,55 +2657,114 @@ if not mine then
           if own_ticket then ticket, turns = own_ticket, own_turns end
         end
         local message, listeners = ticket, nil
-        local is_blind = kind == 'g' and sign_at > heard_at
-        local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+        local is_own = asking and next_entry == asking.entry
+        local is_blind = kind ~= 'w' and sign_at > heard_at
+        local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
         if slot_tag then channel = channel .. ':' .. slot_tag end
         if is_silent then
           listeners = 0
-        elseif kind == 'g' and not is_blind then
+        elseif is_own then
+          listeners = 1
+        elseif kind ~= 'w' and not is_blind then
           listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
         end
+        local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
         if kind == 'w' then
           redis.call('DEL', lock)
         elseif listeners ~= 0 then
-          local count = tonumber(turns) or 1
-          local MOST_AHEAD_US = 1000
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local first = math.max(us, (minted or 0) + 1)
-          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-          local token = string.format('%016.0f', first)
-          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-          local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and before.err or nil
-          local counter = not problem and not minted and tonumber(before or 0)
-          if counter and counter >= first then
-            count = 1
-            first = counter + 1
-            local highest = first
-            token = string.format('%016.0f', first)
-            final = string.format('%016.0f', highest)
-            if highest < 9e15 then
-              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-            else
-              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+          local first_token, last_token, mint_problem
+          if kind == 'g' or (kind == 's' and not crowd) then
+            local count = tonumber(turns) or 1
+            local MOST_AHEAD_US = 1000
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
             end
-            if problem then redis.pcall('SET', fence, before) end
+            local first = math.max(us, (minted or 0) + 1)
+            count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+            local token = string.format('%016.0f', first)
+            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+            local before = redis.pcall('SET', fence, final, 'GET')
+            local problem = type(before) == 'table' and before.err or nil
+            local counter = not problem and not minted and tonumber(before or 0)
+            if counter and counter >= first then
+              count = 1
+              first = counter + 1
+              local highest = first
+              token = string.format('%016.0f', first)
+              final = string.format('%016.0f', highest)
+              if highest < 9e15 then
+                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+              else
+                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+              end
+              if problem then redis.pcall('SET', fence, before) end
+            end
+            if not problem then minted = first + count - 1 end
+            first_token, last_token, mint_problem = token, final, problem
           end
-          if not problem then minted = first + count - 1 end
-          if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
+          if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
             redis.call('DEL', lock)
-          elseif is_blind or listeners then
-            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
+            is_alone = true
+            if is_own then
+              asking.problem = mint_problem
+              break
+            end
+          elseif kind == 'g' then
+            if is_blind or listeners then
+              local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+              message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+            end
+          else
+            if not is_blind and not listeners then -- they may not be counted
+              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+              if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
+            elseif not is_own and not (is_blind and deaf_at == sign_at) then
+              told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+            end
+            if listeners ~= 0 then
+              local name, token = ticket, first_token
+              local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
+              if not crowd then
+                local text_head = kind == 's' and '~s@' .. token or '~p'
+                crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+              end
+              crowd.is_changed = true
+              local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+              crowd.texts[#crowd.texts + 1] = text
+              crowd.used = crowd.used + weight
+              crowd.smallest = math.min(crowd.smallest, most)
+              if tonumber(finish) < crowd.first then
+                crowd.first = tonumber(finish)
+                crowd.first_text = text
+              end
+              if tonumber(finish) > crowd.last then
+                crowd.last = tonumber(finish)
+                crowd.last_text = text
+              end
+              if is_own then asking.is_granted = true end
+            end
           end
         end
-        if listeners ~= 0 then
+        if is_alone and listeners ~= 0 then
           if is_blind and deaf_at == sign_at then break end
           local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
           if type(heard) == 'number' and (is_blind or heard > 0) then break end
+        end
+      end
+    end
+    if crowd and crowd.is_changed then
+      local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+      local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+      crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+      if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+      if told[1] and not crowd.problem then
+        local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+        local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+        local bound = next_place[2] or string.format('%.0f', us)
+        for _, each in ipairs(told) do
+          local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+          redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
         end
       end
     end
@@ -1440,7 +2773,10 @@ if not mine then
     mine = value and string.sub(value, 1, -18) == owner
   end
 end
-if value and not mine then return {0, gave, us, redis.call('PTTL', lock), value, was_gone} end
+if value and not mine then
+  if crowd then value = crowd.head .. ' ' .. crowd.last_text end
+  return {0, gave, us, redis.call('PTTL', lock), value, was_gone}
+end
 count = tonumber(count)
 local MOST_AHEAD_US = 1000
 if not us then
@@ -1807,7 +3143,8 @@ return {token, 'at', us}`,
 };
 
 /**
- * Gives up a place in the queue of a lock; a lock that was handed over to it in the meantime goes to the next.
+ * Gives up a place in the queue of a lock; a lock that was handed over to it in the meantime goes to the next. Where several hold
+ * the lock together, those who waited behind that place are served.
  */
 export const WITHDRAW: Script = {
   name: 'withdraw',
@@ -1815,82 +3152,158 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '22d136eabef78ea919aae3457e2aac7bb5606637',
+  sha: '1ee26036b59008cc106222f8a306ac2e1b4a621a',
   source: `local us, minted
 local fence = KEYS[1]
-if #KEYS > 3 then
-  local function each(lock, queue, owner, entry)
-    local head
-    if redis.pcall('ZREM', queue, entry) == 1 then
-      head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-      if not head[1] then redis.pcall('DEL', queue) end
+local function each(lock, queue, owner, entry)
+  local head
+  if redis.pcall('ZREM', queue, entry) == 1 then
+    head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    if not head[1] then redis.pcall('DEL', queue) end
+  end
+  local value = redis.pcall('GET', lock)
+  if type(value) ~= 'string' then
+    if not value then return 0 end
+    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+    return -1
+  end
+  local mine = value and (string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+  local crowd, asking
+  local gave = 1
+  if not mine then
+    if string.sub(value, 1, 1) ~= '~' then return 0 end
+    local leaves, renews = string.sub(owner, 1, -2), {}
+    if not us then
+      local time = redis.call('TIME')
+      us = time[1] * 1000000 + time[2]
     end
-    local value = redis.pcall('GET', lock)
-    if type(value) ~= 'string' then
-      if not value then return 0 end
-      if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-      return -1
-    end
-    local mine = value and (string.sub(value, 1, -17) == owner
-      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-    if not mine then return 0 end
-    local GRANT_TTL_MS = '2000'
-    local SILENT_US = 2000000
-    local MOST_UNKNOWN = 1000
-    local PAGE = 100
-    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-    local at, is_full = 1, #places == 2
-    local passed_over = 0
-    local latest -- the time of the latest sign, once a process may be silent
-    while true do
-      if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-        places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-        at, is_full = 1, #places == PAGE
-      end
-      local next_entry = places[at]
-      at = at + 1
-      local kind, channel, ticket
-      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-      if next_entry and not kind and passed_over < MOST_UNKNOWN then
-        passed_over = passed_over + 1
-      elseif not kind then
-        redis.call('DEL', lock)
-        break
-      else
-        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-        local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-        local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        if not latest and us - sign_at > SILENT_US then
-          latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-        end
-        local is_silent = latest and latest - sign_at > SILENT_US
-        local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-        local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-        if left ~= 1 then
-          redis.call('DEL', lock)
+    local LOST_MS = 60000
+    local now = math.floor(us / 1000)
+    local left
+    local renewed = {}
+    local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
+    local is_crowd = text_head ~= nil
+    if is_crowd then
+      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+      local at = #text_head + 1
+      repeat
+        local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
+        if not from then
+          is_crowd = false
           break
         end
-        local turns
-        if kind == 'g' then
-          local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-          if own_ticket then ticket, turns = own_ticket, own_turns end
+        at = to + 1
+        local text = string.sub(value, from + 1, to)
+        local is_live = tonumber(finish) >= now -- as Redis has it of keys
+        if renews[name] and not renewed[name] then renewed[name] = is_live end
+        if name == leaves then
+          if is_live then left = 1 end
+          left = left or 0
+        elseif is_live then
+          if renews[name] then
+            finish = renews[name]
+            text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+          end
+          crowd.texts[#crowd.texts + 1] = text
+          crowd.used = crowd.used + weight
+          crowd.smallest = math.min(crowd.smallest, most)
+          if tonumber(finish) < crowd.first then
+            crowd.first = tonumber(finish)
+            crowd.first_text = text
+          end
+          if tonumber(finish) > crowd.last then
+            crowd.last = tonumber(finish)
+            crowd.last_text = text
+          end
+        elseif tonumber(finish) >= now - LOST_MS then
+          crowd.texts[#crowd.texts + 1] = text
         end
-        local message, listeners = ticket, nil
-        local is_blind = kind == 'g' and sign_at > heard_at
-        local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
-        if slot_tag then channel = channel .. ':' .. slot_tag end
-        if is_silent then
-          listeners = 0
-        elseif kind == 'g' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-        end
-        if kind == 'w' then
-          redis.call('DEL', lock)
-        elseif listeners ~= 0 then
+      until at > #value
+      if not is_crowd or crowd.last == 0 then crowd = nil end
+    end
+    if not is_crowd then return 0 end
+    gave = left or 0
+    if crowd then crowd.is_changed = left ~= nil end
+  end
+  local told, is_blocked = {}, false
+  local GRANT_TTL_MS = '2000'
+  local SILENT_US = 2000000
+  local MOST_UNKNOWN = 1000
+  local PAGE = 100
+  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+  local at, is_full = 1, #places == 2
+  local passed_over = 0
+  local latest -- the time of the latest sign, once a process may be silent
+  while true do
+    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+      at, is_full = 1, #places == PAGE
+    end
+    local next_entry = places[at]
+    at = at + 1
+    local kind, channel, ticket, weight, most
+    if next_entry then
+      kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
+      weight, most = '1', '0'
+      if not kind then
+        weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
+        if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
+      end
+      if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
+    end
+    if next_entry and not kind and passed_over < MOST_UNKNOWN then
+      passed_over = passed_over + 1
+    elseif not kind then
+      if not crowd then redis.call('DEL', lock) end
+      break
+    else
+      local fits = not crowd
+        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
+      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
+      end
+      if not latest and us - sign_at > SILENT_US then
+        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
+      end
+      local is_silent = latest and latest - sign_at > SILENT_US
+      if not fits and not is_silent then
+        is_blocked = true
+        break
+      end
+      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
+      local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+      if left_queue ~= 1 then
+        if not crowd then redis.call('DEL', lock) end
+        break
+      end
+      local turns
+      if kind == 'g' then
+        local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+        if own_ticket then ticket, turns = own_ticket, own_turns end
+      end
+      local message, listeners = ticket, nil
+      local is_own = asking and next_entry == asking.entry
+      local is_blind = kind ~= 'w' and sign_at > heard_at
+      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
+      if is_silent then
+        listeners = 0
+      elseif is_own then
+        listeners = 1
+      elseif kind ~= 'w' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      end
+      local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
+      if kind == 'w' then
+        redis.call('DEL', lock)
+      elseif listeners ~= 0 then
+        local first_token, last_token, mint_problem
+        if kind == 'g' or (kind == 's' and not crowd) then
           local count = tonumber(turns) or 1
           local MOST_AHEAD_US = 1000
           if not us then
@@ -1918,22 +3331,77 @@ if #KEYS > 3 then
             if problem then redis.pcall('SET', fence, before) end
           end
           if not problem then minted = first + count - 1 end
-          if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
-            redis.call('DEL', lock)
-          elseif is_blind or listeners then
+          first_token, last_token, mint_problem = token, final, problem
+        end
+        if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
+          redis.call('DEL', lock)
+          is_alone = true
+          if is_own then
+            asking.problem = mint_problem
+            break
+          end
+        elseif kind == 'g' then
+          if is_blind or listeners then
             local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
+            message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+          end
+        else
+          if not is_blind and not listeners then -- they may not be counted
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+            if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
+          elseif not is_own and not (is_blind and deaf_at == sign_at) then
+            told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+          end
+          if listeners ~= 0 then
+            local name, token = ticket, first_token
+            local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
+            if not crowd then
+              local text_head = kind == 's' and '~s@' .. token or '~p'
+              crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+            end
+            crowd.is_changed = true
+            local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+            crowd.texts[#crowd.texts + 1] = text
+            crowd.used = crowd.used + weight
+            crowd.smallest = math.min(crowd.smallest, most)
+            if tonumber(finish) < crowd.first then
+              crowd.first = tonumber(finish)
+              crowd.first_text = text
+            end
+            if tonumber(finish) > crowd.last then
+              crowd.last = tonumber(finish)
+              crowd.last_text = text
+            end
+            if is_own then asking.is_granted = true end
           end
         end
-        if listeners ~= 0 then
-          if is_blind and deaf_at == sign_at then break end
-          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-          if type(heard) == 'number' and (is_blind or heard > 0) then break end
-        end
+      end
+      if is_alone and listeners ~= 0 then
+        if is_blind and deaf_at == sign_at then break end
+        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
+        if type(heard) == 'number' and (is_blind or heard > 0) then break end
       end
     end
-    return 1
   end
+  if crowd and crowd.is_changed then
+    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+    if told[1] and not crowd.problem then
+      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+      local bound = next_place[2] or string.format('%.0f', us)
+      for _, each in ipairs(told) do
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
+      end
+    end
+  end
+  if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+  return gave
+end
+if #KEYS > 3 then
   local replies = {}
   for i = 0, (#KEYS - 1) / 2 - 1 do
     replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[2 * i + 1], ARGV[2 * i + 2])
@@ -1942,117 +3410,5 @@ if #KEYS > 3 then
 end
 local lock, queue = KEYS[2], KEYS[3]
 local owner, entry = ARGV[1], ARGV[2]
-local head
-if redis.pcall('ZREM', queue, entry) == 1 then
-  head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-  if not head[1] then redis.pcall('DEL', queue) end
-end
-local value = redis.pcall('GET', lock)
-if type(value) ~= 'string' then
-  if not value then return 0 end
-  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-  return -1
-end
-local mine = value and (string.sub(value, 1, -17) == owner
-  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-if not mine then return 0 end
-local GRANT_TTL_MS = '2000'
-local SILENT_US = 2000000
-local MOST_UNKNOWN = 1000
-local PAGE = 100
-local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-local at, is_full = 1, #places == 2
-local passed_over = 0
-local latest -- the time of the latest sign, once a process may be silent
-while true do
-  if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-    places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-    at, is_full = 1, #places == PAGE
-  end
-  local next_entry = places[at]
-  at = at + 1
-  local kind, channel, ticket
-  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-  if next_entry and not kind and passed_over < MOST_UNKNOWN then
-    passed_over = passed_over + 1
-  elseif not kind then
-    redis.call('DEL', lock)
-    break
-  else
-    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-    local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-    local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    if not latest and us - sign_at > SILENT_US then
-      latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-    end
-    local is_silent = latest and latest - sign_at > SILENT_US
-    local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-    local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-    if left ~= 1 then
-      redis.call('DEL', lock)
-      break
-    end
-    local turns
-    if kind == 'g' then
-      local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-      if own_ticket then ticket, turns = own_ticket, own_turns end
-    end
-    local message, listeners = ticket, nil
-    local is_blind = kind == 'g' and sign_at > heard_at
-    local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
-    if slot_tag then channel = channel .. ':' .. slot_tag end
-    if is_silent then
-      listeners = 0
-    elseif kind == 'g' and not is_blind then
-      listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-    end
-    if kind == 'w' then
-      redis.call('DEL', lock)
-    elseif listeners ~= 0 then
-      local count = tonumber(turns) or 1
-      local MOST_AHEAD_US = 1000
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      local first = math.max(us, (minted or 0) + 1)
-      count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-      local token = string.format('%016.0f', first)
-      local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-      local before = redis.pcall('SET', fence, final, 'GET')
-      local problem = type(before) == 'table' and before.err or nil
-      local counter = not problem and not minted and tonumber(before or 0)
-      if counter and counter >= first then
-        count = 1
-        first = counter + 1
-        local highest = first
-        token = string.format('%016.0f', first)
-        final = string.format('%016.0f', highest)
-        if highest < 9e15 then
-          problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-        else
-          problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-        end
-        if problem then redis.pcall('SET', fence, before) end
-      end
-      if not problem then minted = first + count - 1 end
-      if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
-        redis.call('DEL', lock)
-      elseif is_blind or listeners then
-        local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-        message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
-      end
-    end
-    if listeners ~= 0 then
-      if is_blind and deaf_at == sign_at then break end
-      local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-      if type(heard) == 'number' and (is_blind or heard > 0) then break end
-    end
-  end
-end
-return 1`,
+return each(lock, queue, owner, entry)`,
 };

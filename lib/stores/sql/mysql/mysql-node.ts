@@ -99,7 +99,7 @@ export class MysqlNode extends SqlNode implements LockNode {
     if (owner === undefined || (from !== undefined && owner !== from)) return { status: 'absent' };
     const release = await new Promise<NodeRelease>((resolve) => this.giveBack({ key, owner }, resolve));
     if (release.status === 'fault') return release;
-    return release.status === 'released' ? { status: 'taken', from: owner } : { status: 'absent' };
+    return release.status === 'released' ? { status: 'taken', from: [owner] } : { status: 'absent' };
   }
 
   timeAt(): undefined {

@@ -159,7 +159,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
         if (!is(row.gives)) return resolve({ status: 'absent' });
         const holder = text(row.holder);
         if (!is(row.is_kept)) this.#tell(channelOf(holder), `${holder} ${TAKEN} ${stored(key)}`);
-        resolve({ status: 'taken', from: holder });
+        resolve({ status: 'taken', from: [holder] });
       });
     });
   }

@@ -1,5 +1,5 @@
 -- Takes a lock away from whoever holds it, or from one owner only: it goes to the first in its queue, or to nobody. The process
--- of the holder gets a message, if it listens.
+-- of each holder gets a message, if it listens.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
@@ -12,10 +12,12 @@
 --        key    name of the lock
 --        from   the owner that it is taken from; '' for whoever holds it
 -- reply  {1, the value that it had}  '' if the lock was no string
+--        {2, owner, ...}             it was held together by others, or with others, and taken from these
 --        0                           nobody holds it, or not that owner
 --        {error}
 --
 -- @order 1
+-- @once
 
 local us, minted
 
@@ -30,11 +32,37 @@ if type(value) == 'table' then
   if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
   value = ''
 end
-if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
-if value ~= '' then
+local taken -- the owners that it is taken from
+local reply = {1, value}
+local crowd, asking
+if string.sub(value, 1, 1) == '~' then
+  local leaves, renews = from, {}
+  -- @include ask-time
+  -- @include read-crowd
+  if is_crowd and not crowd and left ~= 1 then return 0 end -- their time is over
+  if is_crowd then
+    taken, reply = {}, {2}
+    if left == 1 then taken[1] = from end
+    if from == '' then
+      for _, holder in ipairs(crowd.texts) do
+        local finish, name = string.match(holder, '^(%d+) %d+ %d+ (%S+)$')
+        if tonumber(finish) >= now then taken[#taken + 1] = name end
+      end
+      crowd = nil
+    end
+    if not taken[1] then return 0 end
+    if crowd then crowd.is_changed = true end
+  end
+end
+if not taken then
+  if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
+  taken = {string.match(value, '^(.+)@%d+%+?$')}
+end
+for _, owner in ipairs(taken) do
   local TAKEN = 'taken'
-  local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
-  if owner then
+  if reply[1] == 2 then reply[#reply + 1] = owner end
+  local process = string.match(owner, '^(.+)/%w+$')
+  if process then
     local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
     local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
     local heard = slot_tag and redis.pcall('SPUBLISH', channel .. ':' .. slot_tag, message)
@@ -42,4 +70,5 @@ if value ~= '' then
   end
 end
 -- @include hand-off
-return {1, value}
+if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+return reply

@@ -26,7 +26,8 @@ local reply = {redis.call('PTTL', lock), value, us}
 if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
 local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
 for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
-  local channel, ticket = string.match(entry, '^[gw] (%S+) (.+)$')
+  local channel, ticket = string.match(entry, '^[gsw] (%S+) (.+)$')
+  if not ticket then channel, ticket = string.match(entry, '^p%d+/%d+ (%S+) (.+)$') end
   if ticket then
     local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
     local sign_at = 0

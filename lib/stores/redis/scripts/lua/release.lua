@@ -24,6 +24,7 @@ local value = redis.pcall('GET', lock)
 if type(value) == 'string' then
   if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
   if string.sub(value, 1, -18) ~= owner then return -1 end
+  local crowd, asking
   -- @include hand-off
   return 1
 end

@@ -24,7 +24,8 @@
 --
 -- gave is 1 when the lock was given back, 0 when nobody held it, -1 when another owner did. us is the time of the server. bound is
 -- the number of the first place that is left in the queue, or us if there is none: nobody who waits elsewhere came earlier.
--- was_gone is 1 when the place was lost, else 0.
+-- was_gone is 1 when the place was lost, else 0. If several hold the lock together, the value is that with the last of them alone, and
+-- those in front are served who fit beside them: the time of some holders may be over.
 --
 -- A lock that the owner holds already was handed over to it, or the command runs twice: either way it gets new tokens, as
 -- those that it was granted before may be in use.
@@ -47,6 +48,13 @@ if give ~= '' and value then
   gave = is_given and 1 or -1
   if is_given then value = false end
 end
+local crowd, asking
+if value and string.sub(value, 1, 1) == '~' then
+  local leaves, renews = '', {}
+  -- @include ask-time
+  -- @include read-crowd
+  if is_crowd and not crowd then value = false end -- their time is over
+end
 -- @include is-mine
 -- @include ask-time
 local was_gone = 0
@@ -60,14 +68,17 @@ if not mine then
   if entry ~= '' and (value or other_is_first) then
     -- @include take-place
   end
-  if other_is_first then
+  if other_is_first or crowd then
     -- @include hand-off
     head = nil
     value = redis.call('GET', lock)
     mine = value and string.sub(value, 1, -18) == owner
   end
 end
-if value and not mine then return {0, gave, us, redis.call('PTTL', lock), value, was_gone} end
+if value and not mine then
+  if crowd then value = crowd.head .. ' ' .. crowd.last_text end
+  return {0, gave, us, redis.call('PTTL', lock), value, was_gone}
+end
 count = tonumber(count)
 -- @include mint
 if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end

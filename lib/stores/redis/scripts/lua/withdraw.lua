@@ -1,4 +1,5 @@
--- Gives up a place in the queue of a lock; a lock that was handed over to it in the meantime goes to the next.
+-- Gives up a place in the queue of a lock; a lock that was handed over to it in the meantime goes to the next. Where several hold
+-- the lock together, those who waited behind that place are served.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
@@ -13,6 +14,7 @@
 --        {error}
 --
 -- @order 1
+-- @once
 
 local us, minted
 
@@ -27,6 +29,17 @@ if type(value) ~= 'string' then
   -- @include not-a-string
 end
 -- @include is-mine
-if not mine then return 0 end
+local crowd, asking
+local gave = 1
+if not mine then
+  if string.sub(value, 1, 1) ~= '~' then return 0 end
+  local leaves, renews = string.sub(owner, 1, -2), {}
+  -- @include ask-time
+  -- @include read-crowd
+  if not is_crowd then return 0 end
+  gave = left or 0
+  if crowd then crowd.is_changed = left ~= nil end
+end
 -- @include hand-off
-return 1
+if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+return gave

@@ -1,0 +1,553 @@
+import { ok } from 'node:assert/strict';
+import type {
+  AcquireOutcome,
+  Hold,
+  Holder,
+  LockBackend,
+  Mode,
+  Place,
+  WaitListener,
+} from '../core/backend/lock-backend.js';
+import { monotonic } from '../core/time/clock.js';
+import { between, equal, matches, notBefore, shown as inText } from './assertions.js';
+import { acquireOn, claimOn, extendOn, freshKey, granted, releaseOn, transferOn, type Claim } from './claims.js';
+import { until } from './until.js';
+
+type Granted = Extract<AcquireOutcome, { status: 'acquired' }>;
+type Refusal = Extract<AcquireOutcome, { status: 'contended' }>;
+
+const HOLDS: Record<Mode, Hold> = {
+  exclusive: { mode: 'exclusive' },
+  shared: { mode: 'shared' },
+  permits: { mode: 'permits', permits: 1, limit: 4 },
+};
+
+const sharedOn = (key: string, ttlMs?: number) => claimOn(key, ttlMs, HOLDS.shared);
+const permitsOn = (key: string, permits: number, limit: number, ttlMs?: number) =>
+  claimOn(key, ttlMs, { mode: 'permits', permits, limit });
+
+/** The store refuses to hold a lock like this, says why, and does not hold it. */
+export async function refusesHold(backend: LockBackend, hold: Hold): Promise<void> {
+  const claim = claimOn(freshKey(), 20_000, hold);
+  const outcome = await acquireOn(backend, claim);
+  equal(outcome.status, 'unavailable', `the status of an attempt whose hold.mode is ${inText(hold.mode)}`);
+  const problems = (outcome as { causes: { problem: string }[] }).causes.map(({ problem }) => problem);
+  equal(problems.length, 1, 'the number of its causes');
+  ok(problems[0]!.includes('exclusive'), `its cause should name the mode "exclusive", and is: ${problems[0]}`);
+  equal(await backend.inspect(claim.key), undefined, 'what an inspection shows then');
+}
+
+/** How a lock can be held for which the backend has no capability. */
+export function unknownHolds({ modes = [] }: LockBackend): Hold[] {
+  const lacking = Object.values(HOLDS).filter(({ mode }) => mode !== 'exclusive' && !modes.includes(mode));
+  return [{ mode: 'sideways' } as unknown as Hold, ...lacking];
+}
+
+/**
+ * The part of the contract on locks that several hold: shared, or by permits. A backend without that capability has to refuse them,
+ * and one without a wait queue gives nobody a place in it.
+ * @param backendOf called in each test
+ */
+export function describeCrowds(
+  it: (sentence: string, run: () => Promise<void>) => unknown,
+  backendOf: () => LockBackend,
+): void {
+  let backend: LockBackend;
+
+  const itHolds = (modes: readonly Mode[], sentence: string, run: () => Promise<void>) =>
+    it(sentence, async () => {
+      backend = backendOf();
+      const lacking = modes.find((mode) => mode !== 'exclusive' && !backend.modes?.includes(mode));
+      await (lacking ? refusesHold(backend, HOLDS[lacking]) : run());
+    });
+
+  const itServes = (modes: readonly Mode[], sentence: string, run: (key: string) => Promise<void>) =>
+    itHolds(modes, sentence, async () => {
+      const key = freshKey();
+      if (backend.waitQueue) {
+        backend.waitQueue.listen(key, listener);
+        await until(() => backend.waitQueue!.isListening(key), { what: 'the wait queue listens' });
+        // Its answer may be needed to tell the store when a place counts as taken.
+        const first = claimOn(key);
+        await acquireOn(backend, first, placeOf(first));
+        await releases(first);
+        return run(key);
+      }
+      const holder = claimOn(key);
+      await granted(backend, holder);
+      const waiting = claimOn(key);
+      matches(await acquireOn(backend, waiting, placeOf(waiting)), { queued: false }, 'the outcome without a queue');
+      await releases(holder);
+    });
+
+  const refused = async (claim: Claim, expected: Partial<Refusal> = {}, place?: Place): Promise<Refusal> => {
+    const outcome = await acquireOn(backend, claim, place);
+    matches(outcome, { status: 'contended', ...expected }, 'the outcome of an attempt that does not fit');
+    return outcome as Refusal;
+  };
+
+  const acquired = async (claim: Claim): Promise<Granted> => {
+    const outcome = await acquireOn(backend, claim);
+    equal(outcome.status, 'acquired', 'the status of an attempt that fits');
+    return outcome as Granted;
+  };
+
+  const holdersOf = async (key: string): Promise<readonly Holder[]> => (await backend.inspect(key))?.holders ?? [];
+
+  const ownersOf = async (key: string) => (await holdersOf(key)).map(({ owner }) => owner);
+
+  const heldBy = async (key: string, claims: readonly Claim[]) => {
+    const owners = claims.map(({ owner }) => owner);
+    equal(await ownersOf(key), owners, 'the owners that an inspection shows');
+  };
+
+  /** What is left of the time of this holder. */
+  const leftOf = async ({ key, owner }: Claim) =>
+    (await holdersOf(key)).find((holder) => holder.owner === owner)?.remainingMs;
+
+  const untilHeldBy = (key: string, { owner }: Claim) =>
+    until(async () => (await ownersOf(key)).join() === owner, { what: 'one holder is left' });
+
+  const releases = async (claim: Claim, status = 'released') =>
+    equal((await releaseOn(backend, claim)).status, status, 'the status of the release');
+
+  const extensionIs = async (claim: Claim, expected: object) =>
+    matches(await extendOn(backend, claim), expected, 'the outcome of the extension');
+
+  /** Called by the backend: the tickets whose turn has come. */
+  const turns = new Set<string>();
+  const listener: WaitListener = {
+    onTurn: (ticket) => void (ticket !== undefined && turns.add(ticket)),
+    onListening: () => {},
+    onTaken: () => {},
+    onWarning: () => {},
+  };
+
+  /** The attempt has a place in the queue. @param agoMs how long ago it came */
+  const waits = async (claim: Claim, agoMs: number): Promise<Place> => {
+    const place = placeOf(claim, agoMs);
+    await refused(claim, { queued: true }, place);
+    return { ...place, isTaken: true };
+  };
+
+  const staysOut = (claim: Claim, place: Place) => refused(claim, { queued: true }, place);
+
+  /** Asks until the lock is granted. */
+  const asksUntilGranted = (claim: Claim, place: Place) =>
+    until(
+      async () => {
+        const outcome = await acquireOn(backend, claim, place);
+        return outcome.status === 'acquired' ? outcome : undefined;
+      },
+      { what: 'the lock is granted to a waiting attempt' },
+    );
+
+  /** Asks only when the queue has said that it is its turn. */
+  const comesIn = async (claim: Claim, place: Place): Promise<Granted> => {
+    await until(() => turns.has(place.ticket), { what: 'the turn of a waiting attempt comes' });
+    return asksUntilGranted(claim, place);
+  };
+
+  itHolds(['shared'], 'all attempts to share a lock are granted it, with one fencing token', async () => {
+    const key = freshKey();
+    const claims = Array.from({ length: 20 }, () => sharedOn(key));
+    const tokens = await Promise.all(claims.map(async (claim) => (await acquired(claim)).grant.fencingToken));
+    equal(new Set(tokens).size, 1, 'the number of fencing tokens of 20 who share a lock');
+    ok(Number.isSafeInteger(tokens[0]), `their fencing token should be a safe integer, and is ${tokens[0]}`);
+    const holders = await holdersOf(key);
+    const shown = new Set(holders.map(({ fencingToken }) => fencingToken));
+    equal([holders.length, ...shown], [20, tokens[0]], 'the number of holders that are shown, and their tokens');
+    for (const claim of claims) await releases(claim);
+    await heldBy(key, []);
+  });
+
+  itHolds(
+    ['shared'],
+    'who shares a lock has the token of those who hold it, and a larger one than all before them',
+    async () => {
+      const key = freshKey();
+      const [first, next, last] = [sharedOn(key), sharedOn(key), sharedOn(key)];
+      const { fencingToken } = await granted(backend, first);
+      await granted(backend, next);
+      await releases(first);
+      equal((await granted(backend, last)).fencingToken, fencingToken, 'the token of one who came later');
+      for (const claim of [next, last]) await releases(claim);
+      const tokens = [fencingToken];
+      for (const claim of [claimOn(key), sharedOn(key), sharedOn(key), claimOn(key)]) {
+        tokens.push((await granted(backend, claim)).fencingToken);
+        await releases(claim);
+      }
+      const ascending = [...new Set(tokens)].sort((a, b) => a - b);
+      equal(tokens, ascending, 'the fencing tokens of an exclusive lock between two that were shared');
+    },
+  );
+
+  itHolds(['shared', 'permits'], 'an exclusive lock, a shared one and permits exclude each other', async () => {
+    const key = freshKey();
+    const modes = Object.values(HOLDS);
+    for (const hold of modes) {
+      for (const other of modes.filter((each) => each !== hold || each.mode === 'exclusive')) {
+        const holder = claimOn(key, 20_000, hold);
+        await granted(backend, holder);
+        const what = `the outcome of an attempt (${other.mode}) beside a holder (${hold.mode})`;
+        const outcome = await acquireOn(backend, claimOn(key, 20_000, other));
+        matches(outcome, { status: 'contended', owner: holder.owner, queued: false }, what);
+        equal((outcome as Refusal).smallerLimit, undefined, 'its smallerLimit');
+        await heldBy(key, [holder]);
+        await releases(holder);
+      }
+    }
+  });
+
+  for (const [what, join] of [
+    ['that is shared', sharedOn],
+    ['of permits', (key: string, ttlMs?: number) => permitsOn(key, 1, 3, ttlMs)],
+  ] as const) {
+    const { mode } = join('').hold;
+    /** Two hold it. */
+    const crowd = async (...ttlsMs: [number?, number?]): Promise<[Claim, Claim]> => {
+      const key = freshKey();
+      const claims: [Claim, Claim] = [join(key, ttlsMs[0]), join(key, ttlsMs[1])];
+      for (const claim of claims) await granted(backend, claim);
+      return claims;
+    };
+
+    itHolds([mode], `an exclusive attempt at a lock ${what} learns when the last holder ends`, async () => {
+      const [one, other] = await crowd(60_000, 20_000);
+      const { owner, remainingMs } = await refused(claimOn(one.key));
+      ok([one.owner, other.owner].includes(owner!), `the owner should be one of the holders, and is ${owner}`);
+      between(remainingMs, 30_000, 60_000, 'its remainingMs');
+      for (const claim of [one, other]) await releases(claim);
+    });
+
+    itHolds(
+      [mode],
+      `a lock ${what} is shown and listed with all who hold it, in the order of their arrival`,
+      async () => {
+        const [one, other] = await crowd(60_000, 20_000);
+        const { key } = one;
+        const { locks } = await backend.list({ match: key, limit: 10, budgetMs: 10_000 });
+        for (const holding of [(await backend.inspect(key))!, locks[0]?.holding]) {
+          equal(holding?.mode, mode, 'the mode that is shown');
+          const shown = holding!.holders.map(({ owner, permits, limit }) => [owner, permits, limit]);
+          const parts = mode === 'permits' ? [1, 3] : [undefined, undefined];
+          const wanted = [one, other].map(({ owner }) => [owner, ...parts]);
+          equal(shown, wanted, 'the owners, permits and limits that are shown');
+          const [first, second] = holding!.holders;
+          between(first.remainingMs, 30_000, 60_000, 'the remainingMs of the first');
+          between(second!.remainingMs, 0, 20_000, 'the remainingMs of the second');
+          equal([first.isKept ?? false, second!.isKept ?? false], [false, false], 'whether they are kept');
+        }
+        for (const claim of [one, other]) await releases(claim);
+      },
+    );
+
+    itHolds([mode], `a holder of a lock ${what} who releases it leaves it to the others`, async () => {
+      const [one, other] = await crowd();
+      const { key } = one;
+      await releases(one);
+      await heldBy(key, [other]);
+      await releases(one, 'gone');
+      await extensionIs(one, { status: 'lost', reason: 'stolen' });
+      await refused(claimOn(key), { owner: other.owner });
+      await releases(other);
+      await heldBy(key, []);
+      await extensionIs(other, { status: 'lost', reason: 'expired' });
+      const next = claimOn(key);
+      await granted(backend, next);
+      await releases(next);
+    });
+
+    itHolds([mode], `a holder of a lock ${what} whose time is over has lost it, and the others hold it`, async () => {
+      const [short, long] = await crowd(200);
+      const { key } = short;
+      await untilHeldBy(key, long);
+      await extensionIs(short, { status: 'lost', reason: 'expired' });
+      await releases(short, 'gone');
+      await refused(claimOn(key), { owner: long.owner });
+      await heldBy(key, [long]);
+      await releases(long);
+      const next = claimOn(key);
+      await granted(backend, next);
+      await releases(next);
+    });
+
+    itHolds([mode], `an extension of a lock ${what} changes the end of its own holder alone`, async () => {
+      const [one, other] = await crowd(20_000, 60_000);
+      one.ttlMs = 40_000;
+      await extensionIs(one, { status: 'extended' });
+      between(await leftOf(one), 20_000, 40_000, 'what is left of 40 s');
+      between(await leftOf(other), 40_000, 60_000, 'what is left of 60 s for the other');
+      other.ttlMs = 100_000;
+      await extensionIs(other, { status: 'extended' });
+      between(await leftOf(other), 60_000, 100_000, 'what is left of 100 s');
+      between(await leftOf(one), 0, 40_000, 'what is left of 40 s for the other');
+      one.ttlMs = 100;
+      await extensionIs(one, { status: 'extended' });
+      await untilHeldBy(one.key, other);
+      between(await leftOf(other), 40_000, 100_000, 'what is left of 100 s when the other has ended');
+      await releases(other);
+    });
+
+    itHolds([mode], `an attempt at a lock ${what} that is sent again is the same holder, with a new ttl`, async () => {
+      const [one, other] = await crowd();
+      const { fencingToken } = one.grant!;
+      const again = { ...one, ttlMs: 60_000 };
+      equal((await acquired(again)).grant.fencingToken, fencingToken, 'the fencing token of the second answer');
+      await heldBy(one.key, [one, other]);
+      between(await leftOf(one), 30_000, 60_000, 'what is left of 60 s');
+      between(await leftOf(other), 0, 20_000, 'what is left of 20 s for the other');
+      const third = join(one.key);
+      await granted(backend, third); // three permits are there
+      for (const claim of [one, other, third]) await releases(claim);
+    });
+
+    itHolds([mode], `a lock ${what} is taken by force from one holder, or from all`, async () => {
+      const [one, other] = await crowd();
+      const { key } = one;
+      equal(await backend.forceRelease(key, `${one.owner}0`), undefined, 'what a forced release from nobody returns');
+      equal(await backend.forceRelease(key, one.owner), { from: [one.owner] }, 'what one from a holder returns');
+      await heldBy(key, [other]);
+      await releases(one, 'gone');
+      await extensionIs(one, { status: 'lost', reason: 'stolen' });
+      const third = join(key);
+      await granted(backend, third);
+      const taken = await backend.forceRelease(key);
+      equal([...(taken?.from ?? [])].sort(), [other.owner, third.owner].sort(), 'whom a forced release takes it from');
+      await heldBy(key, []);
+      await extensionIs(other, { status: 'lost', reason: 'expired' });
+      equal(await backend.forceRelease(key), undefined, 'what a forced release of a free lock returns');
+    });
+
+    itHolds([mode], `a lock ${what} is neither kept nor transferred`, async () => {
+      const [one, other] = await crowd();
+      equal((await releaseOn(backend, one, 60_000)).status, 'gone', 'the status of a release that keeps it');
+      if (backend.transfer) {
+        const outcome = await transferOn(backend, one, claimOn(one.key), { mints: true });
+        matches(outcome, { status: 'lost', reason: 'stolen' }, 'the outcome of the transfer');
+      }
+      await heldBy(one.key, [one, other]);
+      between(await leftOf(one), 0, 20_000, 'what is left of 20 s');
+      for (const claim of [one, other]) await releases(claim);
+    });
+  }
+
+  itHolds(['permits'], 'no more permits are granted than fit, however many ask at once', async () => {
+    const key = freshKey();
+    const claims = Array.from({ length: 20 }, () => permitsOn(key, 1, 3));
+    const outcomes = await Promise.all(claims.map((claim) => acquireOn(backend, claim)));
+    const winners = claims.filter((_, at) => outcomes[at]!.status === 'acquired');
+    const refusals = outcomes.filter(({ status }) => status === 'contended').length;
+    equal([winners.length, refusals], [3, 17], 'how many of 20 attempts at 3 permits are acquired and contended');
+    equal((await holdersOf(key)).length, 3, 'the number of holders');
+    equal(winners[0]!.grant!.fencingToken, undefined, 'the fencing token of a permit');
+    equal((await holdersOf(key))[0]!.fencingToken, undefined, 'the fencing token that is shown');
+    for (const claim of winners) await releases(claim);
+    await heldBy(key, []);
+  });
+
+  itHolds(['permits'], 'an attempt at several permits fits with all of them, or is refused', async () => {
+    const key = freshKey();
+    const [three, two] = [permitsOn(key, 3, 5, 60_000), permitsOn(key, 2, 5)];
+    await granted(backend, three);
+    await refused(permitsOn(key, 3, 5), { owner: three.owner });
+    await granted(backend, two);
+    const { remainingMs } = await refused(permitsOn(key, 1, 5));
+    between(remainingMs, 0, 20_000, 'the remainingMs, until the first of the holders ends');
+    await releases(three);
+    const next = permitsOn(key, 3, 5);
+    await granted(backend, next);
+    await heldBy(key, [two, next]);
+    for (const claim of [two, next]) await releases(claim);
+  });
+
+  itHolds(
+    ['permits'],
+    'the smallest limit of all holders counts, and who names a larger one learns of it',
+    async () => {
+      const key = freshKey();
+      const [wide, narrow] = [permitsOn(key, 1, 5), permitsOn(key, 1, 2)];
+      equal((await acquired(wide)).smallerLimit, undefined, 'the smallerLimit of the first holder');
+      equal((await acquired(narrow)).smallerLimit, undefined, 'the smallerLimit of one that names the smallest');
+      await refused(permitsOn(key, 1, 5), { smallerLimit: 2 });
+      equal((await refused(permitsOn(key, 1, 2))).smallerLimit, undefined, 'the smallerLimit of an equal limit');
+      await releases(wide);
+      const beside = permitsOn(key, 1, 5);
+      equal((await acquired(beside)).smallerLimit, 2, 'the smallerLimit of one that fits');
+      await releases(narrow);
+      const three = permitsOn(key, 3, 5);
+      equal((await acquired(three)).smallerLimit, undefined, 'the smallerLimit when that holder has gone');
+      equal(
+        (await refused(permitsOn(key, 1, 2))).smallerLimit,
+        undefined,
+        'the smallerLimit of one whose own is too small',
+      );
+      for (const claim of [beside, three]) await releases(claim);
+    },
+  );
+
+  itHolds(['permits'], 'the permits and the limit of a holder whose time is over do not count', async () => {
+    const key = freshKey();
+    const [short, long] = [permitsOn(key, 1, 2, 200), permitsOn(key, 1, 4)];
+    const { sentAt } = await granted(backend, short);
+    await granted(backend, long);
+    await untilHeldBy(key, long);
+    const three = permitsOn(key, 3, 4);
+    equal((await acquired(three)).smallerLimit, undefined, 'the smallerLimit');
+    notBefore(200, sentAt);
+    await refused(permitsOn(key, 1, 4));
+    await heldBy(key, [long, three]);
+    for (const claim of [long, three]) await releases(claim);
+  });
+
+  itHolds(
+    ['permits'],
+    'the others of an attempt are granted beside it as far as they fit, each on its own',
+    async () => {
+      const key = freshKey();
+      const others = [1, 2, 3].map(() => permitsOn(key, 2, 7));
+      const first = permitsOn(key, 1, 7);
+      await granted(backend, first);
+      const asking = { ...permitsOn(key, 2, 7), others: others.map(({ owner }) => owner) };
+      for (const what of ['the others of a grant', 'the others when it is sent again']) {
+        const outcome = await acquired(asking);
+        const owners = (outcome.others ?? []).map(({ owner }) => owner);
+        equal(owners, asking.others.slice(0, 2), what);
+        for (const [at, grant] of outcome.others!.entries()) others[at]!.grant = grant;
+      }
+      await heldBy(key, [first, asking, others[0]!, others[1]!]);
+      others[0]!.ttlMs = 60_000;
+      await extensionIs(others[0]!, { status: 'extended' });
+      between(await leftOf(others[0]!), 30_000, 60_000, 'what is left of 60 s');
+      await releases(asking);
+      await releases(others[1]!);
+      await heldBy(key, [first, others[0]!]);
+      for (const claim of [first, others[0]!]) await releases(claim);
+    },
+  );
+
+  itHolds(['permits'], 'an attempt that does not fit is refused with all of its others', async () => {
+    const key = freshKey();
+    const holder = permitsOn(key, 2, 3);
+    await granted(backend, holder);
+    await refused({ ...permitsOn(key, 2, 3), others: [permitsOn(key, 2, 3).owner] });
+    await heldBy(key, [holder]);
+    await releases(holder);
+  });
+
+  itServes(['shared'], 'nobody overtakes an exclusive attempt that waits for those who share the lock', async (key) => {
+    const [holder, waiting, late] = [sharedOn(key), claimOn(key), sharedOn(key)];
+    await granted(backend, holder);
+    const place = await waits(waiting, 300);
+    await refused(sharedOn(key), { queued: false });
+    const latePlace = await waits(late, 100);
+    await heldBy(key, [holder]);
+    await releases(holder);
+    await comesIn(waiting, place);
+    await staysOut(late, latePlace);
+    await heldBy(key, [waiting]);
+    await releases(waiting);
+    await comesIn(late, latePlace);
+    await releases(late);
+  });
+
+  itServes(['shared'], 'those who share a lock and are first in the queue come in together', async (key) => {
+    const holder = claimOn(key);
+    const { fencingToken } = await granted(backend, holder);
+    const [one, two, exclusive, last] = [sharedOn(key), sharedOn(key), claimOn(key), sharedOn(key)];
+    const places = [];
+    for (const [at, claim] of [one, two, exclusive, last].entries()) places.push(await waits(claim, 400 - 100 * at));
+    await releases(holder);
+    const first = await comesIn(one, places[0]!);
+    const second = await comesIn(two, places[1]!);
+    equal(second.grant.fencingToken, first.grant.fencingToken, 'the fencing token of the second');
+    between(first.grant.fencingToken, fencingToken + 1, Infinity, 'their fencing token');
+    await heldBy(key, [one, two]);
+    await staysOut(exclusive, places[2]!);
+    await staysOut(last, places[3]!);
+    await releases(one);
+    await staysOut(exclusive, places[2]!);
+    await releases(two);
+    await comesIn(exclusive, places[2]!);
+    await staysOut(last, places[3]!);
+    await releases(exclusive);
+    await comesIn(last, places[3]!);
+    between(last.grant!.fencingToken, exclusive.grant!.fencingToken! + 1, Infinity, 'the fencing token of the last');
+    await releases(last);
+  });
+
+  itServes(['permits'], 'an attempt at several permits that waits is not overtaken by smaller ones', async (key) => {
+    const [holder, large, small] = [permitsOn(key, 2, 3), permitsOn(key, 2, 3), permitsOn(key, 1, 3)];
+    await granted(backend, holder);
+    const place = await waits(large, 300);
+    await refused(permitsOn(key, 1, 3), { queued: false });
+    const smallPlace = await waits(small, 100);
+    await releases(holder);
+    await comesIn(large, place);
+    await comesIn(small, smallPlace);
+    await heldBy(key, [large, small]);
+    for (const claim of [large, small]) await releases(claim);
+  });
+
+  itServes(['shared'], 'an exclusive attempt that gives up its place lets those behind it in', async (key) => {
+    const [holder, leaving, behind] = [sharedOn(key), claimOn(key), sharedOn(key)];
+    const { fencingToken } = await granted(backend, holder);
+    const place = await waits(leaving, 300);
+    const placeBehind = await waits(behind, 100);
+    backend.waitQueue!.leave(key, place);
+    const { grant } = await comesIn(behind, placeBehind);
+    equal(grant.fencingToken, fencingToken, 'its fencing token');
+    await heldBy(key, [holder, behind]);
+    for (const claim of [holder, behind]) await releases(claim);
+  });
+
+  itServes(['shared'], 'an attempt that waits comes in when the lock was taken by force from all', async (key) => {
+    const [one, other, waiting] = [sharedOn(key), sharedOn(key), claimOn(key)];
+    for (const claim of [one, other]) await granted(backend, claim);
+    const place = await waits(waiting, 100);
+    await backend.forceRelease(key, one.owner);
+    await staysOut(waiting, place);
+    await backend.forceRelease(key);
+    await comesIn(waiting, place);
+    await releases(waiting);
+  });
+
+  itServes(['permits'], 'an attempt that waits comes in when the time of a holder is over', async (key) => {
+    const [short, long, waiting] = [permitsOn(key, 1, 2, 400), permitsOn(key, 1, 2), permitsOn(key, 1, 2)];
+    const { sentAt } = await granted(backend, short);
+    await granted(backend, long);
+    const place = await waits(waiting, 100);
+    await asksUntilGranted(waiting, place);
+    notBefore(400, sentAt);
+    await heldBy(key, [long, waiting]);
+    for (const claim of [long, waiting]) await releases(claim);
+  });
+
+  itServes(['permits'], 'the others of an attempt are granted only if nobody waits', async (key) => {
+    const [holder, asking, behind] = [claimOn(key), permitsOn(key, 1, 4), claimOn(key)];
+    await granted(backend, holder);
+    const place = await waits(asking, 300);
+    const placeBehind = await waits(behind, 100);
+    await releases(holder);
+    const { others = [] } = await comesIn({ ...asking, others: [permitsOn(key, 1, 4).owner] }, place);
+    equal(others.length, 0, 'the number of others that are granted while one waits');
+    await heldBy(key, [asking]);
+    backend.waitQueue!.leave(key, placeBehind);
+    const next = permitsOn(key, 1, 4);
+    const other = permitsOn(key, 1, 4);
+    await until(
+      async () => {
+        const outcome = await acquireOn(backend, { ...next, others: [other.owner] });
+        return outcome.status === 'acquired' && outcome.others?.length === 1;
+      },
+      { what: 'nobody waits, and the other one is granted' },
+    );
+    await heldBy(key, [asking, next, other]);
+    for (const claim of [asking, next, other]) await releases(claim);
+  });
+}
+
+/** Its place in the queue. @param agoMs how long ago it came */
+function placeOf({ owner, hold = HOLDS.exclusive }: Claim, agoMs = 0): Place {
+  return { ticket: owner, hold, turns: 1, arrivedAt: monotonic() - agoMs, isTaken: false };
+}

@@ -1,0 +1,302 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { readMessage, type Message } from '../../lib/stores/node/messages.js';
+import { readCrowd } from '../../lib/stores/redis/node/lock-keys.js';
+import { holdingOf } from '../../lib/stores/redis/node/node-answers.js';
+import {
+  CROWD,
+  EXTEND_CROWD,
+  FORCE_RELEASE,
+  INSPECT,
+  RELEASE,
+  TURN,
+  WITHDRAW,
+} from '../../lib/stores/redis/scripts/lua.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
+import { RedisServer } from '../support/redis-server.js';
+import { runScript } from '../support/run-script.js';
+import { until } from '../support/until.js';
+
+const KEYS = ['lock:fence', 'lock:{k}', 'lock:{k}:queue'];
+const [FENCE, LOCK, QUEUE] = KEYS as [string, string, string];
+const TTL_MS = 30_000;
+const CHANNEL = 'inbox:alive';
+const TOKEN = '1700000000000000';
+
+let server: RedisServer;
+let client: Redis;
+let listener: Redis;
+let runner: ScriptRunner;
+const heard: Message[] = [];
+
+beforeAll(async () => {
+  server = await RedisServer.start();
+  [client, listener] = [new Redis(server.url), new Redis(server.url)];
+  await client.ping();
+  runner = new ScriptRunner(portOf(client), 5_000);
+  listener.on('message', (_channel, text) => void heard.push(readMessage(text)));
+  await listener.subscribe(CHANNEL);
+});
+beforeEach(async () => {
+  await client.flushall();
+  heard.length = 0;
+});
+afterAll(async () => {
+  client.disconnect();
+  listener.disconnect();
+  await server.stop();
+});
+
+type Parts = [isGranted: number, gave: number, us: number, ...rest: (number | string)[]];
+const run = (script: Script, ...args: (string | number)[]): Promise<Reply> => runScript(runner, script, KEYS, args);
+
+interface Ask {
+  give?: string;
+  ttlMs?: number;
+  place?: string;
+  number?: number;
+  placed?: number;
+  others?: string;
+}
+const ask = (owner: string, kind: (string | number)[], { give = '', ttlMs = TTL_MS, ...rest }: Ask = {}) => {
+  const { place = '', number = '', placed = 0, others = '' } = rest;
+  return run(CROWD, 'h', give, owner, ttlMs, ...kind, place, number, placed, others) as Promise<Parts>;
+};
+const permits = (owner: string, count: number, limit: number, options?: Ask) =>
+  ask(owner, ['p', count, limit], options);
+const share = (owner: string, options?: Ask) => ask(owner, ['s', 1, 0], options);
+const give = (owner: string) => run(CROWD, 'h', owner, '', 0, 'p', 1, 1, '', '', 0, '');
+const extend = (owner: string, ttlMs = TTL_MS) => runScript(runner, EXTEND_CROWD, [LOCK], [ttlMs, owner]);
+const withdraw = (ticket: string, entry: string) => run(WITHDRAW, `${ticket}@`, entry);
+const alone = (owner: string, entry = '', number: number | '' = '') =>
+  run(TURN, 'h', '', `${owner}@`, TTL_MS, 1, entry, number, 0) as Promise<Parts>;
+const holders = async () => readCrowd((await client.get(LOCK)) ?? '')?.members.map(({ owner }) => owner);
+const queue = () => client.zrange(QUEUE, '0', '+inf', 'BYSCORE');
+const read = (ticket: string) => `s ${CHANNEL} ${ticket}`;
+const permit = (ticket: string, count: number, limit: number) => `p${count}/${limit} ${CHANNEL} ${ticket}`;
+const exclusive = (ticket: string) => `g ${CHANNEL} ${ticket}~1`;
+const told = async (...tickets: string[]) => {
+  await until(() => heard.length >= tickets.length, { what: 'it is told' });
+  expect(heard.map(({ ticket }) => ticket)).toEqual(tickets);
+};
+
+describe('a lock that several hold', () => {
+  it('has them in its value, with the end, the permits and the limit of each, in the order of their arrival', async () => {
+    await permits('a', 1, 4);
+    const [isGranted, gave, us, token, others, bound, smallest] = await permits('b', 2, 5);
+    expect([isGranted, gave, token, others, bound, smallest]).toEqual([1, 0, 0, 0, us, 4]);
+    const value = await client.get(LOCK);
+    expect(value).toMatch(/^~p \d{13} 1 4 a \d{13} 2 5 b$/);
+    const ends = readCrowd(value!)!.members.map(({ endsAt }) => endsAt);
+    expect(ends[1]).toBe(Math.floor(us / 1_000) + TTL_MS);
+    expect(await client.exists(QUEUE)).toBe(0);
+  });
+
+  it('has one token for all who share it, and a larger one when it was free meanwhile [G851]', async () => {
+    const [, , , first] = await share('a');
+    expect((await share('b'))[3]).toBe(first);
+    expect(await client.get(LOCK)).toMatch(new RegExp(`^~s@${first} \\d{13} 1 0 a \\d{13} 1 0 b$`));
+    await give('a');
+    expect((await share('c'))[3]).toBe(first);
+    for (const owner of ['b', 'c']) expect(await give(owner)).toBe(1);
+    expect(await client.exists(LOCK)).toBe(0);
+    const [, , , , token] = await alone('x');
+    expect(Number(token)).toBeGreaterThan(Number(first));
+    await run(RELEASE, 'x@');
+    expect(Number((await share('d'))[3])).toBeGreaterThan(Number(token));
+  });
+
+  it('counts permits against the smallest limit that any of them names, the asker included [G852]', async () => {
+    await permits('a', 2, 3);
+    expect((await permits('b', 2, 9))[0]).toBe(0);
+    expect((await permits('c', 1, 2))[0]).toBe(0);
+    const [isGranted, , , , , , smallest] = await permits('d', 1, 9);
+    expect([isGranted, smallest]).toEqual([1, 3]);
+    const refusal = await permits('e', 1, 9);
+    expect([refusal[0], refusal[6], await holders()]).toEqual([0, 3, ['a', 'd']]);
+  });
+
+  it("is another's to whoever wants it in another mode", async () => {
+    await permits('a', 1, 3);
+    expect((await share('r'))[0]).toBe(0);
+    expect((await alone('x'))[0]).toBe(0);
+    await give('a');
+    await client.set(LOCK, `x@${TOKEN}`, 'PX', TTL_MS);
+    for (const refusal of [await share('r'), await permits('p', 1, 3)])
+      expect([refusal[0], refusal[4]]).toEqual([0, `x@${TOKEN}`]);
+  });
+
+  it('grants further owners of an attempt what is left, and none while somebody waits', async () => {
+    expect((await permits('a', 1, 3, { others: 'b c d' }))[4]).toBe(2);
+    expect(await holders()).toEqual(['a', 'b', 'c']);
+    await permits('w', 3, 3, { place: permit('w', 3, 3), number: 10 });
+    await give('b');
+    expect((await permits('a', 1, 3, { others: 'e' }))[4]).toBe(0);
+    expect(await holders()).toEqual(['a', 'c']);
+  });
+
+  it('counts an attempt that runs twice as granted once, also its others, and starts their ttls anew', async () => {
+    await permits('a', 1, 3, { others: 'b', ttlMs: 1_000 });
+    const [isGranted, , us, , others] = await permits('a', 1, 3, { others: 'b' });
+    expect([isGranted, others]).toEqual([1, 1]);
+    const { members } = readCrowd((await client.get(LOCK))!)!;
+    expect(members.map(({ owner, endsAt }) => [owner, endsAt - Math.floor(us / 1_000)])).toEqual([
+      ['a', TTL_MS],
+      ['b', TTL_MS],
+    ]);
+  });
+
+  it('stands for as long as any of them holds it: an extension of another does not shorten that [G853]', async () => {
+    await share('long', { ttlMs: 60_000 });
+    await share('short', { ttlMs: 20_000 });
+    expect(await client.pttl(LOCK)).toBeGreaterThan(50_000);
+    expect(await extend('short', 10_000)).toBe(1);
+    expect(await client.pttl(LOCK)).toBeGreaterThan(50_000);
+    await give('long');
+    expect(await client.pttl(LOCK)).toBeLessThanOrEqual(10_000);
+  });
+
+  it('tells who extends it that its time was over, that others hold it, or that nobody does', async () => {
+    const past = Date.now() - 1_000;
+    await client.set(LOCK, `~p ${past} 1 3 late ${Date.now() + TTL_MS} 1 3 a`, 'PX', TTL_MS);
+    expect([await extend('late'), await extend('stranger'), await extend('a')]).toEqual([0, -1, 1]);
+    expect(await give('late')).toBe(-1);
+    await client.del(LOCK);
+    expect(await extend('a')).toBe(0);
+    await client.set(LOCK, `a@${TOKEN}`);
+    expect(await extend('a')).toBe(-1);
+    await client.del(LOCK);
+    await client.lpush(LOCK, 'by hand');
+    expect(await extend('a')).toBe(-1);
+  });
+
+  it('lets in whoever asks once the time of one of several is over, and inspections do not show that one', async () => {
+    const past = Date.now() - 1;
+    await client.set(LOCK, `~p ${past} 2 3 late ${Date.now() + TTL_MS} 1 3 a`, 'PX', TTL_MS);
+    expect((await permits('b', 2, 3))[0]).toBe(1);
+    const holding = holdingOf(await runScript(runner, INSPECT, [LOCK, QUEUE], []))!;
+    expect(holding.mode).toBe('permits');
+    expect(holding.holders.map(({ owner, permits, limit }) => [owner, permits, limit])).toEqual([
+      ['a', 1, 3],
+      ['b', 2, 3],
+    ]);
+  });
+});
+
+describe('the queue of a lock that several hold', () => {
+  it('lets nobody past its head, which fits later, whatever its mode [G854]', async () => {
+    await share('a');
+    await alone('x', exclusive('x'), 10);
+    expect((await share('b', { place: read('b'), number: 20 }))[0]).toBe(0);
+    expect(await queue()).toEqual([exclusive('x'), read('b')]);
+    expect(await holders()).toEqual(['a']);
+    await give('a');
+    await told('x');
+    expect(await run(RELEASE, 'x@')).toBe(1);
+    await told('x', 'b');
+    expect(await holders()).toEqual(['b']);
+  });
+
+  it('is served as far as its places fit together, and all of them are told the same token and the first place that is left', async () => {
+    await client.set(LOCK, `x@${TOKEN}+`, 'PX', TTL_MS);
+    const entries = [read('a'), read('b'), exclusive('y'), read('c')];
+    for (const [at, entry] of entries.entries()) await client.zadd(QUEUE, 10 * (at + 1), entry);
+    expect(await run(RELEASE, 'x@')).toBe(1);
+    expect(await holders()).toEqual(['a', 'b']);
+    await told('a', 'b');
+    const [first, second] = heard.map(({ grant }) => grant!);
+    expect(first).toEqual(second);
+    expect([first!.boundUs, first!.fencingToken]).toEqual([
+      30,
+      Number(readCrowd((await client.get(LOCK))!)!.fencingToken),
+    ]);
+    expect(await queue()).toEqual([exclusive('y'), read('c')]);
+  });
+
+  it('lets in those behind a place that is given up [G855]', async () => {
+    await share('a');
+    await alone('x', exclusive('x'), 10);
+    await share('b', { place: read('b'), number: 20 });
+    expect(await withdraw('x', exclusive('x'))).toBe(0);
+    expect(await holders()).toEqual(['a', 'b']);
+    await told('b');
+    expect(await withdraw('b', read('b'))).toBe(1);
+    expect(await holders()).toEqual(['a']);
+  });
+
+  it('passes over whoever is gone, and what it does not know, which keeps its place', async () => {
+    await permits('a', 1, 3);
+    const unknown = ['s+x inbox:alive flagged', `p3/2 ${CHANNEL} too-many`, `s ${CHANNEL} two words`];
+    for (const [at, entry] of [...unknown, 'p1/3 inbox:dead dead', permit('b', 1, 3), permit('c', 2, 3)].entries())
+      await client.zadd(QUEUE, at + 1, entry);
+    expect((await permits('d', 1, 3, { place: permit('d', 1, 3), number: 99 }))[0]).toBe(0);
+    expect(await holders()).toEqual(['a', 'b']);
+    expect(await queue()).toEqual([...unknown, permit('c', 2, 3), permit('d', 1, 3)]);
+  });
+
+  it('gets what is taken by force, from all or from one, and each of these is told so [G856]', async () => {
+    await permits('alive/1', 1, 2, { others: 'alive/2' });
+    await permits('w', 1, 2, { place: permit('w', 1, 2), number: 1 });
+    expect(await run(FORCE_RELEASE, 'inbox:', 'k', 'alive/2')).toEqual([2, 'alive/2']);
+    expect(await holders()).toEqual(['alive/1', 'w']);
+    expect(await run(FORCE_RELEASE, 'inbox:', 'k', 'nobody')).toBe(0);
+    expect(await run(FORCE_RELEASE, 'inbox:', 'k', '')).toEqual([2, 'alive/1', 'w']);
+    expect(await client.exists(LOCK, QUEUE)).toBe(0);
+    await until(() => heard.length >= 3, { what: 'it is told' });
+    expect(heard.map(({ ticket, takenKey }) => [ticket, takenKey])).toEqual([
+      ['alive/2', 'k'],
+      ['w', undefined],
+      ['alive/1', 'k'],
+    ]);
+  });
+});
+
+describe('who asks to hold a lock together with others, where something is wrong', () => {
+  it('learns what is wrong with the counter, and has only given back what it had', async () => {
+    await share('a');
+    await client.set(FENCE, '9e18');
+    expect(await share('b', { give: 'a' })).toEqual([expect.stringContaining('out of range'), 1]);
+    expect(await client.exists(LOCK)).toBe(0);
+    expect((await permits('p', 1, 1))[0]).toBe(1); // which have no token
+  });
+
+  it('is refused where another program has written something else than a lock', async () => {
+    await client.lpush(LOCK, 'by hand');
+    await expect(share('a')).rejects.toThrow('WRONGTYPE');
+    expect(await give('a')).toBe(-1);
+    await client.del(LOCK);
+    for (const value of ['~p', '~p soon', '~s@12 1 1 0 a', `~x ${Date.now() + TTL_MS} 1 1 a`]) {
+      await client.set(LOCK, value);
+      expect((await share('a'))[4]).toBe(value);
+      expect(await give('a')).toBe(-1);
+      expect(await client.get(LOCK)).toBe(value);
+    }
+  });
+
+  it('changes nothing where a full server does not take its value', async () => {
+    await permits('a', 1, 2);
+    const before = await client.get(LOCK);
+    await client.config('SET', 'maxmemory', '1');
+    try {
+      await expect(permits('b', 1, 2)).rejects.toThrow(/OOM/);
+      expect(await client.get(LOCK)).toBe(before);
+    } finally {
+      await client.config('SET', 'maxmemory', '0');
+    }
+  });
+
+  it('gets for each of 50 locks of one call what it would get alone', async () => {
+    const calls = Array.from({ length: 50 }, (_, at) => {
+      const lock = `lock:{many-${at}}`;
+      const kind = at % 2 === 0 ? ['s', 1, 0] : ['p', 1, 2];
+      return runScript(runner, CROWD, [FENCE, lock, `${lock}:queue`], ['h', '', 'me', TTL_MS, ...kind, '', '', 0, '']);
+    });
+    const replies = (await Promise.all(calls)) as Parts[];
+    expect(replies.map(([isGranted]) => isGranted)).toEqual(replies.map(() => 1));
+    const tokens = replies.filter((_, at) => at % 2 === 0).map((reply) => Number(reply[3]));
+    expect(new Set(tokens).size).toBe(25);
+    expect(tokens).toEqual([...tokens].sort((a, b) => a - b));
+  });
+});
