@@ -42,6 +42,7 @@ const ROOMS = {
   'nest/injection': ['api', 'core/time', 'core/options', 'core/service', ...NEST],
   'nest/filters': ['api', ...NEST, 'rxjs'],
   'nest/locked': ['api', ...CORE, 'core/service', 'nest/injection', 'nest/filters', ...NEST, 'rxjs'],
+  'nest/limited': ['api', 'core/options', 'nest/locked'],
   'nest/leader': ['api', ...CORE, 'core/service', 'nest/injection', ...NEST],
   'nest/module': [
     'api',

@@ -15,7 +15,7 @@ export {
 } from './api/errors.js';
 export type { LockEvent, LockGrant } from './api/events.js';
 export type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from './api/leader.js';
-export type { Lock, LockInfo, LockList, LockSet, LockStats } from './api/lock.js';
+export type { HolderInfo, Lock, LockInfo, LockList, LockMode, LockSet, LockStats, Permit } from './api/lock.js';
 export type { LockParcel, ParcelOptions } from './api/parcel.js';
 export type {
   AcquireOptions,
@@ -25,8 +25,13 @@ export type {
   ListOptions,
   LockServiceOptions,
   LossOptions,
+  ModeOptions,
+  PermitCount,
+  PermitOptions,
   TryAcquireOptions,
+  TryPermitOptions,
   WithLockOptions,
+  WithPermitsOptions,
 } from './api/options.js';
 export type {
   RedisLockModuleOptions,
@@ -77,6 +82,8 @@ export {
   LockRpcExceptionFilter,
   LockWsExceptionFilter,
 } from './nest/filters/lock-exception.filters.js';
+export { Limited } from './nest/limited/limited.decorator.js';
+export type { LimitedKey, LimitedOptions } from './nest/limited/limited.types.js';
 export { fromContext, Locked } from './nest/locked/locked.decorator.js';
 export type { LockableMethod, LockedDecorator, LockedKey, LockedOptions } from './nest/locked/locked.types.js';
 export { ContextKey } from './nest/locked/locked-method.js';

@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { describeHolder, type LockHolder } from './holder.js';
+import { describeHolders, describePermits, type LockHolder } from './holder.js';
 import { inWords, printable, quoted } from './printable.js';
 
 /** The stable, machine-readable code of each error of this library. */
@@ -70,7 +70,7 @@ export abstract class LockError extends Error {
  * their stacks would only show sockets and timers. That is why they print as one line: the message has all details.
  */
 export abstract class LockRefusal extends LockError {
-  /** The `Class.method` whose `@Locked` asked for the lock, if there is one. The message begins with it. */
+  /** The `Class.method` whose `@Locked` or `@Limited` asked for the lock, if there is one. The message begins with it. */
   readonly method?: string;
 
   /** Names the method whose call was refused. @internal */
@@ -93,14 +93,21 @@ function withoutFrames(error: Error): void {
 
 /** What is known of a lock that others hold. */
 export interface Contention {
-  /** The holder, if it is known. */
+  /** The holder, if it is known; one of them where several hold the lock. */
   readonly holder?: LockHolder;
-  /** How much longer the holder's lease runs if it is not extended, in milliseconds; Infinity for a key without a ttl. */
+  /** How many hold the lock beside `holder`, if that is known. */
+  readonly others?: number;
+  /**
+   * How much longer the holder's lease runs if it is not extended, in milliseconds; Infinity for a key without a ttl. Where several hold the
+   * lock: until the first of their leases ends, or for an exclusive lock, which has to wait for all of them, the last one.
+   */
   readonly remainingMs?: number;
   /** When the lock is free again, by the clock of this process, if the holder's work has ended and it is kept for its `holdMs`. */
   readonly keptUntil?: Date;
   /** Set if the call did not wait because this many calls of this process were already waiting. */
   readonly maxWaiters?: number;
+  /** How many permits the call asked for; `undefined` for a lock. */
+  readonly permits?: number;
   /** The keys of the locks that the refused call held while it waited, the outermost first; by default none. */
   readonly holding?: readonly string[];
   /** Whether the holder is known to be this process. @internal */
@@ -113,11 +120,16 @@ export class LockContendedError extends LockRefusal implements Contention {
   readonly code = 'LOCK_CONTENDED';
   /** How long this call waited, in whole milliseconds. */
   readonly waitedMs: number;
+  /** The holder, if it is known; one of them where several hold the lock. */
   readonly holder?: LockHolder;
-  /** How much longer the holder's lease runs if it is not extended, in whole milliseconds; Infinity for a key without a ttl. */
+  /** How many hold the lock beside `holder`, if several do and that is known. */
+  readonly others?: number;
+  /** As in `Contention`, in whole milliseconds. */
   readonly remainingMs?: number;
   readonly keptUntil?: Date;
   readonly maxWaiters?: number;
+  /** How many permits the call asked for; `undefined` for a lock. */
+  readonly permits?: number;
   /**
    * The keys of the locks that this call held while it waited, by its async context, the outermost first; empty if it held
    * none.
@@ -130,10 +142,11 @@ export class LockContendedError extends LockRefusal implements Contention {
     contention: Contention = {},
   ) {
     // Not in the signature: the declarations that are published would name what they do not have.
-    const { holder, remainingMs, keptUntil, maxWaiters, holding = [], isOwn = false } = contention;
-    const by = holder ? describeHolder(holder) + (isOwn ? ', which is this process' : '') : 'others';
+    const { holder, others = 0, remainingMs, keptUntil, maxWaiters, permits, holding = [], isOwn = false } = contention;
+    const by = holder ? describeHolders(holder, others) + (isOwn ? ', which is this process' : '') : 'others';
     const more = remainingMs === Infinity ? 'without end' : `for another ${Math.round(remainingMs ?? 0)} ms`;
-    const lease = remainingMs === undefined ? '' : ` (its lease runs ${more})`;
+    const lease =
+      remainingMs === undefined ? '' : ` (${others > 0 ? 'one of their leases' : 'its lease'} runs ${more})`;
     const state = keptUntil
       ? `is kept until ${keptUntil.toISOString()} by the holdMs of ${by}`
       : `is held by ${by}${lease}`;
@@ -141,31 +154,43 @@ export class LockContendedError extends LockRefusal implements Contention {
       maxWaiters === undefined
         ? `gave up after waiting ${Math.round(waitedMs)} ms. Raise waitMs`
         : `${maxWaiters} calls of this process are already waiting for it. Raise maxWaiters`;
+    const [under, instead] =
+      permits === undefined
+        ? ['lock', 'tryAcquire, or onContended of @Locked']
+        : ['permits', 'tryAcquirePermits, or onContended of @Limited'];
     super(
-      `Lock ${quoted(key)} ${state}; ${waited}, or ${keptUntil ? 'lower holdMs' : 'shorten the work under the lock'}. ` +
-        'To do something else instead, use tryAcquire, or onContended of @Locked.' +
-        whatItHeld(key, holding),
+      `${subjectOf(key, permits)} ${state}; ${waited}, or ${keptUntil ? 'lower holdMs' : `shorten the work under the ${under}`}. ` +
+        `To do something else instead, use ${instead}.` +
+        whatItHeld(key, holding, permits !== undefined),
       409,
       key,
     );
     this.waitedMs = Math.round(waitedMs);
     this.holder = holder;
+    if (others > 0) this.others = others;
     if (remainingMs !== undefined) this.remainingMs = Math.round(remainingMs);
     if (keptUntil) this.keptUntil = keptUntil;
     this.maxWaiters = maxWaiters;
+    if (permits !== undefined) this.permits = permits;
     this.holding = holding;
     withoutFrames(this);
   }
 }
 
+/** The subject of the sentence on who holds it. A lock that is exclusive, or shared, leaves no permits free either. */
+function subjectOf(key: string, permits: number | undefined): string {
+  if (permits === undefined) return `Lock ${quoted(key)}`;
+  return `${describePermits(key, permits)} ${permits === 1 ? 'is' : 'are'} not free: the lock`;
+}
+
 /** The sentence on the locks that a refused call held: its wait may have been one half of a deadlock. */
-function whatItHeld(key: string, holding: readonly string[]): string {
+function whatItHeld(key: string, holding: readonly string[], isForPermits: boolean): string {
   if (holding.length === 0) return '';
   const held = inWords(holding.map(quoted));
   const [one, both] = holding.length === 1 ? [held, 'both'] : ['one of them', 'all'];
   return (
     ` This call held ${held} meanwhile: if the holder of ${quoted(key)} waits for ${one}, neither can continue; ` +
-    `take ${both} at once with acquireAll.`
+    `take ${both} ${isForPermits ? 'in the same order everywhere' : 'at once with acquireAll'}.`
   );
 }
 
@@ -272,6 +297,12 @@ export class LockLostError extends LockError {
     explanation = `${LOST_BECAUSE[reason]}. Stop the work when lock.signal aborts, and check the fencing token where it writes.`,
   ) {
     super(`Lock ${quoted(key)} is no longer held (${reason}): ${explanation}`, 503, key, { cause });
+  }
+
+  /** The error of permits, which have no fencing token. @internal */
+  static ofPermits(key: string, reason: LockLostReason, outcome?: LockOutcome, cause?: unknown): LockLostError {
+    const explanation = `${LOST_BECAUSE[reason]}. Stop the work when permit.signal aborts: permits have no fencing token that could stop it.`;
+    return new LockLostError(key, reason, outcome, cause, explanation);
   }
 
   /** The error of a parcel whose lock is not there any more. @param digest that of the parcel, whose owner value is a secret @internal */

@@ -1,7 +1,16 @@
 import { LockContendedError, LockUnavailableError, type LockLostReason, type NodeError } from './errors.js';
 import type { LockHolder } from './holder.js';
+import type { LockMode } from './lock.js';
 
-interface OfLock {
+/** How a lock is held, or was asked for: nothing is said of one that is exclusive. */
+export interface HeldAs {
+  /** `undefined`: exclusively. */
+  mode?: Exclude<LockMode, 'exclusive'>;
+  /** How many permits; `undefined` unless the mode is `permits`. */
+  permits?: number;
+}
+
+interface OfLock extends HeldAs {
   key: string;
   /** The name under which locks are counted and measured: see the option `label`. */
   label: string;
@@ -20,10 +29,10 @@ export type LockGrant = 'free' | 'waited' | 'passed' | 'adopted';
 export type LockEvent =
   /** A lock was acquired after waiting for `waitedMs`. */
   | ({ type: 'acquired'; waitedMs: number; grant: LockGrant } & OfLock)
-  /** A call gave up: another holder kept the lock. */
-  | { type: 'contended'; key: string; label: string; waitedMs: number; holder?: LockHolder }
+  /** A call gave up: others kept the lock. */
+  | ({ type: 'contended'; key: string; label: string; waitedMs: number; holder?: LockHolder } & HeldAs)
   /** A call gave up: the store, or too many of its nodes, could not be reached or used. */
-  | { type: 'unavailable'; key: string; label: string; waitedMs: number; causes: readonly NodeError[] }
+  | ({ type: 'unavailable'; key: string; label: string; waitedMs: number; causes: readonly NodeError[] } & HeldAs)
   /** The watchdog could not extend a lease; it tries again until the deadline. */
   | ({ type: 'extension-failed'; causes: readonly NodeError[] } & OfLock)
   /** A held lock was lost after `heldMs`; with the reason `overstayed`, others get it when its work has ended, or its lease. */
@@ -45,7 +54,7 @@ export type LockEvent =
 /** The event of an acquire that failed; none when it was aborted, or called wrongly. @internal */
 export function failureEvent(
   error: unknown,
-  of: { readonly key: string; readonly label: string; readonly waitedMs: number },
+  of: { readonly key: string; readonly label: string; readonly waitedMs: number } & HeldAs,
 ): Extract<LockEvent, { type: 'contended' | 'unavailable' }> | undefined {
   if (error instanceof LockContendedError) return { type: 'contended', ...of, holder: error.holder };
   return error instanceof LockUnavailableError ? { type: 'unavailable', ...of, causes: error.causes } : undefined;

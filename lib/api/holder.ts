@@ -51,3 +51,14 @@ export function describeHolder({ owner, host, pid, detached }: LockHolder): stri
   if (detached) return `the parcel ${owner}, detached by pid ${pid} on ${host}`;
   return host === undefined ? `owner ${quoted(owner)}` : `pid ${pid} on ${host}`;
 }
+
+/** One of several holders in words, and how many others there are: `pid 17 on web-3 and 2 others`. */
+export function describeHolders(one: LockHolder, others: number): string {
+  const more = others === 0 ? '' : ` and ${others} other${others === 1 ? '' : 's'}`;
+  return describeHolder(one) + more;
+}
+
+/** Permits of a key in words, for messages: `2 permits of "mail"`. */
+export function describePermits(key: string, permits: number): string {
+  return `${permits} permit${permits === 1 ? '' : 's'} of ${quoted(key)}`;
+}

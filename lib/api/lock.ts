@@ -5,10 +5,12 @@ import type { LockParcel, ParcelOptions } from './parcel.js';
 export interface Lock extends AsyncDisposable {
   /** The key it was acquired with. */
   readonly key: string;
+  /** Whether it is held alone, or shared with others. */
+  readonly mode: 'exclusive' | 'shared';
   /** The value that identifies the holder in the store. Calls of one process share it if the lock is passed on between them. */
   readonly owner: string;
   /**
-   * Larger than that of every earlier holder of this key. Pass it to the resource, and let the resource refuse a token smaller
+   * Larger than that of every earlier exclusive holder of this key; all who share a lock at a time have the same one. Pass it to the resource, and let the resource refuse a token smaller
    * than the largest it has seen. A safe integer; store it in a `bigint` column.
    */
   readonly fencingToken: number;
@@ -62,6 +64,29 @@ export interface Lock extends AsyncDisposable {
    *   one that `guard` was called for, or one on a Redlock
    */
   detach(options: ParcelOptions): Promise<LockParcel>;
+
+  /**
+   * Shares an exclusive lock from now on: those who wait to share it get it, too, and nobody else comes in between. Afterwards this handle holds
+   * nothing; its `signal` does not abort. `withLock` and `release` of this handle release the new one.
+   * @returns a new handle, with the fencing token of all who share the lock now, which is larger than that of this one
+   * @throws LockLostError if the lock is no longer held
+   * @throws LockUnavailableError if the store did not confirm it. If it may have happened, the lock is lost here, and is given back as soon
+   *   as the store can be reached. Otherwise it is still held exclusively
+   * @throws LockOptionsError for a lock that is shared already, that several calls of this process hold, one with `holdMs`, one that `guard`
+   *   was called for, or where the store has no shared locks
+   */
+  downgrade(): Promise<Lock>;
+}
+
+/**
+ * Permits of a key that are, or were, held: what `acquirePermits` returns and `withPermits` passes to the work. As others hold permits of
+ * the key at the same time there is no fencing token: a resource could not tell by one who is late.
+ */
+export interface Permit extends Omit<Lock, 'fencingToken' | 'detach' | 'downgrade' | 'extend' | 'mode'> {
+  /** How many of the permits of the key these are. */
+  readonly permits: number;
+  /** As `Lock.extend`. */
+  extend(ttlMs?: number): Promise<void>;
 }
 
 /** Several locks that were acquired together, all or none: what `acquireAll` returns and `withLock([…])` passes to the work. */
@@ -94,15 +119,39 @@ export interface LockSet extends AsyncDisposable {
 /** The locks of this process that have one label. */
 export interface LockStats {
   label: string;
-  /** How many are held. */
+  /** How many are held: permits that one call has count as one lock, however many they are. */
   held: number;
   /** How many calls wait. */
   waiting: number;
 }
 
-/** A held lock, as `inspect` sees it. */
+/** How a lock is held: by one holder alone, by all who share it, or by holders of permits. */
+export type LockMode = 'exclusive' | 'shared' | 'permits';
+
+/** One of those who hold a lock, as `inspect` sees it. */
+export interface HolderInfo {
+  holder: LockHolder;
+  /** Identifies this holding, as `LockInfo.digest` does. */
+  digest: string;
+  /** Since when it holds the lock, as `LockInfo.since`; `undefined` also for permits and shared locks in a store that does not keep it, as Redis. */
+  since?: Date;
+  /** Milliseconds until its lease ends, if it is not extended. */
+  remainingMs: number;
+  /** How many permits it has; `undefined` unless the mode is `permits`. */
+  permits?: number;
+}
+
+/**
+ * A held lock, as `inspect` sees it. An exclusive lock has one holder, which `holder`, `digest`, `since` and `remainingMs` describe. Where
+ * several hold the lock they describe the first of `holders`.
+ */
 export interface LockInfo {
   key: string;
+  mode: LockMode;
+  /** All who hold it now, in the order in which they came. */
+  holders: HolderInfo[];
+  /** Of the mode `permits`: how many all holders together have, and the smallest limit that one of them named. */
+  permits?: { held: number; limit: number };
   /** Its holder; `holder.detached` if the lock is detached. */
   holder: LockHolder;
   /**
@@ -115,13 +164,13 @@ export interface LockInfo {
    * server was set back since.
    */
   since?: Date;
-  /** Milliseconds until its lease ends, if it is not extended. */
+  /** Milliseconds until the lease of its holder ends, if it is not extended. */
   remainingMs: number;
   /** When it is free again, by the clock of this process, if the work under it has ended and it is kept for its `holdMs`. */
   keptUntil?: Date;
   /**
-   * The fencing token of its holder. While a lock is passed on within a process, it is the last of the tokens reserved for
-   * these passes. `undefined` if another program wrote the key, or if the nodes of a Redlock do not agree. On a Redlock whose
+   * The fencing token of its holder; all who share a lock have the same. While a lock is passed on within a process, it is the last of the
+   * tokens reserved for these passes. `undefined` for permits, if another program wrote the key, or if the nodes of a Redlock do not agree. On a Redlock whose
    * nodes first voted for different tokens it is larger than that of the holder: compare tokens at the resource, not with this
    * one.
    */

@@ -158,8 +158,19 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
   shutdownTimeoutMs?: number;
 }
 
+/** Whether others may hold the lock at the same time. */
+export interface ModeOptions {
+  /**
+   * `shared`: hold the lock together with all others that share it, as readers do; a call with `exclusive` waits until none of them holds it,
+   * and none of them begins while such a call waits. Needs a store with shared locks: one Redis, a Cluster, memory. Cannot be combined with
+   * `holdMs`.
+   * @default 'exclusive'
+   */
+  mode?: 'exclusive' | 'shared';
+}
+
 /** Options of `LockService.acquire` and `acquireAll`. */
-export interface AcquireOptions extends LeaseOptions, HoldOptions, LabelOptions {
+export interface AcquireOptions extends LeaseOptions, HoldOptions, LabelOptions, ModeOptions {
   /** Gives up waiting: the call rejects with `signal.reason`. It does not end a lock that is held. */
   signal?: AbortSignal;
   /** Only for `withLock` and `@Locked`. With `acquire`, `lock.signal` reports a loss. */
@@ -171,6 +182,34 @@ export interface TryAcquireOptions extends Omit<AcquireOptions, 'waitMs'> {
   /** It never waits. */
   waitMs?: never;
 }
+
+/** How many permits a call takes, and of how many. */
+export interface PermitCount {
+  /**
+   * How many permits of the key there are, for all processes together, 1 to 1 000. Name the same number in all calls for one key: while
+   * a call holds permits that named a smaller one, the smaller one counts for all, and a warning is logged once.
+   */
+  limit: number;
+  /** How many permits the call takes, 1 to `limit`. @default 1 */
+  permits?: number;
+}
+
+/** Options of `LockService.acquirePermits`. */
+export interface PermitOptions extends Omit<AcquireOptions, 'holdMs' | 'mode'>, PermitCount {
+  /** Only for locks. */
+  mode?: never;
+  /** Only for locks: permits are not kept after the work. */
+  holdMs?: never;
+}
+
+/** Options of `LockService.tryAcquirePermits`. */
+export interface TryPermitOptions extends Omit<PermitOptions, 'waitMs'> {
+  /** It never waits. */
+  waitMs?: never;
+}
+
+/** Options of `LockService.withPermits`. */
+export interface WithPermitsOptions extends Omit<PermitOptions, 'onLost'>, LossOptions {}
 
 /** Options of `LockService.list`. */
 export interface ListOptions {

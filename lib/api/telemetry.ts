@@ -1,10 +1,10 @@
 import type { LockPing } from './diagnosis.js';
 import type { LockLostReason } from './errors.js';
-import type { LockEvent, LockGrant } from './events.js';
+import type { HeldAs, LockEvent, LockGrant } from './events.js';
 import type { LockHolder } from './holder.js';
 import type { LockStats } from './lock.js';
 
-interface OfCall {
+interface OfCall extends Readonly<HeldAs> {
   /** Name of the registration. */
   readonly registration: string;
   readonly label: string;
@@ -26,7 +26,7 @@ export interface AcquireTrace extends OfCall {
   /** `reentrant`: the call already held the lock. For several locks it is `waited` if the call waited for one of them. */
   grant?: LockGrant | 'reentrant';
   waitedMs?: number;
-  /** `undefined` for several locks, each of which has its own. */
+  /** `undefined` for permits, and for several locks, each of which has its own. */
   fencingToken?: number;
   /**
    * The error that the call rejects with. Contention is not an error if the caller continues without the lock: `tryAcquire`,

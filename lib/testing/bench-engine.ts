@@ -5,12 +5,12 @@ import {
   NodeError,
   type LockLostReason,
 } from '../api/errors.js';
-import { failureEvent } from '../api/events.js';
+import { failureEvent, type HeldAs } from '../api/events.js';
 import type { HoldOptions } from '../api/options.js';
 import { parseOwner } from '../api/holder.js';
 import { quoted } from '../api/printable.js';
 import { LockEngine, type EngineParts } from '../core/engine/lock-engine.js';
-import type { Lease } from '../core/lease/lease.js';
+import { heldAs, type Lease } from '../core/lease/lease.js';
 import type { LockHandle } from '../core/lease/lock-handle.js';
 import { listed } from '../core/lease/lock-set-handle.js';
 import type { Closing, WaitRequest } from '../core/waiting/waiter.js';
@@ -20,8 +20,11 @@ export type Refusal = 'contended' | 'unavailable';
 
 /** An entry of `LockBench.journal`. */
 export type JournalEntry =
-  /** A call got the lock, with these options; `holdMs` and `maxHoldMs` only if they were set. */
-  | { event: 'acquired'; key: string; ttlMs: number; waitMs: number; holdMs?: number; maxHoldMs?: number }
+  /**
+   * A call got the lock, with these options; `holdMs` and `maxHoldMs` only if they were set, `mode` only if it is not exclusive, `permits` only
+   * of permits.
+   */
+  | ({ event: 'acquired'; key: string; ttlMs: number; waitMs: number; holdMs?: number; maxHoldMs?: number } & HeldAs)
   /** A call did not get the lock: it failed with `LockContendedError` or `LockUnavailableError`. */
   | { event: 'refused'; key: string; reason: Refusal }
   | { event: 'released'; key: string }
@@ -70,12 +73,13 @@ export class BenchEngine extends LockEngine {
   }
 
   get heldKeys(): string[] {
-    return [...this.labels().keys()].filter((key) => this.leaseOf(key)?.checkHeld());
+    return [...this.labels().keys()].filter((key) => this.#leasesHeld(key).length > 0);
   }
 
   override acquire(key: string, request: CallRequest, closing: Closing, label?: string): Promise<LockHandle> {
-    const { ttlMs, waitMs, holdMs, maxHoldMs, isProbe } = request;
-    const asked = { ttlMs, waitMs, ...(holdMs ? { holdMs } : undefined), ...(maxHoldMs ? { maxHoldMs } : undefined) };
+    const { ttlMs, waitMs, holdMs, maxHoldMs, isProbe, hold } = request;
+    const limits = { ...(holdMs ? { holdMs } : undefined), ...(maxHoldMs ? { maxHoldMs } : undefined) };
+    const asked = { ttlMs, waitMs, ...limits, ...heldAs(hold) };
     const refusal = this.#refusalOf(key, request);
     const lock = refusal ? this.refuse(refusal) : super.acquire(key, request, closing, label);
     // Noted before the caller hears of it. Events would come too early: a lock is passed on before it counts as released.
@@ -83,7 +87,8 @@ export class BenchEngine extends LockEngine {
       () => this.journal.push({ event: 'acquired', key, ...asked }),
       (error: unknown) => {
         if (isProbe && error instanceof LockContendedError) return; // its call goes on to wait
-        const event = failureEvent(error, { key, label: label ?? this.leases.labels.of(key), waitedMs: 0 });
+        const of = { key, label: label ?? this.leases.labels.of(key), waitedMs: 0, ...heldAs(hold) };
+        const event = failureEvent(error, of);
         if (!event) return;
         this.journal.push({ event: 'refused', key, reason: event.type });
         if (refusal) this.events.next(event);
@@ -92,10 +97,10 @@ export class BenchEngine extends LockEngine {
     return lock;
   }
 
-  /** @throws LockOptionsError for a key that is not held */
-  heldLease(key: string): Lease {
-    const lease = this.leaseOf(key);
-    if (lease?.checkHeld()) return lease;
+  /** All that is held of a key: one lease, unless it is shared, or permits. @throws LockOptionsError for a key that is not held */
+  heldLeases(key: string): Lease[] {
+    const leases = this.#leasesHeld(key);
+    if (leases.length > 0) return leases;
     throw new LockOptionsError(
       `Lock ${quoted(key)} cannot be lost: the code under test does not hold it. It holds ${listed(this.heldKeys) || 'none'}.`,
     );
@@ -106,7 +111,11 @@ export class BenchEngine extends LockEngine {
     this.leases.lose(lease, reason);
   }
 
-  #refusalOf(key: string, { ttlMs, waitMs, isProbe, holding }: CallRequest): Error | undefined {
+  #leasesHeld(key: string): Lease[] {
+    return this.leasesOf(key).filter((lease) => lease.checkHeld());
+  }
+
+  #refusalOf(key: string, { ttlMs, waitMs, isProbe, holding, hold }: CallRequest): Error | undefined {
     const refusal = this.refusals.find((each) => each.key === key);
     if (!refusal) return undefined;
     const { reason } = refusal;
@@ -115,7 +124,12 @@ export class BenchEngine extends LockEngine {
       this.refusals.splice(this.refusals.indexOf(refusal), 1);
     }
     return reason === 'contended'
-      ? new LockContendedError(key, waitMs, { holder: HOLDER, remainingMs: ttlMs, holding })
+      ? new LockContendedError(key, waitMs, {
+          holder: HOLDER,
+          remainingMs: ttlMs,
+          permits: heldAs(hold).permits,
+          holding,
+        })
       : LockUnavailableError.from('acquired', key, [OUTAGE]);
   }
 }

@@ -14,6 +14,7 @@ export type {
   Listed,
   ListRequest,
   LockBackend,
+  Mode,
   Place,
   Releasing,
   ReleaseOutcome,

@@ -1,11 +1,18 @@
 import { Logger } from '@nestjs/common';
 import { LockOptionsError, type LockLostReason } from '../api/errors.js';
-import type { LockServiceOptions } from '../api/options.js';
+import type { LockServiceOptions, PermitCount } from '../api/options.js';
 import { quoted } from '../api/printable.js';
 import { processName } from '../compose/process-name.js';
-import { EXCLUSIVE, LONGEST_TTL_MS, type AcquireOutcome, type ReleaseOutcome } from '../core/backend/lock-backend.js';
+import {
+  EXCLUSIVE,
+  LONGEST_TTL_MS,
+  type AcquireOutcome,
+  type Hold,
+  type ReleaseOutcome,
+} from '../core/backend/lock-backend.js';
 import { ownerSequence } from '../core/engine/lock-engine.js';
 import { checkKey } from '../core/keys/key.js';
+import { permitsOf } from '../core/options/call-options.js';
 import { count, oneOf, refuseUnknown } from '../core/options/checks.js';
 import { DEFAULT_REGISTRATION, resolveServiceOptions, SERVICE_CHECKS } from '../core/options/service-options.js';
 import { callSite } from '../core/service/lock-order.js';
@@ -24,7 +31,7 @@ export interface LockBenchOptions extends LockServiceOptions {
   shutdownTimeoutMs?: number;
 }
 
-/** A lock that, to the code under test, another process holds. */
+/** A lock, or permits, that to the code under test another process holds. */
 export interface LockElsewhere extends AsyncDisposable {
   readonly key: string;
   /** The owner value of its holder, as in `LockContendedError.holder`. */
@@ -70,30 +77,31 @@ export class LockBench {
 
   /** The keys that are held, by the code under test or elsewhere. */
   get heldKeys(): string[] {
-    return [...this.#engine.heldKeys, ...this.#backend.elsewhere];
+    return [...new Set([...this.#engine.heldKeys, ...this.#backend.elsewhere.values()])];
   }
 
   /**
-   * Takes the lock as another process, until you release it: the code under test finds it held, and waits. @throws
-   * LockOptionsError if it is already held
+   * Takes the lock as another process, until you release it: the code under test finds it held, and waits.
+   * @param permits takes so many permits instead (1 by default) of a key with this limit: the others are free
+   * @throws LockOptionsError if it is already held, or too few permits are free
    */
-  async holdElsewhere(key: string): Promise<LockElsewhere> {
+  async holdElsewhere(key: string, permits?: PermitCount): Promise<LockElsewhere> {
     checkKey(key);
     const backend = this.#backend;
-    const request = { key, hold: EXCLUSIVE, owner: this.#nextOwner(), ttlMs: LONGEST_TTL_MS };
+    const hold = permits === undefined ? EXCLUSIVE : onlyPermits(permits);
+    const request = { key, hold, owner: this.#nextOwner(), ttlMs: LONGEST_TTL_MS };
     const outcome = await new Promise<AcquireOutcome>((resolve) => backend.acquire(request, resolve));
     if (outcome.status !== 'acquired') {
       throw new LockOptionsError(
-        `Lock ${quoted(key)} cannot be held elsewhere: it is held. Do so before the code under test.`,
+        `Lock ${quoted(key)} cannot be held elsewhere: it is held${permits ? ', or too few permits are free' : ''}. Do so before the code under test.`,
       );
     }
     const { grant } = outcome;
-    backend.elsewhere.add(key);
+    backend.elsewhere.set(grant.owner, key);
     const release = async () => {
       const { status } = await new Promise<ReleaseOutcome>((resolve) => backend.release(grant, {}, resolve));
       if (status !== 'released') return; // by force, before
-      backend.elsewhere.delete(key);
-      backend.wake(key);
+      backend.elsewhere.delete(grant.owner);
       await loopTurn();
     };
     return { key, owner: grant.owner, release, [Symbol.asyncDispose]: release };
@@ -116,15 +124,17 @@ export class LockBench {
 
   /**
    * Ends the lease of a lock that the code under test holds: its signal aborts at once, and the call rejects with
-   * `LockLostError` once its work has settled. Whatever the reason, the lock is free afterwards.
+   * `LockLostError` once its work has settled. Whatever the reason, the lock is free afterwards. Of a key whose permits it holds, it loses
+   * all that it holds.
    * @param reason why it is lost, as `LockLostError.reason` says; default `expired`
    * @throws LockOptionsError if the code under test does not hold it
    */
   lose(key: string, reason: Exclude<LockLostReason, 'released' | 'shutdown'> = 'expired'): void {
     CHECK_REASON('reason', reason);
-    const lease = this.#engine.heldLease(key);
-    void this.#backend.forceRelease(key); // at once, as what the signal aborts may ask for it again
-    this.#engine.lose(lease, reason);
+    const leases = this.#engine.heldLeases(key);
+    // At once, as what the signal aborts may ask for it again.
+    for (const { grant } of leases) void this.#backend.forceRelease(key, grant.owner);
+    for (const lease of leases) this.#engine.lose(lease, reason);
   }
 
   /** Nest logs what a hook of its shutdown throws, so a test could not be failed by that either. */
@@ -138,4 +148,11 @@ export class LockBench {
       );
     }
   }
+}
+
+/** @throws LockOptionsError */
+function onlyPermits(permits: PermitCount): Hold {
+  const { hold, rest } = permitsOf(permits);
+  refuseUnknown(rest, []);
+  return hold;
 }

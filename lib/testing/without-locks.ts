@@ -4,7 +4,7 @@ import { LockBench } from './lock-bench.js';
 
 /**
  * Gives an instance that you made with `new` the lock services that Nest would inject into its properties, with locks in
- * memory. Its methods with `@Locked` and `@LeaderOnly` then work, and its properties with `@InjectLockService` are set.
+ * memory. Its methods with `@Locked`, `@Limited` and `@LeaderOnly` then work, and its properties with `@InjectLockService` are set.
  * @param bench its `locks` are used for its own registration; for others, or without a bench, a new one is made
  * @returns the instance
  * @throws LockOptionsError if its class has none of these
@@ -21,7 +21,7 @@ export function withoutLocks<T extends object>(instance: T, bench = new LockBenc
   }
   if (isGiven) return instance;
   throw new LockOptionsError(
-    `withoutLocks was given an instance of ${instance.constructor.name}, which has no method with @Locked. ` +
+    `withoutLocks was given an instance of ${instance.constructor.name}, which has no method with @Locked or @Limited. ` +
       'Where a constructor takes a LockService, give it that of a LockBench: new LockBench().locks.',
   );
 }

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { RedisClient, SubscriptionListener } from '../../lib/stores/redis/client/redis-client.js';
 import type { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
+import { placeOf } from '../support/claims.js';
 
 /** What those who wait are told when a server says that a ticket was granted the lock with the token 7. */
 function told({ awaitedReplicas = 0, isReady = true, handsOver = true } = {}): unknown[] {
@@ -25,7 +26,7 @@ function told({ awaitedReplicas = 0, isReady = true, handsOver = true } = {}): u
   });
   const heard: unknown[] = [];
   node.listen('key', {
-    onTurn: (ticket, handOver) => heard.push([ticket, handOver?.grantOf('key', 7, 1)?.fencingToken]),
+    onTurn: (ticket, handOver) => heard.push([ticket, handOver?.grantOf('key', placeOf('ticket'), 7)?.fencingToken]),
     onListening: () => {},
     onTaken: () => {},
     onWarning: () => {},

@@ -79,6 +79,7 @@ class World {
       marginMs: this.#marginMs,
       now: () => this.#now(),
       events,
+      nextOwner: () => 'next',
     });
     this.#leases.listener = {
       giveBack: ({ key }, done) => this.#gaveBack(this.subjects.get(key)!, done),
@@ -86,6 +87,7 @@ class World {
         this.#consequences++;
         this.subjects.get(key)!.lossesToListener++;
       },
+      onBegun: () => {},
     };
   }
 

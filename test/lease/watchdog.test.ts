@@ -49,6 +49,7 @@ class Kennel {
       marginMs,
       now: () => now() + this.pauseMs,
       events,
+      nextOwner: () => 'next',
     });
     this.leases.listener = {
       giveBack: ({ grant }, done) => {
@@ -56,6 +57,7 @@ class Kennel {
         return false;
       },
       onLost: () => {},
+      onBegun: () => {},
     };
   }
 

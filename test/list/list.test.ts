@@ -27,8 +27,9 @@ const redlock = (more: object = {}): RedisLockModuleOptions => ({
   ...more,
 });
 /** Without the times that go on. */
-const atAnyTime = ({ since, remainingMs, keptUntil, ...lock }: LockInfo) => ({
+const atAnyTime = ({ since, remainingMs, keptUntil, holders, ...lock }: LockInfo) => ({
   ...lock,
+  holders: holders.map((each) => ({ ...each, since: typeof each.since, remainingMs: typeof each.remainingMs })),
   are: [since, remainingMs, keptUntil].map((time) => typeof time),
 });
 const nameOf = ({ port }: RedisServer) => `127.0.0.1:${port}`;

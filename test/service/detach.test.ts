@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { LockEvent } from '../../lib/api/events.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { fromPromises } from '../../lib/core/backend/from-promises.js';
-import type { Transfer } from '../../lib/core/backend/lock-backend.js';
+import { EXCLUSIVE, type Transfer } from '../../lib/core/backend/lock-backend.js';
 import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
 import { digestOf } from '../../lib/api/holder.js';
 import type { LockParcel, ParcelOptions } from '../../lib/api/parcel.js';
@@ -153,7 +153,7 @@ describe('a lock that is detached', () => {
     const { key, owner } = lock;
     const parcel = await lock.detach(HOUR);
     const late = { key, owner, ttlMs: 20 };
-    const place = { ticket: owner, turns: 1, arrivedAt: performance.now(), isTaken: true };
+    const place = { ticket: owner, hold: EXCLUSIVE, turns: 1, arrivedAt: performance.now(), isTaken: true };
     const sendAll = async (holder: string) => {
       expect(await extendOn(store, late)).toEqual({ status: 'lost', reason: 'stolen' });
       expect(await releaseOn(store, late)).toEqual({ status: 'gone' });

@@ -145,7 +145,10 @@ describe('the options of a call', () => {
       [{ ttl: 5 }, /^There is no option "ttl": expected ttlMs, [^.]*\. Did you mean ttlMs\?$/],
       [{ ttl: undefined }, 'Did you mean ttlMs?'],
       [{ registration: 'billing' }, 'with @InjectLockService(name).'],
-      [{ onContended: 'skip' }, 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.'],
+      [
+        { onContended: 'skip' },
+        'It belongs to @Locked and @Limited: here catch LockContendedError, or use tryAcquire or tryAcquirePermits.',
+      ],
       [{ keyPrefix: 'mine' }, 'There is no option "keyPrefix"'],
     ];
     for (const [options, message] of refusals) {
@@ -165,12 +168,13 @@ describe('the options of a call', () => {
       locks.acquire('x', untyped({ onLost: 'reject' })),
     ];
     const refusals = await Promise.all(calling.map((call) => call.catch((error: unknown) => error)));
-    const ofALoss = 'It belongs to withLock and @Locked: here listen to lock.signal, or call lock.assertHeld().';
+    const ofALoss =
+      'It belongs to withLock and @Locked, withPermits and @Limited: here listen to lock.signal, or call lock.assertHeld().';
     expect(refusals.map(String)).toEqual([
-      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, label, signal. ' +
-        'tryAcquire never waits: use acquire, and catch LockContendedError.',
-      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, label, signal. ${ofALoss}`,
-      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, label, signal. ${ofALoss}`,
+      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, signal. ' +
+        'It never waits: use acquire or acquirePermits, and catch LockContendedError.',
+      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, signal. ${ofALoss}`,
     ]);
     expect(await scriptCalls(server)).toBe(0);
   });

@@ -293,3 +293,53 @@ it('the bench refuses options that a registration does not have', () => {
   );
   expect(() => new LockBench({ waitMs: -1 })).toThrow('waitMs must be');
 });
+
+describe('permits on the bench', () => {
+  it('permits that are held elsewhere leave the others to the code under test, and are handed over by their release [G896]', async () => {
+    const { locks } = bench;
+    const other = await bench.holdElsewhere('mail', { limit: 3, permits: 2 });
+    const own = await locks.acquirePermits('mail', { limit: 3 });
+    expect(await locks.tryAcquirePermits('mail', { limit: 3 })).toBeNull();
+    expect(bench.heldKeys).toEqual(['mail']);
+    const waiting = locks.acquirePermits('mail', { limit: 3, permits: 2 });
+    await until(async () => (await locks.inspect('mail'))?.waiters === 1, { what: 'it waits' });
+    await expect(bench.holdElsewhere('mail', { limit: 3 })).rejects.toThrow('it is held, or too few permits are free');
+    await expect(bench.holdElsewhere('mail', { limit: 3, ttlMs: 1 } as never)).rejects.toThrow('no option "ttlMs"');
+    await expect(bench.holdElsewhere('mail', { limit: 1, permits: 2 })).rejects.toThrow(
+      'permits must be at most limit',
+    );
+    await other.release();
+    const next = await waiting;
+    expect(await locks.inspect('mail')).toMatchObject({ permits: { held: 3, limit: 3 } });
+    await Promise.all([own.release(), next.release()]);
+    expect(bench.heldKeys).toEqual([]);
+  });
+
+  it('lose takes all permits of the key that the code under test holds, and none that are held elsewhere', async () => {
+    const { locks } = bench;
+    const other = await bench.holdElsewhere('mail', { limit: 5 });
+    const held = [await locks.acquirePermits('mail', { limit: 5 }), await locks.acquirePermits('mail', { limit: 5 })];
+    bench.lose('mail', 'stolen');
+    for (const permit of held) {
+      expect(permit.isHeld).toBe(false);
+      expect(permit.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'stolen' });
+    }
+    expect((await locks.inspect('mail'))!.holders.map(({ holder }) => holder.owner)).toEqual([other.owner]);
+    expect(bench.heldKeys).toEqual(['mail']);
+    expect(() => bench.lose('mail')).toThrow('the code under test does not hold it');
+    await other.release();
+    expect(bench.heldKeys).toEqual([]);
+  });
+
+  it('the journal has how many permits a call got, and planned refusals reach calls for permits', async () => {
+    const { locks } = bench;
+    await (await locks.acquirePermits('mail', { limit: 5, permits: 2 })).release();
+    await (await locks.acquire('order')).release();
+    bench.refuse('mail', 'contended');
+    const refusal = await locks.acquirePermits('mail', { limit: 5 }).catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ code: 'LOCK_CONTENDED', permits: 1 });
+    const [mail, , order] = bench.journal.filter(({ event }) => event !== 'refused');
+    expect(mail).toMatchObject({ event: 'acquired', key: 'mail', mode: 'permits', permits: 2 });
+    expect(Object.keys(order!)).toEqual(['event', 'key', 'ttlMs', 'waitMs']);
+  });
+});

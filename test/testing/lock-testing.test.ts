@@ -180,7 +180,7 @@ describe('withoutLocks', () => {
 
   it('withoutLocks refuses an instance that needs no lock service', () => {
     expect(() => withoutLocks(new (class Nothing {})())).toThrow(
-      'an instance of Nothing, which has no method with @Locked',
+      'an instance of Nothing, which has no method with @Locked or @Limited',
     );
   });
 });

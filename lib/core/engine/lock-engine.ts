@@ -54,7 +54,7 @@ export class LockEngine {
     this.#backend = backend;
     this.#now = now;
     this.#nextOwner = ownerSequence(processName);
-    this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events });
+    this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events, nextOwner: this.#nextOwner });
     this.#lines = new Lines({
       backend,
       now,
@@ -86,9 +86,9 @@ export class LockEngine {
     return this.#lines.waiting(key);
   }
 
-  /** The lease of the key, if this process holds it. */
-  leaseOf(key: string): Lease | undefined {
-    return this.#lines.leaseOf(key);
+  /** What this process holds of the key: one lease, unless it is shared, or permits. */
+  leasesOf(key: string): Lease[] {
+    return this.#lines.leasesOf(key);
   }
 
   /** What is held, and what is waited for, by label. */
@@ -187,18 +187,16 @@ export class LockEngine {
       if (from === undefined) return false;
     }
     // Before it is sent: the answer to an extension behind it may be read first.
-    const held = this.leaseOf(key);
-    const mayBeTaken = from === undefined || held?.grant.owner === from ? held : undefined;
-    if (mayBeTaken) mayBeTaken.isSaidTaken = true;
+    const mayBeTaken = this.leasesOf(key).filter(({ grant }) => from === undefined || grant.owner === from);
+    for (const lease of mayBeTaken) lease.isSaidTaken = true;
     const taken = await this.#backend.forceRelease(key, from).catch((error: unknown) => {
-      if (mayBeTaken) this.leases.check(mayBeTaken);
+      for (const lease of mayBeTaken) this.leases.check(lease);
       throw error;
     });
     const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner) === true;
-    if (mayBeTaken) mayBeTaken.isSaidTaken = isTaken(mayBeTaken);
+    for (const lease of mayBeTaken) lease.isSaidTaken = isTaken(lease);
     // The lock may have been passed on meanwhile; or it was acquired since, by right.
-    const heldNow = this.leaseOf(key);
-    if (heldNow && isTaken(heldNow)) this.leases.lose(heldNow, 'forced');
+    for (const lease of this.leasesOf(key)) if (isTaken(lease)) this.leases.lose(lease, 'forced');
     return taken !== undefined;
   }
 

@@ -1,4 +1,5 @@
-import type { Grant } from '../backend/lock-backend.js';
+import type { HeldAs } from '../../api/events.js';
+import { EXCLUSIVE, type Grant, type Hold } from '../backend/lock-backend.js';
 import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
@@ -24,6 +25,18 @@ const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
   lost: [],
   released: [],
 };
+
+/** How a lease is passed on to more calls of this process, one after the other, or side by side if it is shared. */
+export interface Share {
+  /** Nobody who waits elsewhere came earlier than this, by the monotonic clock in milliseconds. Undefined: not known. */
+  readonly nobodyBefore?: number;
+  /** Until when it is passed on though others may wait, by the clock of the service. */
+  readonly until: number;
+  /** To how many more calls. */
+  turnsLeft: number;
+  /** The token of the next of them, where each has one of its own. */
+  nextToken?: number;
+}
 
 /** The beginning of a lease. */
 export interface LeaseTerms {
@@ -76,6 +89,10 @@ export class Lease implements Linked<Lease> {
   ttlMs: number;
   /** When the command that won or last extended it was sent. */
   sentAt: number;
+  /** Undefined: it is passed on to nobody. */
+  share?: Share;
+  /** The lease of the same call after the lock was downgraded. */
+  heir?: Lease;
   /** How many handles share it; the last one to be released releases it. */
   handles = 1;
   list?: LinkedList<Lease>;
@@ -141,12 +158,13 @@ export class Lease implements Linked<Lease> {
    * The lease of the next call of this process, to which the lock is passed on after the release: it has what is left of this one, and
    * the answer that is due.
    */
-  passedOn(fencingToken: number): Lease {
+  passedOn(fencingToken: number | undefined): Lease {
     const { grant, ttlMs, sentAt } = this;
     const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true }, this.#owner);
     next.provisionalTtlMs = this.provisionalTtlMs;
     next.isUnsettled = this.isUnsettled;
     next.isSaidTaken = this.isSaidTaken;
+    next.share = this.share;
     next.#deadline = this.#deadline;
     if (this.#isAnswerDue) {
       next.#enter('extending');
@@ -166,6 +184,11 @@ export class Lease implements Linked<Lease> {
 
   get key(): string {
     return this.grant.key;
+  }
+
+  /** What its call holds of the lock now. */
+  get current(): Lease {
+    return this.heir ?? this;
   }
 
   get deadline(): number {
@@ -365,7 +388,7 @@ export class Lease implements Linked<Lease> {
   /** @returns false when it had ended before */
   lose(reason: LockLostReason): boolean {
     if (!this.#enter('lost')) return false;
-    this.#lost = new LockLostError(this.key, reason, undefined, this.fault);
+    this.#lost = this.#errorOf(reason, undefined, this.fault);
     this.#lostAt = this.#owner.now();
     this.#owner.foundLost(this);
     if (this.#abort) abort(this.#abort, this.#lost);
@@ -374,7 +397,7 @@ export class Lease implements Linked<Lease> {
 
   /** The release found that the key was not this owner's any more. */
   foundGone(): void {
-    this.#lost = new LockLostError(this.key, this.isSaidTaken ? 'forced' : 'expired');
+    this.#lost = this.#errorOf(this.isSaidTaken ? 'forced' : 'expired');
   }
 
   /** The error of a lease that is not held. */
@@ -382,7 +405,13 @@ export class Lease implements Linked<Lease> {
     // A nested call under the same lock has reported the loss already: what counts is how its work ended.
     const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
     const inner = reason instanceof LockLostError && reason.key === this.key ? reason.outcome : undefined;
-    return new LockLostError(this.key, this.lostReason, inner ?? outcome, this.fault);
+    return this.#errorOf(this.lostReason, inner ?? outcome, this.fault);
+  }
+
+  #errorOf(reason: LockLostReason, outcome?: LockOutcome, cause?: Error): LockLostError {
+    const isOfPermits = this.grant.hold?.mode === 'permits';
+    if (isOfPermits) return LockLostError.ofPermits(this.key, reason, outcome, cause);
+    return new LockLostError(this.key, reason, outcome, cause);
   }
 
   /** Why it is not held; `unavailable` while that is unknown. */
@@ -414,3 +443,11 @@ export class Lease implements Linked<Lease> {
     return true;
   }
 }
+
+/** The same for events and traces, which say nothing of exclusive locks. */
+export function heldAs(hold: Hold = EXCLUSIVE): HeldAs {
+  if (hold.mode === 'exclusive') return EXCLUSIVELY;
+  return hold.mode === 'permits' ? { mode: 'permits', permits: hold.permits } : { mode: hold.mode };
+}
+
+const EXCLUSIVELY: HeldAs = {};

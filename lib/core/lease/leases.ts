@@ -1,8 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import type { Subject } from 'rxjs';
-import type { ExtendOutcome, Grant, GuardStatement, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
+import {
+  SHARED,
+  type ExtendOutcome,
+  type Grant,
+  type GuardStatement,
+  type LockBackend,
+  type ReleaseOutcome,
+  type Transfer,
+  type TransferOutcome,
+} from '../backend/lock-backend.js';
 import { LockOptionsError, LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
-import type { LockEvent } from '../../api/events.js';
+import type { HeldAs, LockEvent } from '../../api/events.js';
 import { detachedOwner, digestOf } from '../../api/holder.js';
 import type { LockParcel } from '../../api/parcel.js';
 import { quoted } from '../../api/printable.js';
@@ -12,7 +21,7 @@ import { setImmediate } from '../time/event-loop.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { InFlight } from '../time/in-flight.js';
 import { Pacer } from '../time/pacer.js';
-import { Lease, type LeaseOwner } from './lease.js';
+import { heldAs, Lease, type LeaseOwner } from './lease.js';
 
 /** A lease is first extended after this part of its ttl, so that two more tries fit in before the deadline. */
 const EXTEND_AFTER = 1 / 3;
@@ -40,6 +49,8 @@ export interface LeasesOptions {
   readonly marginMs: number;
   readonly now: () => number;
   readonly events: Subject<LockEvent>;
+  /** Makes owner values. */
+  readonly nextOwner: () => string;
 }
 
 /** Decides who is next when a lease ends. */
@@ -50,8 +61,10 @@ export interface LeaseListener {
    * @returns whether it was passed on within this process, so that nothing is released
    */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean;
-  /** Called once for each lease that was lost, but not within the line that lost it; and for each that was detached. */
+  /** Called once for each lease that was lost, but not within the line that lost it; and for each that was detached or downgraded. */
   onLost(lease: Lease): void;
+  /** Called for each lease that no call has asked for: of a lock that was downgraded. */
+  onBegun(lease: Lease): void;
 }
 
 /** The wish of a call that the store keep a lock for at least so long, however its work ends. */
@@ -68,7 +81,7 @@ export interface Keeping {
 }
 
 /** The fields of an event that identify a lease. */
-interface LeaseIdentity {
+interface LeaseIdentity extends Readonly<HeldAs> {
   readonly key: string;
   readonly label: string;
   readonly owner: string;
@@ -86,6 +99,7 @@ export class Leases implements LeaseOwner {
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
   readonly #events: Subject<LockEvent>;
+  readonly #nextOwner: () => string;
   /** The watchdog: all leases until they end, each due when it should be extended, or ends. */
   readonly #watchdog: Pacer<Lease>;
   /** The same part of the ttl for all leases of this process, so that those of one ttl come due in order. */
@@ -98,8 +112,9 @@ export class Leases implements LeaseOwner {
   #whenIdle?: () => void;
   #isClosing = false;
 
-  constructor({ backend, marginMs, now, events }: LeasesOptions) {
+  constructor({ backend, marginMs, now, events, nextOwner }: LeasesOptions) {
     this.#backend = backend;
+    this.#nextOwner = nextOwner;
     this.marginMs = marginMs;
     this.now = now;
     this.#events = events;
@@ -145,7 +160,7 @@ export class Leases implements LeaseOwner {
   }
 
   /** Keeps the grant of a lease that was released as that of the next call of this process. */
-  pass(lease: Lease, fencingToken: number): Lease {
+  pass(lease: Lease, fencingToken: number | undefined): Lease {
     const next = lease.passedOn(fencingToken);
     this.#watch(next);
     return next;
@@ -204,9 +219,7 @@ export class Leases implements LeaseOwner {
   }
 
   /**
-   * Has the store keep the lock for `ttlMs` under an owner value that only the parcel names, and ends the lease here. Where it is not known
-   * whether that has happened, the lease is lost, and both owners are given back: the old one first, as a request that has yet to
-   * run finds nothing afterwards.
+   * Has the store keep the lock for `ttlMs` under an owner value that only the parcel names, and ends the lease here.
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async detach(lease: Lease, ttlMs: number): Promise<LockParcel> {
@@ -217,16 +230,56 @@ export class Leases implements LeaseOwner {
     const why = whyNotDetached(lease, backend);
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be detached. ${why}`);
     const owner = detachedOwner(grant.owner, randomUUID());
+    await this.#transfer(lease, 'detached', { key, from: grant.owner, to: owner, ttlMs, mints: false });
+    return this.#detached(lease, owner, ttlMs);
+  }
+
+  /**
+   * Has the store share a lock that this process holds exclusively: it gets a new owner value, and the token of the phase that begins. Where it
+   * is not known whether that has happened, the lease is lost, as in `detach`.
+   * @returns the lease from now on
+   * @throws LockLostError, LockUnavailableError, LockOptionsError
+   */
+  async downgrade(lease: Lease): Promise<Lease> {
+    const { key, grant, autoExtend, label } = lease;
+    while (lease.isExtending) await lease.answered();
+    const why = whyNotDowngraded(lease, this.#backend);
+    if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be downgraded. ${why}`);
+    const { ttlMs } = lease;
+    const transfer = { key, from: grant.owner, to: this.#nextOwner(), ttlMs, mints: true, hold: SHARED };
+    const { grant: shared, sentAt } = await this.#transfer(lease, 'downgraded', transfer);
+    const next = this.add(shared, shared.fencingToken, ttlMs, sentAt, autoExtend);
+    next.label = label;
+    if (lease.overstaysAt < Infinity) this.limit(next, lease.overstaysAt);
+    lease.heir = next;
+    this.#end(lease);
+    this.listener.onBegun(next);
+    return next;
+  }
+
+  /**
+   * Changes the holder of a lock of this process. Where it is not known whether that has happened, the lease is lost, and both owners are given
+   * back: the old one first, as a request that has yet to run finds nothing afterwards.
+   * @param done what the lock was then
+   */
+  async #transfer(
+    lease: Lease,
+    done: 'detached' | 'downgraded',
+    transfer: Transfer,
+  ): Promise<Extract<TransferOutcome, { status: 'transferred' }>> {
+    const backend = this.#backend;
+    const { key, to, ttlMs, hold } = transfer;
+    const { grant } = lease;
     if (!lease.checkHeld() || !lease.beginDetaching(ttlMs)) throw lease.lostError();
     this.#watch(lease);
     const giveBack = () => {
-      for (const each of [grant, { key, owner }]) backend.release(each, {}, ignore);
+      for (const each of [grant, { key, owner: to, hold }]) backend.release(each, {}, ignore);
     };
     this.#detaching.begin();
     try {
-      const outcome = await backend.transfer!({ key, from: grant.owner, to: owner, ttlMs, mints: false });
+      const outcome = await backend.transfer!(transfer);
       const isHeld = lease.checkHeld();
-      if (outcome.status === 'transferred' && isHeld) return this.#detached(lease, owner, ttlMs);
+      if (outcome.status === 'transferred' && isHeld) return outcome;
       if (outcome.status === 'lost') {
         lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
         throw lease.lostError();
@@ -235,7 +288,7 @@ export class Leases implements LeaseOwner {
         giveBack();
         throw lease.lostError();
       }
-      const error = LockUnavailableError.from('detached', key, outcome.causes);
+      const error = LockUnavailableError.from(done, key, outcome.causes);
       if (!outcome.mayHaveRun) {
         lease.notDetached(outcome.causes[0]);
         if (isHeld) this.#watchFailed(lease);
@@ -245,7 +298,7 @@ export class Leases implements LeaseOwner {
       lease.lose('unavailable');
       giveBack();
       const uncertain =
-        'It may have been detached, so it is lost here. It is given back as soon as the store can be reached; otherwise it ends by itself ' +
+        `It may have been ${done}, so it is lost here. It is given back as soon as the store can be reached; otherwise it ends by itself ` +
         `after ${ttlMs} ms.`;
       throw new LockUnavailableError(`${error.message} ${uncertain}`, key, outcome.causes);
     } finally {
@@ -357,7 +410,7 @@ export class Leases implements LeaseOwner {
 
   /** The fields of an event that identify a lease. */
   identity({ key, label = this.labels.of(key), grant, fencingToken }: Lease): LeaseIdentity {
-    return { key, label, owner: grant.owner, fencingToken };
+    return { key, label, owner: grant.owner, fencingToken, ...heldAs(grant.hold) };
   }
 
   /** Calls with the label and the key of each lease. */
@@ -466,13 +519,18 @@ export class Leases implements LeaseOwner {
 
   #detached(lease: Lease, owner: string, ttlMs: number): LockParcel {
     const { key, grant, fencingToken } = lease;
+    this.#end(lease);
+    const event = { heldMs: this.#heldMs(lease), ttlMs, digest: digestOf(owner), ...this.identity(lease) };
+    this.#events.next({ type: 'detached', ...event });
+    return { v: 1, key, owner, fencingToken: fencingToken ?? grant.fencingToken!, ttlMs }; // one without any is not detached
+  }
+
+  /** The lock has another holder now. */
+  #end(lease: Lease): void {
     this.#watchdog.remove(lease);
     lease.release();
     this.listener.onLost(lease);
     this.#reportIdle();
-    const event = { heldMs: this.#heldMs(lease), ttlMs, digest: digestOf(owner), ...this.identity(lease) };
-    this.#events.next({ type: 'detached', ...event });
-    return { v: 1, key, owner, fencingToken: fencingToken ?? grant.fencingToken!, ttlMs }; // one without any is not detached
   }
 
   #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keepUntil = 0): boolean {
@@ -567,6 +625,9 @@ function lengthMs({ sentAt, deadline }: Lease): number {
 /** Why a lock cannot change hands, and what to do; undefined if it can. */
 function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined {
   const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
+  const { mode = 'exclusive' } = grant.hold ?? {};
+  if (mode !== 'exclusive')
+    return 'Others may hold it beside this call, and the parcel could not tell who. Detach exclusive locks.';
   if (!backend.transfer) return backend.whyNoTransfer ?? 'Its store cannot change the holder of a lock.';
   if (handles > 1)
     return `${handles} calls of this process hold it, and the others would not learn that they hold it no more. Detach it when nested calls have ended.`;
@@ -576,6 +637,21 @@ function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined 
     return 'guard was called for it, and a transaction may keep it. Detach it in a call that does not guard it.';
   if (grant.fencingToken === undefined)
     return 'It has no fencing token, which that of its next holder could exceed. Detach exclusive locks.';
+  return undefined;
+}
+
+/** Why a lock cannot be shared from now on, and what to do; undefined if it can. */
+function whyNotDowngraded(lease: Lease, { modes, whyOnlyExclusive }: LockBackend): string | undefined {
+  const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
+  if (!modes?.includes('shared')) return `Its store has no shared locks. ${whyOnlyExclusive ?? ''}`.trimEnd();
+  const { mode = 'exclusive' } = grant.hold ?? {};
+  if (mode !== 'exclusive') return `It is held in the mode ${mode}. Downgrade exclusive locks.`;
+  if (handles > 1)
+    return `${handles} calls of this process hold it, and the others count on being alone. Downgrade it when nested calls have ended.`;
+  if (keepUntil > 0 || askedForMs > 0)
+    return 'It was acquired with holdMs, for which it stays exclusive. Acquire it without.';
+  if (isGuarded)
+    return 'guard was called for it, and a transaction may keep it. Downgrade it in a call that does not guard it.';
   return undefined;
 }
 

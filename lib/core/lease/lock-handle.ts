@@ -17,11 +17,13 @@ export class LockHandle implements Lock {
   #released?: Promise<boolean>;
   /** Until when its call may hold the lock, by the clock. */
   #limit?: number;
-  /** Settles when the lock was detached, or was not. */
-  #detaching?: Promise<void>;
+  /** Settles when the lock was detached or downgraded, or was not. */
+  #changing?: Promise<void>;
+  /** The handle of the same call after the lock was downgraded. */
+  #heir?: LockHandle;
 
   constructor(
-    readonly lease: Lease,
+    private readonly own: Lease,
     private readonly leases: Leases,
     /** How its call came by it. */
     readonly grant: LockGrant | 'reentrant' = 'reentrant',
@@ -43,26 +45,47 @@ export class LockHandle implements Lock {
     return handles[0]!.leases.guard(handles.map(({ lease }) => lease));
   }
 
+  /** What its call holds of the lock now: another lease than its own, after it was downgraded. */
+  get lease(): Lease {
+    return this.own.current;
+  }
+
+  /** The handle that its call has now. */
+  get current(): LockHandle {
+    return this.#heir ?? this;
+  }
+
   get key(): string {
-    return this.lease.key;
+    return this.own.key;
+  }
+
+  /** Of permits, which callers get as a `Permit`, without its mode. */
+  get mode(): Lock['mode'] {
+    return (this.own.grant.hold?.mode ?? 'exclusive') as Lock['mode'];
   }
 
   get owner(): string {
-    return this.lease.grant.owner;
+    return this.own.grant.owner;
   }
 
   get fencingToken(): number {
-    const { fencingToken } = this.lease;
+    const { fencingToken } = this.own;
     if (fencingToken !== undefined) return fencingToken;
     throw new LockOptionsError(`Lock ${quoted(this.key)} has no fencing token: its store mints none.`);
   }
 
+  /** How many permits these are; undefined for a lock. */
+  get permits(): number | undefined {
+    const { hold } = this.own.grant;
+    return hold?.mode === 'permits' ? hold.permits : undefined;
+  }
+
   get signal(): AbortSignal {
-    return this.lease.checkSignal();
+    return this.own.checkSignal();
   }
 
   get closing(): AbortSignal {
-    return this.leases.closing(this.lease);
+    return this.leases.closing(this.own);
   }
 
   get isReleased(): boolean {
@@ -70,22 +93,22 @@ export class LockHandle implements Lock {
   }
 
   get isHeld(): boolean {
-    return !this.#released && this.lease.checkHeld();
+    return !this.#released && this.own.checkHeld();
   }
 
   get remainingMs(): number {
-    return this.#released ? 0 : this.lease.checkRemainingMs();
+    return this.#released ? 0 : this.own.checkRemainingMs();
   }
 
   assertHeld(): void {
     if (this.isHeld) return;
-    throw this.#released && !this.lease.checkLost() ? new LockLostError(this.key, 'released') : this.lease.lostError();
+    throw this.#released && !this.own.checkLost() ? new LockLostError(this.key, 'released') : this.own.lostError();
   }
 
-  async extend(ttlMs: number = this.lease.ttlMs): Promise<void> {
+  async extend(ttlMs: number = this.own.ttlMs): Promise<void> {
     try {
       this.assertHeld();
-      await this.leases.extend(this.lease, ttlMs);
+      await this.leases.extend(this.own, ttlMs);
     } catch (error) {
       await loopTurn(); // or a loop that tries again at once would stop all else
       throw error;
@@ -95,29 +118,26 @@ export class LockHandle implements Lock {
   /** Its call may hold the lock until then, by the clock. Called once. */
   limit(until: number): void {
     this.#limit = until;
-    this.leases.limit(this.lease, until);
+    this.leases.limit(this.own, until);
   }
 
   release(): Promise<boolean> {
-    const release = () => this.#release();
-    return (this.#released ??= this.#detaching ? this.#detaching.then(release) : release());
+    const release = () => this.#heir?.release() ?? this.#release();
+    return (this.#released ??= this.#changing ? this.#changing.then(release) : release());
   }
 
-  async detach(options: ParcelOptions): Promise<LockParcel> {
-    const detaching = this.#detach(options);
-    this.#detaching = detaching.then(ignore, ignore);
-    try {
-      return await detaching;
-    } catch (error) {
-      await loopTurn();
-      throw error;
-    }
+  detach(options: ParcelOptions): Promise<LockParcel> {
+    return this.#change(this.#detach(options));
+  }
+
+  downgrade(): Promise<LockHandle> {
+    return this.#change(this.#downgrade());
   }
 
   /** The fields that are logged or sent: not its internals. */
-  toJSON(): Pick<Lock, 'key' | 'isHeld' | 'remainingMs'> & { fencingToken?: number } {
-    const { key, lease, isHeld, remainingMs } = this;
-    return { key, fencingToken: lease.fencingToken, isHeld, remainingMs };
+  toJSON(): Pick<Lock, 'key' | 'mode' | 'isHeld' | 'remainingMs'> & { fencingToken?: number; permits?: number } {
+    const { key, own, mode, permits, isHeld, remainingMs } = this;
+    return { key, mode, fencingToken: own.fencingToken, permits, isHeld, remainingMs };
   }
 
   [inspect.custom](): object {
@@ -128,10 +148,21 @@ export class LockHandle implements Lock {
     await this.release();
   }
 
+  /** A release waits for how this ends. */
+  async #change<T>(changing: Promise<T>): Promise<T> {
+    this.#changing = changing.then(ignore, ignore);
+    try {
+      return await changing;
+    } catch (error) {
+      await loopTurn();
+      throw error;
+    }
+  }
+
   #release(): Promise<boolean> {
     // The limit of the call that acquired the lock stays: what it has left behind holds the lock on its behalf.
-    if (this.#limit !== undefined && this.grant === 'reentrant') this.leases.liftLimit(this.lease, this.#limit);
-    return this.leases.release(this.lease);
+    if (this.#limit !== undefined && this.grant === 'reentrant') this.leases.liftLimit(this.own, this.#limit);
+    return this.leases.release(this.own);
   }
 
   async #detach(options: ParcelOptions): Promise<LockParcel> {
@@ -142,9 +173,14 @@ export class LockHandle implements Lock {
       );
     }
     this.assertHeld();
-    const parcel = await this.leases.detach(this.lease, ttlMs);
+    const parcel = await this.leases.detach(this.own, ttlMs);
     this.#released ??= Promise.resolve(false);
     return parcel;
+  }
+
+  async #downgrade(): Promise<LockHandle> {
+    this.assertHeld();
+    return (this.#heir = new LockHandle(await this.leases.downgrade(this.own), this.leases, this.grant));
   }
 }
 

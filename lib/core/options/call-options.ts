@@ -1,17 +1,26 @@
 import { LockOptionsError } from '../../api/errors.js';
-import type { AcquireOptions, HoldOptions, LockServiceOptions, WithLockOptions } from '../../api/options.js';
-import type { Bounds } from '../backend/lock-backend.js';
-import { checked, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
+import type {
+  AcquireOptions,
+  HoldOptions,
+  LockServiceOptions,
+  ModeOptions,
+  PermitCount,
+  WithLockOptions,
+} from '../../api/options.js';
+import { EXCLUSIVE, type Bounds, type Hold } from '../backend/lock-backend.js';
+import { checked, count, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
 
 /** The options of one call, with the defaults of its service. */
-export type LockRequest = Required<Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label'>> &
-  Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label'>;
+export type LockRequest = Required<Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode'>> &
+  Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode'>;
 
 /** The defaults of a service for its calls, and the options that bound them. */
 export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'insideTransaction'> {
   marginMs: number;
 }
 
+/** All who hold permits stand in one value of the store, which each call for the key reads. */
+const MOST_PERMITS = 1_000;
 const MAX_LABEL = 100;
 const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
 
@@ -30,6 +39,7 @@ const METHOD_CHECKS = {
   ...LEASE_CHECKS,
   holdMs: milliseconds(0, DAY_MS),
   maxHoldMs: milliseconds(1, MAX_TIMER_MS),
+  mode: oneOf('exclusive', 'shared'),
   label: (name: string, value: unknown) => {
     const isLabel = typeof value === 'string' && value.length > 0 && value.length <= MAX_LABEL;
     if (!isLabel) throw unfit(name, value, `a string of 1 to ${MAX_LABEL} characters`);
@@ -42,6 +52,9 @@ const CALL_CHECKS: Readonly<Record<keyof LockRequest, Check>> = {
     if (!(value instanceof AbortSignal)) throw unfit(name, value, 'an AbortSignal');
   },
 };
+
+/** Options that permits do not have. */
+const ONLY_OF_LOCKS = new Set(['holdMs', 'mode']);
 
 const CALL_OPTIONS = Object.keys(CALL_CHECKS);
 const IS_OF_CALL = new Set(CALL_OPTIONS);
@@ -56,10 +69,13 @@ export type CallKind = keyof typeof NOT_OF;
 
 /** Advice for names that are no options of a call. */
 const MEANT = {
-  registration: 'It belongs to @Locked: here inject the service of that registration with @InjectLockService(name).',
-  onContended: 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.',
-  waitMs: 'tryAcquire never waits: use acquire, and catch LockContendedError.',
-  onLost: 'It belongs to withLock and @Locked: here listen to lock.signal, or call lock.assertHeld().',
+  registration:
+    'It belongs to @Locked and @Limited: here inject the service of that registration with @InjectLockService(name).',
+  onContended:
+    'It belongs to @Locked and @Limited: here catch LockContendedError, or use tryAcquire or tryAcquirePermits.',
+  waitMs: 'It never waits: use acquire or acquirePermits, and catch LockContendedError.',
+  onLost:
+    'It belongs to withLock and @Locked, withPermits and @Limited: here listen to lock.signal, or call lock.assertHeld().',
 };
 
 /**
@@ -80,11 +96,40 @@ export function resolveRequest(
   return request;
 }
 
-/** @throws LockOptionsError for options that a locked method cannot have, or with a value out of bounds */
-export function checkRequest(options: object, also: readonly string[] = []): void {
-  refuseUnknown(options, [...Object.keys(METHOD_CHECKS), ...also]);
+/**
+ * @param also the names of options that are checked elsewhere
+ * @throws LockOptionsError for options that a decorated method which holds its lock so cannot have, or with a value out of bounds
+ */
+export function checkRequest(options: object, also: readonly string[] = [], { mode }: Hold = EXCLUSIVE): void {
+  const known = Object.keys(METHOD_CHECKS).filter((name) => mode !== 'permits' || !ONLY_OF_LOCKS.has(name));
+  refuseUnknown(options, [...known, ...also]);
   checked(options, METHOD_CHECKS);
   checkHold(options);
+}
+
+const PERMIT_CHECKS = { limit: count(1, MOST_PERMITS), permits: count(1, MOST_PERMITS) };
+
+/**
+ * Splits the options of a call for permits.
+ * @returns how it wants to hold them, and the options that every call has
+ * @throws LockOptionsError
+ */
+export function permitsOf<Options extends object>(
+  options: Options & PermitCount,
+): { hold: Hold; rest: Omit<Options, keyof PermitCount> } {
+  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object with a limit');
+  const { limit, permits = 1, ...rest } = options;
+  PERMIT_CHECKS.limit('limit', limit);
+  PERMIT_CHECKS.permits('permits', permits);
+  if (permits > limit) {
+    throw new LockOptionsError(`permits must be at most limit: got permits ${permits} with limit ${limit}.`);
+  }
+  const { holdMs, mode } = rest as HoldOptions & ModeOptions;
+  if (holdMs !== undefined) {
+    throw new LockOptionsError('Permits take no holdMs: they are given back when the work has ended. Use a lock.');
+  }
+  if (mode !== undefined) throw new LockOptionsError('Permits take no mode: for a lock that is shared, use acquire.');
+  return { hold: { mode: 'permits', permits, limit }, rest };
 }
 
 /** @throws LockOptionsError */
@@ -114,8 +159,13 @@ export function checkMargin(ttlMs: number, marginMs: number): void {
   }
 }
 
-/** @throws LockOptionsError for a longest time that is shorter than the shortest */
-function checkHold({ holdMs = 0, maxHoldMs = Infinity }: HoldOptions): void {
+/** @throws LockOptionsError for a longest time that is shorter than the shortest, or for a shared lock that is to be kept */
+function checkHold({ holdMs = 0, maxHoldMs = Infinity, mode }: HoldOptions & ModeOptions): void {
+  if (mode === 'shared' && holdMs > 0) {
+    throw new LockOptionsError(
+      `A shared lock is not kept after its work: leave out holdMs, or the mode. Got holdMs ${holdMs}.`,
+    );
+  }
   if (maxHoldMs < holdMs) {
     throw new LockOptionsError(`maxHoldMs must be at least holdMs: got maxHoldMs ${maxHoldMs} with holdMs ${holdMs}.`);
   }

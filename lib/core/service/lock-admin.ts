@@ -1,8 +1,8 @@
 import type { LockDiagnosis, LockPing } from '../../api/diagnosis.js';
 import { digestOf, parseOwner, type LockHolder } from '../../api/holder.js';
-import type { LockInfo, LockList } from '../../api/lock.js';
+import type { HolderInfo, LockInfo, LockList } from '../../api/lock.js';
 import type { ListOptions } from '../../api/options.js';
-import { keptUntil, type Holding, type LockBackend } from '../backend/lock-backend.js';
+import { keptUntil, type Holder, type Holding, type LockBackend } from '../backend/lock-backend.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockEngine } from '../engine/lock-engine.js';
 import { checkKey } from '../keys/key.js';
@@ -68,21 +68,41 @@ export class LockAdmin {
   }
 
   #infoOf(key: string, holding: Holding): LockInfo {
-    const { holders, waiting = this.backend.waitQueue && [] } = holding;
-    const [holder] = holders;
-    const { owner, remainingMs, fencingToken, heldForMs } = holder;
+    const { mode = 'exclusive', holders: found, waiting = this.backend.waitQueue && [] } = holding;
+    const holders = found.map(holderInfoOf);
+    const { holder, digest, since, remainingMs } = holders[0]!;
     return {
       key,
-      holder: parseOwner(owner),
-      digest: digestOf(owner),
-      since: heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs),
-      remainingMs: Math.round(remainingMs),
-      keptUntil: keptUntil(holder),
-      fencingToken,
+      mode,
+      holders,
+      permits: mode === 'permits' ? permitsOf(found) : undefined,
+      holder,
+      digest,
+      since,
+      remainingMs,
+      keptUntil: keptUntil(found[0]),
+      fencingToken: found[0].fencingToken,
       waiters: this.engine.waiting(key),
       waitingProcesses: waiting && processesOf(waiting),
     };
   }
+}
+
+function holderInfoOf({ owner, heldForMs, remainingMs, permits }: Holder): HolderInfo {
+  return {
+    holder: parseOwner(owner),
+    digest: digestOf(owner),
+    since: heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs),
+    remainingMs: Math.round(remainingMs),
+    permits,
+  };
+}
+
+function permitsOf(holders: readonly Holder[]): { held: number; limit: number } {
+  return {
+    held: holders.reduce((sum, { permits = 0 }) => sum + permits, 0),
+    limit: Math.min(...holders.map(({ limit = Infinity }) => limit)),
+  };
 }
 
 /** Each process once: a store of several servers may show different places of it. */

@@ -49,7 +49,7 @@ export class LockContext {
 
   /** Whether this call runs under a handle of this lease that is not released, be the lease held or lost. */
   isUnder(lease: Lease): boolean {
-    return this.#find((frame) => frame.lease === lease && frame.lock?.isReleased === false) !== undefined;
+    return this.#find((frame) => frame.lease.current === lease && frame.lock?.isReleased === false) !== undefined;
   }
 
   /**
@@ -64,10 +64,10 @@ export class LockContext {
         `current() was called under several locks: name one of ${listed(frame.set.keys)}, as in current(${quoted(frame.lock!.key)}).`,
       );
     }
-    if (frame) return frame.lock!;
+    if (frame) return frame.lock!.current;
     const which = key === undefined ? 'any lock' : `the lock ${quoted(key)}`;
     throw new LockOptionsError(
-      `current() was called outside of ${which}: call it from work under withLock or @Locked. If it was, that work ` +
+      `current() was called outside of ${which}: call it from work under withLock or @Locked, withPermits or @Limited. If it was, that work ` +
         'had already returned: is an await missing?',
     );
   }
@@ -77,7 +77,8 @@ export class LockContext {
     let frame = context.getStore();
     if (!frame) return undefined;
     const leases: Lease[] = [];
-    for (; frame; frame = frame.outer) if (frame.of === this && frame.lease.checkAlive()) leases.push(frame.lease);
+    for (; frame; frame = frame.outer)
+      if (frame.of === this && frame.lease.current.checkAlive()) leases.push(frame.lease.current);
     return leases.length > 0 ? [...new Set(leases.reverse())] : undefined;
   }
 
@@ -85,7 +86,7 @@ export class LockContext {
   get closing(): Closing {
     const { shutdown } = this;
     for (let frame = context.getStore(); frame; frame = frame.outer)
-      if (frame.of.shutdown === shutdown && frame.lease.checkAlive()) return shutdown.holders;
+      if (frame.of.shutdown === shutdown && frame.lease.current.checkAlive()) return shutdown.holders;
     return shutdown.newcomers;
   }
 
@@ -103,7 +104,7 @@ function innermost(): Frame | undefined {
   let frame = context.getStore();
   for (; frame; frame = frame.outer) {
     if (frame.lock?.isReleased) frame.lock = undefined;
-    if (frame.lock !== undefined || frame.lease.checkAlive()) return frame;
+    if (frame.lock !== undefined || frame.lease.current.checkAlive()) return frame;
   }
   return undefined;
 }

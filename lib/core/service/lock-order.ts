@@ -13,8 +13,10 @@ const MAX_WARNINGS = 100;
 const IDS = /[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}|[\da-f]{16,}|\d+/gi;
 const PLACEHOLDERS = /\{[^{}]*\}/g;
 
-/** The method whose `@Locked` asks for a lock. */
+/** The method whose `@Locked` or `@Limited` asks for a lock. */
 export interface LockedMethod {
+  /** For messages: `@Locked`. */
+  readonly decorator: string;
   /** `Class.method`. */
   readonly name: string;
   /** The label of its locks, unless the option says another. */
@@ -87,7 +89,7 @@ export class LockOrder {
    * Called in the line in which a call asks for locks, before that.
    * @param keys what it asks for at once, sorted: each is waited for while those before it are held
    * @param held the leases that the call holds
-   * @param method the method whose `@Locked` asks
+   * @param method the method that asks by its decorator
    * @param site where there is none, the line that asks
    * @throws LockOptionsError where calls are refused
    */

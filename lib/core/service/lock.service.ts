@@ -3,22 +3,32 @@ import type { LockDiagnosis, LockPing, NodeReport } from '../../api/diagnosis.js
 import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
-import type { Lock, LockInfo, LockList, LockSet, LockStats } from '../../api/lock.js';
+import type { Lock, LockInfo, LockList, LockSet, LockStats, Permit } from '../../api/lock.js';
 import type { LockParcel, ParcelOptions } from '../../api/parcel.js';
 import type {
   AcquireOptions,
   ListOptions,
   LossOptions,
+  PermitOptions,
   TryAcquireOptions,
+  TryPermitOptions,
   WithLockOptions,
+  WithPermitsOptions,
 } from '../../api/options.js';
-import type { LockBackend } from '../backend/lock-backend.js';
+import { EXCLUSIVE, SHARED, type Hold, type LockBackend } from '../backend/lock-backend.js';
 import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
 import { checkKey, checkKeys } from '../keys/key.js';
 import type { Lease } from '../lease/lease.js';
 import { leasesOf, LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
-import { checkBounds, checkTtl, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
+import {
+  checkBounds,
+  checkTtl,
+  permitsOf,
+  resolveRequest,
+  type CallKind,
+  type LockRequest,
+} from '../options/call-options.js';
 import { unfit } from '../options/checks.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import { checkParcel, checkParcelOptions } from '../options/parcel.js';
@@ -52,7 +62,9 @@ interface LockCall {
   readonly key: string | readonly string[];
   readonly isForSeveral: boolean;
   readonly options: WithLockOptions | undefined;
-  /** The method whose `@Locked` asks. */
+  /** How it wants to hold them. @default exclusive */
+  readonly hold?: Hold;
+  /** The method that asks by its decorator. */
   readonly method?: LockedMethod;
 }
 
@@ -207,9 +219,46 @@ export class LockService {
   }
 
   /**
+   * Acquires permits of a key, of which all processes together hold at most `limit` at a time, waiting for up to `waitMs` milliseconds. Nobody
+   * overtakes: a call that waits for several permits is not passed by one that needs fewer. A lock of the same key excludes all permits. Release
+   * it in a `finally`, or with `await using`; `withPermits` does that by itself.
+   * @throws LockContendedError if others held too many for the whole `waitMs`
+   * @throws LockSelfDeadlockError if this call holds the lock of the key, or fewer permits of it: it would wait for itself
+   * @throws LockOptionsError if `permits` is larger than `limit`, or for a store that has no permits, such as a Redlock
+   * @throws LockUnavailableError, LockKeyError, or the reason of `signal`, like `acquire`
+   */
+  acquirePermits(key: string, options: PermitOptions): Promise<Permit> {
+    return this.#permits('acquire', key, options);
+  }
+
+  /**
+   * Acquires permits if they are free; tries exactly once. @returns null if others hold too many, or wait @throws like `acquirePermits`,
+   * except that contention is not an error
+   */
+  tryAcquirePermits(key: string, options: TryPermitOptions): Promise<Permit | null> {
+    return nullIfContended(this.#permits('tryAcquire', key, options));
+  }
+
+  /**
+   * Runs the work under permits, which are acquired before, extended while the work runs, and released afterwards, whatever the outcome.
+   * @returns the result of the work
+   * @throws like `acquirePermits`; the error of the work; LockLostError if the permits were lost while the work ran (see `onLost`)
+   */
+  withPermits<T>(key: string, options: WithPermitsOptions, work: (permit: Permit) => T | PromiseLike<T>): Promise<T> {
+    if (typeof work !== 'function') {
+      const got = work === null ? 'null' : typeof work;
+      return this.#engine.refuse(
+        new LockOptionsError(`withPermits(key, options, work) needs a function as its last argument: got ${got}.`),
+      );
+    }
+    return this.#run(this.#permits('withLock', key, options), options, work);
+  }
+
+  /**
    * Like `withLock`, for callers that tell a refusal from an error of the work.
    * @param onRefused called with the reason of a refusal; its result or error is the outcome
    * @param method the method that is locked, for messages
+   * @param hold how the lock is held; undefined: exclusively
    * @internal
    */
   withLockOr<T>(
@@ -218,8 +267,9 @@ export class LockService {
     work: () => T | PromiseLike<T>,
     onRefused: (error: unknown) => T | PromiseLike<T>,
     method: LockedMethod,
+    hold?: Hold,
   ): Promise<T> {
-    const call: LockCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options, method };
+    const call: LockCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options, method, hold };
     return this.#run(this.#acquire(call), options, work, onRefused);
   }
 
@@ -345,14 +395,14 @@ export class LockService {
   }
 
   /**
-   * The holder of a lock, since when and for how long it is held, and which processes wait for it. @returns null if it is free
+   * The holder of a lock, or all holders, since when and for how long they hold it, and which processes wait for it. @returns null if it is free
    * @throws LockUnavailableError
    */
   inspect(key: string): Promise<LockInfo | null> {
     return this.#admin.inspect(key);
   }
 
-  /** Whether the lock has a holder. @throws LockUnavailableError */
+  /** Whether the lock has a holder, in whatever mode: that not all permits are free, too. @throws LockUnavailableError */
   async isLocked(key: string): Promise<boolean> {
     return (await this.#admin.inspect(key)) !== null;
   }
@@ -370,10 +420,10 @@ export class LockService {
   }
 
   /**
-   * Takes a lock away from its holder. A holder in this process notices at once. A holder in another process notices at its
+   * Takes a lock away from its holder, or from all holders. A holder in this process notices at once. A holder in another process notices at its
    * next extension at the latest, or at once if that process waits, or has waited, for any lock. The lock is lost with the
    * reason `forced`, or with what the extension finds: `expired` or `stolen`. For operators who know that the holder is gone.
-   * @param options.owner the `digest` that `inspect` returned: takes the lock only from this holder, not from a later one
+   * @param options.owner a `digest` that `inspect` returned: takes the lock only from this holder, not from others or later ones
    * @returns whether the lock had a holder; with `owner`, whether it had that one
    * @throws LockUnavailableError; the release may then still happen
    * @throws LockOptionsError if `owner` is not a digest, such as the owner value of a `LockHolder`
@@ -450,15 +500,18 @@ export class LockService {
     try {
       const { key, isForSeveral, kind, method } = call;
       const request = this.#requestOf(call);
+      const { hold = request.mode === 'shared' ? SHARED : undefined } = call;
+      const whyNot = hold && this.whyNot(hold);
+      if (whyNot !== undefined) throw new LockOptionsError(whyNot);
       if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
       const keys = isForSeveral ? checkKeys(key as readonly string[]) : (key as string);
       if (!isForSeveral) checkKey(key);
-      if (!this.#telemetry.observer && !acquires.hasSubscribers) return this.#begin(keys, request, method);
+      if (!this.#telemetry.observer && !acquires.hasSubscribers) return this.#begin(keys, request, method, hold);
       const { onContended = 'throw' } = method ?? {};
       const isOptional = kind === 'tryAcquire' || onContended !== 'throw';
       const label = request.label ?? method?.label;
-      const begin = () => this.#begin(keys, request, method);
-      return this.#telemetry.acquire(listOf(keys), request, label, isOptional, begin);
+      const begin = () => this.#begin(keys, request, method, hold);
+      return this.#telemetry.acquire(listOf(keys), { ...request, hold }, label, isOptional, begin);
     } catch (error) {
       return this.#engine.refuse(error);
     }
@@ -473,7 +526,15 @@ export class LockService {
     return request;
   }
 
-  #begin(keys: string | readonly string[], request: LockRequest, method?: LockedMethod): Promise<Held> {
+  #begin(
+    keys: string | readonly string[],
+    resolved: LockRequest,
+    method: LockedMethod | undefined,
+    hold: Hold | undefined,
+  ): Promise<Held> {
+    // The time limit of one call must not end the lock of others.
+    const cohort = hold?.mode === 'shared' && resolved.maxHoldMs ? false : undefined;
+    const request: OneRequest = hold ? { ...resolved, hold, cohort } : resolved;
     try {
       // A call that does not wait cannot be part of a deadlock.
       if (this.#order && request.waitMs > 0) {
@@ -488,7 +549,7 @@ export class LockService {
   }
 
   /** Acquires several locks, or locks that the store is to keep, that are held for a limited time, or whose order is checked. */
-  async #acquireMore(keys: string | readonly string[], request: LockRequest, method?: LockedMethod): Promise<Held> {
+  async #acquireMore(keys: string | readonly string[], request: OneRequest, method?: LockedMethod): Promise<Held> {
     try {
       const since = this.#now();
       const one = (key: string, each: OneRequest) => this.#acquireOne(key, each, method);
@@ -514,7 +575,7 @@ export class LockService {
       return this.#engine.refuse(LockSelfDeadlockError.underLeader(key));
     }
     const { closing } = this.#held;
-    if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method?.name);
+    if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method);
     const asking = held ? { ...request, holding: held.map((each) => each.key) } : request;
     return this.#engine.acquire(key, asking, closing, request.label ?? method?.label);
   }
@@ -528,11 +589,32 @@ export class LockService {
         await unlessAborted(lease.answered(), signal);
         return await this.#acquireOne(lease.key, request, method);
       }
+      const why = whyNotUnder(lease.grant.hold, request.hold);
+      if (why !== undefined) throw new LockSelfDeadlockError(lease.key, why);
       if (!reentrant) throw new LockSelfDeadlockError(lease.key);
       return LockHandle.another(lease, this.#engine.leases);
     } catch (reason) {
       return this.#engine.refuse(reason);
     }
+  }
+
+  /** @returns a handle, which has all that a permit has */
+  async #permits(kind: CallKind, key: string, options: PermitOptions | TryPermitOptions | WithPermitsOptions) {
+    try {
+      const { hold, rest } = permitsOf(options);
+      return (await this.#acquire<LockHandle>({ kind, key, isForSeveral: false, options: rest, hold })) as LockHandle &
+        Permit;
+    } catch (error) {
+      return this.#engine.refuse(error);
+    }
+  }
+
+  /** Why the store cannot hold locks in this mode, and what to do; undefined if it can. @internal */
+  whyNot({ mode }: Hold): string | undefined {
+    const { modes = [], whyOnlyExclusive = 'It holds locks exclusively.' } = this.#backend;
+    if (mode === 'exclusive' || modes.includes(mode)) return undefined;
+    const what = mode === 'permits' ? 'permits' : 'shared locks';
+    return `The store of this registration has no ${what}. ${whyOnlyExclusive}`;
   }
 
   /** @throws LockOptionsError, LockKeyError */
@@ -604,6 +686,22 @@ export class LockService {
     if (outcome.status === 'rejected') throw outcome.reason;
     return outcome.value;
   }
+}
+
+/** Why a call that holds a lock in this mode cannot have it in another, and what to do; undefined if it can. */
+function whyNotUnder(held: Hold = EXCLUSIVE, wanted: Hold = EXCLUSIVE): string | undefined {
+  if (held.mode === 'permits' && wanted.mode === 'permits') {
+    if (wanted.permits <= held.permits) return undefined;
+    return (
+      `is held by this call with ${held.permits} of its permits, and it asks for ${wanted.permits} more: calls that do so wait for each ` +
+      'other. Take as many as are needed at once.'
+    );
+  }
+  if (held.mode === wanted.mode || (held.mode === 'exclusive' && wanted.mode === 'shared')) return undefined;
+  return (
+    `is held by this call in the mode ${held.mode}, and it asks for the mode ${wanted.mode}: it would wait for itself. Release it first, or ` +
+    'use another key.'
+  );
 }
 
 async function nullIfContended<T>(acquiring: Promise<T>): Promise<T | null> {

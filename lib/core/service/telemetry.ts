@@ -10,6 +10,8 @@ import type {
   Observation,
   ObservedLocks,
 } from '../../api/telemetry.js';
+import type { Hold } from '../backend/lock-backend.js';
+import { heldAs } from '../lease/lease.js';
 import type { LockEngine } from '../engine/lock-engine.js';
 import { leasesOf, LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
@@ -68,14 +70,15 @@ export class Telemetry {
    */
   acquire<H extends Held>(
     keys: readonly string[],
-    { ttlMs, waitMs }: LockRequest,
+    { ttlMs, waitMs, hold }: LockRequest & { readonly hold?: Hold },
     label: string | undefined,
     isOptional: boolean,
     acquire: () => Promise<H>,
   ): Promise<H> {
     const { registration } = this;
     const [key] = keys as [string];
-    const one = { registration, label: label ?? this.engine.leases.labels.of(key), key, ttlMs, waitMs };
+    const of = label ?? this.engine.leases.labels.of(key);
+    const one = { registration, label: of, key, ttlMs, waitMs, ...heldAs(hold) };
     const trace: AcquireTrace = keys.length > 1 ? { ...one, keys } : one;
     const since = performance.now();
     return this.#observe(acquires, trace, acquire, {
@@ -93,11 +96,9 @@ export class Telemetry {
   hold<T>(held: Held, work: () => T | PromiseLike<T>): Promise<T> {
     const [lease] = leasesOf(held);
     const { registration } = this;
-    const { key, label, fencingToken } = this.engine.leases.identity(lease!);
+    const { owner: _, fencingToken, ...of } = this.engine.leases.identity(lease!);
     const trace: HoldTrace =
-      held instanceof LockSetHandle
-        ? { registration, label, key, keys: held.keys }
-        : { registration, label, key, fencingToken };
+      held instanceof LockSetHandle ? { registration, ...of, keys: held.keys } : { registration, ...of, fencingToken };
     return this.#observe(holds, trace, work, {
       begin: (observer) => observer.hold?.(trace),
       note: (outcome) => {

@@ -2,6 +2,7 @@ import { LockOptionsError } from '../../api/errors.js';
 import type { LeaseOptions } from '../../api/options.js';
 import { printable, quoted } from '../../api/printable.js';
 import { described } from '../options/checks.js';
+import type { LockedMethod } from './lock-order.js';
 
 /** How many subjects a warning is remembered for: keys are unbounded, memory is not. */
 const REMEMBERED = 100;
@@ -18,18 +19,19 @@ export class TransactionCheck {
 
   /**
    * Called in the async context of the call, before it asks for the lock.
-   * @param method `Class.method`, where the lock is that of `@Locked`
+   * @param method the method that asks by its decorator, if one does
    * @throws LockOptionsError with `onTransaction: 'refuse'`
    */
-  check(key: string, onTransaction: LeaseOptions['onTransaction'], method: string | undefined): void {
+  check(key: string, onTransaction: LeaseOptions['onTransaction'], method: LockedMethod | undefined): void {
     if (onTransaction === 'allow' || !this.#isInside(key)) return;
-    const what = method === undefined ? `The lock ${quoted(key)} is taken` : `${method} takes the lock ${quoted(key)}`;
+    const what = method ? `${method.name} takes the lock ${quoted(key)}` : `The lock ${quoted(key)} is taken`;
+    const { decorator = '@Locked' } = method ?? {};
     const message =
       `${what} inside a transaction: the lock is released before the commit, and its next holder may read ` +
-      'stale data. Put @Locked above @Transactional, or take the lock before the transaction begins; see ' +
+      `stale data. Put ${decorator} above @Transactional, or take the lock before the transaction begins; see ` +
       'docs/transactions.md.';
     if (onTransaction === 'refuse') throw new LockOptionsError(message);
-    const subject = method ?? key.split(':', 1)[0]!;
+    const subject = method?.name ?? key.split(':', 1)[0]!;
     if (this.#warned.has(subject) || (method === undefined && this.#warned.size >= REMEMBERED)) return;
     this.#warned.add(subject);
     this.warn(key, message);

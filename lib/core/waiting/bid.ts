@@ -1,8 +1,9 @@
 import { monotonic } from '../time/clock.js';
 import {
-  EXCLUSIVE,
   type AcquireOutcome,
   type AcquireRequest,
+  type HandOver,
+  type Hold,
   type LockBackend,
   type Place,
 } from '../backend/lock-backend.js';
@@ -20,6 +21,25 @@ const AFTER_EXPIRY_MS = 1;
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [8, 250];
 /** The first pause of a bid whose process asks for all locks together, in milliseconds, on average. */
 const FIRST_POLL_MS = 2;
+
+/** The call on whose behalf a bid asks. */
+export interface Asking {
+  readonly request: Pick<AcquireRequest, 'ttlMs'>;
+  readonly hold: Hold;
+  /** When it came, by the monotonic clock. */
+  readonly arrivedAt: number;
+}
+
+/** Makes the attempts that a bid describes. */
+export interface Bidder {
+  readonly key: string;
+  /** Whether an attempt is of use: asked when it has waited in this process, and is about to be sent. */
+  readonly isWanted: boolean;
+  /** The turn of the bid, which waits, may have come. @param handOver the lock was handed over to it */
+  onTurn(handOver?: HandOver): void;
+  /** The bid, which waits or rests, is to ask again; or it has been asking for a while. */
+  onDue(): void;
+}
 
 /** What the bids of a service have in common. */
 export interface BidParts {
@@ -71,7 +91,7 @@ export class Bid implements Paced<Bid> {
   #backOff?: BackOff;
 
   constructor(
-    readonly key: string,
+    readonly bidder: Bidder,
     private readonly parts: BidParts,
   ) {}
 
@@ -101,21 +121,23 @@ export class Bid implements Paced<Bid> {
 
   /**
    * Begins an attempt on behalf of the first call that waits.
-   * @param arrivedAt when that came, by the monotonic clock
    * @param turns for how many turns of calls of this process; with a place in the queue, unless undefined, if the lock is not free
-   * @param asker says whether the attempt is still wanted when it is about to be sent
+   * @param beside for how many more calls that want the same, if there is room
    */
-  ask(ttlMs: number, arrivedAt: number, turns: number | undefined, asker: AcquireRequest['asker']): AcquireRequest {
+  ask({ request, hold, arrivedAt }: Asking, turns: number | undefined, beside: number): AcquireRequest {
     const { backend, now, nextOwner, order } = this.parts;
+    const { key } = this.bidder;
     const { waitQueue } = backend;
     this.#stopWaiting();
     this.#state = 'asking';
     this.#wasWoken = this.#isWoken;
     this.#isWoken = false;
-    const place = turns === undefined || !waitQueue ? undefined : this.#takePlace(turns, arrivedAt);
+    const place = turns === undefined || !waitQueue ? undefined : this.#takePlace(hold, turns, arrivedAt);
     const owner = place && waitQueue?.handsOver ? place.ticket : nextOwner();
     this.#attemptedAt = now();
-    return { key: this.key, hold: EXCLUSIVE, owner, ttlMs, place, turns, inOrder: order.isByArrival, asker };
+    const others = beside > 0 ? Array.from({ length: beside }, nextOwner) : undefined;
+    const { ttlMs } = request;
+    return { key, hold, owner, others, ttlMs, place, turns, inOrder: order.isByArrival, asker: this.bidder };
   }
 
   /** Its attempt was answered. */
@@ -124,7 +146,7 @@ export class Bid implements Paced<Bid> {
     switch (outcome.status) {
       case 'acquired':
         // The grant came without a message.
-        if (this.#isQueued && !this.#wasWoken) this.parts.backend.waitQueue?.checkListening(this.key);
+        if (this.#isQueued && !this.#wasWoken) this.parts.backend.waitQueue?.checkListening(this.bidder.key);
         this.#dropPlace();
         break;
       case 'contended':
@@ -145,7 +167,7 @@ export class Bid implements Paced<Bid> {
   pauseMs(refusal: Extract<AcquireOutcome, { status: 'contended' }>, answeredAt: number): number | undefined {
     const { remainingMs, queued } = refusal;
     const { waitQueue } = this.parts.backend;
-    const isListening = waitQueue?.isListening(this.key) ?? false;
+    const isListening = waitQueue?.isListening(this.bidder.key) ?? false;
     // A bid without a place in the queue is not woken: it takes one at once.
     if (this.#isWoken || (!this.#place && isListening && remainingMs !== undefined)) return undefined;
     if (!queued || !isListening || remainingMs === undefined)
@@ -200,12 +222,14 @@ export class Bid implements Paced<Bid> {
   static readonly #pauseIsOver = (bid: Bid): void => bid.parts.checks.hurry([bid]);
 
   /** @returns the place as it is asked for now: its time, and whether it was taken, may be others in the next attempt */
-  #takePlace(turns: number, firstArrivedAt: number): Place {
+  #takePlace(hold: Hold, turns: number, firstArrivedAt: number): Place {
     const { byTicket, nextOwner, order } = this.parts;
+    // The call that it was taken for has given up.
+    if (this.#place && !isSameHold(this.#place.hold, hold)) this.#leavePlace();
     if (!this.#place) {
       this.#placeAskedAt = monotonic();
       const ticket = nextOwner();
-      this.#place = { ticket, turns, arrivedAt: 0, isTaken: false };
+      this.#place = { ticket, hold, turns, arrivedAt: 0, isTaken: false };
       byTicket.set(ticket, this);
     }
     const arrivedAt = order.placeAt(firstArrivedAt, this.#placeAskedAt);
@@ -226,7 +250,7 @@ export class Bid implements Paced<Bid> {
   }
 
   #leavePlace(): void {
-    if (this.#place && this.#isQueued) this.parts.backend.waitQueue?.leave(this.key, this.#place);
+    if (this.#place && this.#isQueued) this.parts.backend.waitQueue?.leave(this.bidder.key, this.#place);
     this.#dropPlace();
   }
 
@@ -262,4 +286,11 @@ export class BackOff {
     this.#nextMs = Math.min(LONGEST_PAUSE_MS, pollEveryMs, this.#nextMs * 1.5);
     return Math.min(delayMs, Math.max(0, remainingMs) + AFTER_EXPIRY_MS);
   }
+}
+
+/** Whether who holds a lock so can pass it on to who wants it so. */
+export function isSameHold(held: Hold, wanted: Hold): boolean {
+  if (held === wanted) return true;
+  if (held.mode !== 'permits' || wanted.mode !== 'permits') return held.mode === wanted.mode;
+  return held.permits === wanted.permits && held.limit === wanted.limit;
 }

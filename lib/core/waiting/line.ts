@@ -1,13 +1,17 @@
-import type {
-  AcquireOutcome,
-  AcquireRequest,
-  Grant,
-  HandOver,
-  LockBackend,
-  ReleaseOutcome,
-  WaitListener,
+import {
+  EXCLUSIVE,
+  type AcquireOutcome,
+  type AcquireRequest,
+  type Grant,
+  type HandOver,
+  type Hold,
+  type LockBackend,
+  type Mode,
+  type ReleaseOutcome,
+  type WaitListener,
 } from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
 import type { LockGrant } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
 import type { LeaseListener, Leases } from '../lease/leases.js';
@@ -16,9 +20,9 @@ import { setImmediate } from '../time/event-loop.js';
 import type { InFlight } from '../time/in-flight.js';
 import { Pacer } from '../time/pacer.js';
 import { onAbort } from './abort-listener.js';
-import { Bid, CHECK_MS, type BidParts } from './bid.js';
+import { Bid, CHECK_MS, isSameHold, type Bidder, type BidParts } from './bid.js';
 import { ContestedKeys } from './contested-keys.js';
-import type { Order, Passing } from './order.js';
+import type { Order } from './order.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
 import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
 
@@ -30,18 +34,16 @@ export interface LineLimits {
   readonly cohortMs: number;
 }
 
-/** A grant that some calls of this process use, one after the other. */
-interface Share extends Passing {
-  nextToken: number;
-  readonly lastToken: number;
-}
-
 /** Bids that come due within this part of a second are checked along. */
 const COALESCE = 1 / 10;
 /** How many bids are checked at once. */
 const CHECKS_AT_ONCE = 500;
 /** How many turns are asked for beside those of the calls that wait, as a part of these. */
 const SURPLUS = 1 / 4;
+/** Of how many keys it is said that calls name different limits. */
+const KEYS_SAID = 100;
+/** For how many calls beside the first one permits are asked for at once. */
+const MOST_BESIDE = 100;
 /** A lock that was handed over is begun with if it stands for this part of its time longer: enough to be extended. */
 const BEGIN_WITH = 0.45;
 /** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
@@ -50,25 +52,28 @@ const PASSED_WITHIN = 1 / 3;
 const PASSED_MEANWHILE = 2 / 3;
 
 /**
- * All calls of this process that want one lock, in the order of their arrival, and what they hold of it: one lease, or one bid that
- * asks the store on behalf of the first of them. A lock that is granted is passed on among the calls for a while: lock cohorting
+ * All calls of this process that want one lock in one mode, in the order of their arrival, what they hold of it, and one bid that asks the
+ * store on behalf of the first of them. A lock that is granted is passed on among the calls for a while: lock cohorting
  * (Dice, Marathe, Shavit, PPoPP 2012). The store tells who waits elsewhere, and the order of the service what follows from that.
+ *
+ * - exclusive: one lease, or a bid. The lease serves one call after the other.
+ * - permits: a lease for each call, and a bid beside them. Each lease serves one call after the other.
+ * - shared: calls that come soon after a grant join its lease; for others there is a bid.
  */
-export class Line {
+export class Line implements Bidder {
   readonly #waiters = new WaiterList();
   #bid?: Bid;
-  #lease?: Lease;
-  /** What the lease is one of. */
-  #share?: Share;
+  readonly #leases = new LineLeases();
   #seen?: HolderSeen;
 
   constructor(
-    private readonly key: string,
+    readonly key: string,
+    readonly mode: Mode,
     private readonly lines: Lines,
   ) {}
 
-  get lease(): Lease | undefined {
-    return this.#lease;
+  get leases(): Pick<LineLeases, 'all' | 'first'> {
+    return this.#leases;
   }
 
   /** How many calls wait. */
@@ -87,6 +92,8 @@ export class Line {
 
   join(waiter: Waiter): void {
     const { backend, limits } = this.lines;
+    const shared = this.#waiters.size === 0 ? this.#sharedWith(waiter) : undefined;
+    if (shared) return this.#share(shared, waiter);
     const mayBeFree = this.#mayBeFree;
     if (!mayBeFree && waiter.triesOnce) {
       waiter.refuse(contended(waiter, this.#known));
@@ -97,7 +104,7 @@ export class Line {
       waiter.refuse(contended(waiter, this.#known, limits.maxWaiters));
       return;
     }
-    const asks = !this.#bid && !this.#lease;
+    const asks = this.#needsBid;
     if (waiter.closing.phase !== 'open' && (!mayBeFree || !asks)) {
       waiter.refuse(closed(this.key));
       return;
@@ -110,21 +117,27 @@ export class Line {
   }
 
   /**
-   * Keeps a lock that a call of this process has adopted. Calls that wait keep their bid, as behind a holder elsewhere: its place in the
-   * queue is older than the adoption.
+   * Keeps a lock that a call of this process has adopted, or downgraded. Calls that wait keep their bid, as behind a holder elsewhere: its
+   * place in the queue is older.
    */
-  adopt(grant: Grant, ttlMs: number, sentAt: number, watchdog: boolean): Lease {
+  adopt(lease: Lease): void {
     this.#endStale();
-    this.#share = undefined;
-    return (this.#lease = this.lines.leases.add(grant, grant.fencingToken, ttlMs, sentAt, watchdog));
+    this.#leases.add(lease);
+    if (this.mode === 'exclusive') return;
+    const { limits, now } = this.lines;
+    // The time limit of one call must not end the lock of others.
+    if (lease.overstaysAt === Infinity)
+      lease.share = { turnsLeft: limits.cohortPasses, until: now() + limits.cohortMs };
+    this.#goOn();
   }
 
   /** Passes the lock on, or gives it back: its holder is done. @returns whether it was passed on */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
-    if (this.#lease === lease) this.#lease = undefined;
+    this.#leases.remove(lease);
     const next = this.#waiters.first;
     if (next && this.#canPassOn(lease, next)) {
-      this.#grant(next, this.lines.leases.pass(lease, this.#share!.nextToken++), 'passed');
+      this.#pass(lease, next);
+      if (this.#bid) this.#goOn(); // permits have one beside their leases, which may have no call any more
       return true;
     }
     this.#noteTaken();
@@ -133,17 +146,17 @@ export class Line {
   }
 
   onLost(lease: Lease): void {
-    if (this.#lease !== lease) return;
-    this.#lease = undefined;
+    if (!this.#leases.remove(lease)) return;
     this.#noteTaken();
     this.#goOn();
   }
 
   /** Called when the lock may have been taken by force from this owner: asks the store, and passes nothing on until then. */
   onTaken(owner: string): void {
-    if (this.#lease?.grant.owner !== owner) return;
-    this.#share = undefined;
-    this.lines.leases.check(this.#lease);
+    const lease = this.#leases.of(owner);
+    if (!lease) return;
+    lease.share = undefined;
+    this.lines.leases.check(lease);
   }
 
   /** Calls that may not wait any more are refused. A call that asks for a lock that may be free does not wait yet. */
@@ -161,7 +174,8 @@ export class Line {
 
   /** The turn of the bid, which waits, may have come. @param handOver the lock was handed over to it */
   onTurn(handOver?: HandOver): void {
-    if (!handOver || !this.#beginWith(handOver)) this.#ask();
+    if (handOver && this.#beginWith(handOver)) this.#goOn();
+    else this.#ask();
   }
 
   /** The bid, which waits or rests, is to ask again; or it has been asking for a while. */
@@ -175,14 +189,14 @@ export class Line {
   #ask(givenBack?: { grant: Grant; released: (outcome: ReleaseOutcome) => void }): void {
     const { backend, inFlight, now, order } = this.lines;
     const first = this.#waiters.first!;
-    const bid = (this.#bid ??= new Bid(this.key, this.lines));
+    const bid = (this.#bid ??= new Bid(this, this.lines));
     if (this.#seen) this.#seen.askedAt ??= now();
     // An attempt that will probably win, or has no call behind it, does without a place, which costs arguments.
     const hasCompany = this.#seen !== undefined || this.#waiters.size > 1;
     const mayWait = hasCompany || (!first.triesOnce && this.lines.wasContested(this.key));
     const takesPlace = bid.place !== undefined || (order.isByArrival ? !first.triesOnce : mayWait);
     const turns = takesPlace ? this.#turns(first) : undefined;
-    const request = bid.ask(first.request.ttlMs, first.arrivedAt, turns, this);
+    const request = bid.ask(first, turns, this.#beside(first));
     if (!first.isLimited) bid.checkAfter(bid.attemptedAt);
     inFlight.begin();
     const done = (outcome: AcquireOutcome) => {
@@ -197,9 +211,18 @@ export class Line {
 
   /** For how many turns a grant is asked for: those of the calls that wait, and a quarter more, as some come until they are over. */
   #turns(first: Waiter): number {
-    if (first.request.cohort === false) return 1;
+    if (this.mode !== 'exclusive' || first.request.cohort === false) return 1;
     const { size } = this.#waiters;
     return 1 + Math.min(this.lines.limits.cohortPasses, size - 1 + Math.floor(size * SURPLUS));
+  }
+
+  /** For how many calls behind the first one permits are asked for along with it. */
+  #beside(first: Waiter): number {
+    if (first.hold.mode !== 'permits') return 0;
+    const atMost = Math.min(MOST_BESIDE, Math.floor(first.hold.limit / first.hold.permits) - 1);
+    let count = 0;
+    for (let next = first.next; next && count < atMost && isAlike(first, next); next = next.next) count++;
+    return count;
   }
 
   /**
@@ -217,7 +240,7 @@ export class Line {
     const grantLeftMs = trustedSince + validityMs(handOver.ttlMs, limits.marginMs) - now();
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.marginMs));
     if (leftMs < handOver.ttlMs * BEGIN_WITH) return false;
-    const grant = handOver.grantOf(this.key, latestToken, place.turns);
+    const grant = handOver.grantOf(this.key, place, latestToken);
     if (!grant) return false;
     this.#bid!.won();
     this.#bid = undefined;
@@ -244,19 +267,25 @@ export class Line {
   }
 
   #acquired(
-    { ttlMs }: AcquireRequest,
-    { grant, sentAt }: Extract<AcquireOutcome, { status: 'acquired' }>,
+    request: AcquireRequest,
+    { grant, others = [], sentAt, smallerLimit }: Extract<AcquireOutcome, { status: 'acquired' }>,
     arrivedAt: number | undefined,
   ): void {
+    if (smallerLimit !== undefined) this.lines.noteLimits(this.key, request.hold, smallerLimit);
+    for (const each of [grant, ...others]) this.#use(each, request, sentAt, arrivedAt);
+  }
+
+  #use(grant: Grant, { ttlMs, hold }: AcquireRequest, sentAt: number, arrivedAt: number | undefined): void {
     const { limits, now } = this.lines;
     const answeredAt = now();
     const isOfUse = answeredAt < sentAt + validityMs(ttlMs, limits.marginMs);
     const first = this.#waiters.first;
-    if (isOfUse && first?.request.ttlMs === ttlMs && this.#mayBegin(first, grant, arrivedAt)) {
+    const isMeant = first?.request.ttlMs === ttlMs && isSameHold(hold, first.hold);
+    if (isOfUse && isMeant && this.#mayBegin(first, grant, arrivedAt)) {
       this.#begin(first, grant, ttlMs, sentAt);
       return;
     }
-    // The call that it was for has given up, and the next one wants another ttl, or came later than others elsewhere; or nothing is
+    // The call that it was for has given up, and the next one wants it otherwise, or came later than others elsewhere; or nothing is
     // left of the lease: this process was paused, or the store is slower than the ttl.
     if (!isOfUse && first?.remainingMs === 0)
       this.#refuse(first, answeredTooLate(this.key, ttlMs, answeredAt - sentAt));
@@ -265,9 +294,10 @@ export class Line {
   }
 
   #contended(bid: Bid, refusal: Extract<AcquireOutcome, { status: 'contended' }>): void {
-    const { owner, remainingMs, isKept } = refusal;
+    const { owner, others, remainingMs, isKept, smallerLimit } = refusal;
+    if (smallerLimit !== undefined) this.lines.noteLimits(this.key, this.#waiters.first?.hold, smallerLimit);
     const answeredAt = this.lines.now();
-    this.#seen = { owner, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs, isKept };
+    this.#seen = { owner, others, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs, isKept };
     this.lines.noteContested(this.key);
     this.#refuseTriers();
     const { first } = this.#waiters;
@@ -316,20 +346,43 @@ export class Line {
     const { leases, limits, now } = this.lines;
     const { fencingToken, lastToken = fencingToken, nobodyBefore } = grant;
     this.#endStale();
-    // A grant for one turn is passed on to nobody.
-    const isShared = lastToken !== fencingToken && first.request.cohort !== false;
-    this.#share = isShared
-      ? { nextToken: fencingToken! + 1, lastToken: lastToken!, nobodyBefore, until: now() + limits.cohortMs }
-      : undefined;
     const lease = leases.add(grant, fencingToken, ttlMs, sentAt, first.request.watchdog, extendTo);
+    const hasTokens = this.mode === 'exclusive';
+    const turnsLeft = hasTokens ? (lastToken ?? 0) - (fencingToken ?? 0) : limits.cohortPasses;
+    if (turnsLeft > 0 && first.request.cohort !== false) {
+      const nextToken = hasTokens ? fencingToken! + 1 : undefined;
+      lease.share = { nextToken, turnsLeft, nobodyBefore, until: now() + limits.cohortMs };
+    }
     this.#grant(first, lease, extendTo !== undefined || this.#seen ? 'waited' : 'free');
     this.#refuseTriers();
   }
 
   /** The store has granted the lock anew: a lease that was adopted before, and seems to be held, has ended there. */
   #endStale(): void {
-    if (this.#lease) this.lines.leases.lose(this.#lease, 'expired');
-    this.#lease = undefined;
+    const { first } = this.#leases;
+    if (this.mode !== 'exclusive' || !first) return;
+    this.lines.leases.lose(first, 'expired');
+    this.#leases.remove(first);
+  }
+
+  /** @param lease that of the last call, which has released it */
+  #pass(lease: Lease, next: Waiter): void {
+    const share = lease.share!;
+    share.turnsLeft--;
+    const token = share.nextToken;
+    if (token !== undefined) share.nextToken = token + 1;
+    this.#grant(next, this.lines.leases.pass(lease, token), 'passed');
+  }
+
+  /** The lease of this process that a call can share. */
+  #sharedWith(waiter: Waiter): Lease | undefined {
+    const lease = this.mode === 'shared' ? this.#leases.last : undefined;
+    return lease?.checkHeld() && this.#canPassOn(lease, waiter) ? lease : undefined;
+  }
+
+  #share(lease: Lease, waiter: Waiter): void {
+    lease.handles++;
+    waiter.grant(lease, 'passed');
   }
 
   #grant(waiter: Waiter, lease: Lease, how: LockGrant): void {
@@ -337,7 +390,7 @@ export class Line {
     if (this.#seen?.owner !== undefined) this.lines.noteContested(this.key); // until now: the refusal may have been long ago
     this.#seen = undefined;
     lease.label = waiter.label;
-    this.#lease = lease;
+    this.#leases.add(lease);
     waiter.grant(lease, how);
   }
 
@@ -382,26 +435,33 @@ export class Line {
    * A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer; that of one
    * that is guarded may not have ended its work when it is released.
    */
-  #canPassOn(lease: Lease, { request, arrivedAt }: Waiter): boolean {
-    const share = this.#share;
-    if (!share || request.cohort === false || lease.isGuarded) return false;
+  #canPassOn(lease: Lease, { request, arrivedAt, hold }: Waiter): boolean {
+    const { share } = lease;
+    if (!share || share.turnsLeft === 0 || request.cohort === false || lease.isGuarded) return false;
+    if (!isSameHold(lease.grant.hold ?? EXCLUSIVE, hold)) return false;
     if (!request.watchdog || request.ttlMs !== lease.ttlMs) return false;
     const { sentAt, deadline, isUnsettled, provisionalTtlMs, askedForMs, standsTooLong } = lease;
     const isProvisional = provisionalTtlMs !== undefined;
     if ((isUnsettled && !isProvisional) || askedForMs > 0 || standsTooLong) return false;
     const now = this.lines.now();
-    if (share.nextToken > share.lastToken || !this.lines.order.mayServe(share, arrivedAt, now)) return false;
+    if (!this.lines.order.mayServe(share, arrivedAt, now)) return false;
     return now < sentAt + (deadline - sentAt) * (isProvisional ? PASSED_MEANWHILE : PASSED_WITHIN);
   }
 
   /** Whether the lock may be free, as far as is known. */
   get #mayBeFree(): boolean {
-    return !this.#seen && !this.#lease;
+    return !this.#seen && !(this.mode === 'exclusive' && this.#leases.first);
+  }
+
+  /** Whether a call that waits needs one more attempt: an exclusive lease is passed on when it is released. */
+  get #needsBid(): boolean {
+    return !this.#bid && !(this.mode === 'exclusive' && this.#leases.first);
   }
 
   #withdraw(bid: Bid): void {
     bid.withdraw();
     this.#bid = undefined;
+    this.#seen = undefined; // nothing renews it, and leases of the line may keep that
   }
 
   /** Notes for the calls behind a holder of this process that the lock was held until now, whatever comes next. */
@@ -409,20 +469,79 @@ export class Line {
     if (this.#waiters.first) this.#seen = {};
   }
 
-  /** Called when a call came or went: a line with calls has a lease or a bid, one without calls has no bid. */
+  /** Called when a call came or went: a line with calls has an exclusive lease or a bid, one without calls has no bid. */
   #goOn(): void {
+    this.#letJoin();
     if (this.#waiters.size > 0) {
-      if (!this.#bid && !this.#lease) this.#ask();
+      if (this.#needsBid) this.#ask();
     } else if (this.#bid && !this.#bid.isAsking) this.#withdraw(this.#bid);
-    if (this.#waiters.size === 0 && !this.#bid && !this.#lease) this.lines.forget(this.key);
+    if (this.#waiters.size === 0 && !this.#bid && !this.#leases.first) this.lines.forget(this);
+  }
+
+  /** Calls that wait share a lease that was just granted. */
+  #letJoin(): void {
+    for (let next = this.#waiters.first; next; next = this.#waiters.first) {
+      const lease = this.#sharedWith(next);
+      if (!lease) return;
+      this.#waiters.remove(next);
+      this.#share(lease, next);
+    }
   }
 
   get #known(): Knowledge {
     const { backend, now } = this.lines;
     // Asking may find a lease lost of which `onLost` is still to come: the lock was held until now.
-    const lease = this.#lease?.checkAlive() ? this.#lease : undefined;
-    const seen = this.#seen ?? (this.#lease ? {} : undefined);
+    const own = this.mode === 'exclusive' ? this.#leases.first : undefined;
+    const lease = own?.checkAlive() ? own : undefined;
+    const seen = this.#seen ?? (own ? {} : undefined);
     return { key: this.key, lease, seen, now: now(), backend };
+  }
+}
+
+/** Whether permits for the one are of use for the other. */
+function isAlike(first: Waiter, other: Waiter): boolean {
+  return other.request.ttlMs === first.request.ttlMs && isSameHold(first.hold, other.hold);
+}
+
+/** The leases of one line. Most lines have one at most, which needs no list. */
+class LineLeases {
+  #first?: Lease;
+  #others?: Set<Lease>;
+
+  /** One of them. */
+  get first(): Lease | undefined {
+    return this.#first;
+  }
+
+  /** The latest one. */
+  get last(): Lease | undefined {
+    let last = this.#first;
+    if (this.#others) for (const lease of this.#others) last = lease;
+    return last;
+  }
+
+  get all(): Lease[] {
+    return this.#first ? [this.#first, ...(this.#others ?? [])] : [];
+  }
+
+  add(lease: Lease): void {
+    if (this.#first) (this.#others ??= new Set()).add(lease);
+    else this.#first = lease;
+  }
+
+  /** @returns whether it was there */
+  remove(lease: Lease): boolean {
+    if (this.#first !== lease) return this.#others?.delete(lease) ?? false;
+    [this.#first] = this.#others ?? [];
+    if (this.#first) this.#others!.delete(this.#first);
+    return true;
+  }
+
+  /** @param owner the owner value of its grant */
+  of(owner: string): Lease | undefined {
+    if (this.#first?.grant.owner === owner) return this.#first;
+    if (this.#others) for (const lease of this.#others) if (lease.grant.owner === owner) return lease;
+    return undefined;
   }
 }
 
@@ -442,7 +561,13 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   readonly checks: Pacer<Bid>;
   /** Made when a call had to wait: an uncontended call passes by. */
   #contested?: ContestedKeys;
-  readonly #lines = new Map<string, Line>();
+  readonly #lines: Readonly<Record<Mode, Map<string, Line>>> = {
+    exclusive: new Map(),
+    shared: new Map(),
+    permits: new Map(),
+  };
+  /** The keys of which it was said that calls name different limits. */
+  readonly #limitsSaid = new Set<string>();
 
   constructor(
     parts: Pick<Lines, 'backend' | 'now' | 'order' | 'limits' | 'leases' | 'inFlight' | 'warn' | 'nextOwner'>,
@@ -462,29 +587,41 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
       isUrgent: () => false,
       onDue: (bid) => {
         this.checks.remove(bid);
-        this.#lines.get(bid.key)!.onDue();
+        bid.bidder.onDue();
       },
     });
   }
 
   /** How much it keeps: nothing unless keys are held or waited for in this process. */
   get size(): number {
-    return this.#lines.size + this.byTicket.size;
+    const { exclusive, shared, permits } = this.#lines;
+    return exclusive.size + shared.size + permits.size + this.byTicket.size;
   }
 
-  /** The lease of the key, if this process holds it. */
-  leaseOf(key: string): Lease | undefined {
-    return this.#lines.get(key)?.lease;
+  /** All leases of the key, in whatever mode. */
+  leasesOf(key: string): Lease[] {
+    return this.#of(key).flatMap((line) => line.leases.all);
   }
 
   /** How many calls of this process wait for the key. */
   waiting(key: string): number {
-    return this.#lines.get(key)?.size ?? 0;
+    return this.#of(key).reduce((sum, line) => sum + line.size, 0);
   }
 
   /** Calls back for each call that waits. */
   eachWaiter(call: (waiter: Waiter) => void): void {
-    for (const line of this.#lines.values()) line.eachWaiter(call);
+    for (const line of this.#all()) line.eachWaiter(call);
+  }
+
+  /** Calls for the permits of a key name different limits. */
+  noteLimits(key: string, hold: Hold | undefined, smaller: number): void {
+    if (hold?.mode !== 'permits' || this.#limitsSaid.has(key) || this.#limitsSaid.size >= KEYS_SAID) return;
+    this.#limitsSaid.add(key);
+    this.warn(
+      key,
+      `Calls for permits of ${quoted(key)} name different limits: ${hold.limit} here, and ${smaller} elsewhere, which counts as long as such ` +
+        'a call holds permits. Name the same limit in all of them.',
+    );
   }
 
   /** Whether a call of this process had to wait for the key a moment ago. */
@@ -500,7 +637,7 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   /** The waiter is granted a lease, or refused, sooner or later. */
   join(waiter: Waiter): void {
     try {
-      this.#lineOf(waiter.key).join(waiter);
+      this.#lineOf(waiter.key, waiter.hold.mode).join(waiter);
     } catch (bug) {
       if (!waiter.isSettled) waiter.refuse(bug);
     }
@@ -508,7 +645,13 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
 
   /** Begins to keep a lock that a call of this process has adopted. */
   adopt(grant: Grant, ttlMs: number, sentAt: number, watchdog: boolean): Lease {
-    return this.#lineOf(grant.key).adopt(grant, ttlMs, sentAt, watchdog);
+    const lease = this.leases.add(grant, grant.fencingToken, ttlMs, sentAt, watchdog);
+    this.onBegun(lease);
+    return lease;
+  }
+
+  onBegun(lease: Lease): void {
+    this.#lineOf(lease.key, modeOf(lease)).adopt(lease);
   }
 
   /**
@@ -517,17 +660,17 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
    * @returns whether it was passed on
    */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
-    return this.#lines.get(lease.key)!.giveBack(lease, done);
+    return this.#lines[modeOf(lease)].get(lease.key)!.giveBack(lease, done);
   }
 
   /** The lease was lost. */
   onLost(lease: Lease): void {
-    this.#lines.get(lease.key)?.onLost(lease);
+    this.#lines[modeOf(lease)].get(lease.key)?.onLost(lease);
   }
 
   /** The closing has come to its next phase: refuses the calls that may not wait any more. */
   refuseWaiting(closing: Closing): void {
-    for (const line of [...this.#lines.values()]) line.refuseWaiting(closing);
+    for (const line of this.#all()) line.refuseWaiting(closing);
   }
 
   onTurn(ticket?: string, handOver?: HandOver): void {
@@ -536,33 +679,47 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   }
 
   onListening(key: string): void {
-    this.#lines.get(key)?.onListening();
+    for (const line of this.#of(key)) line.onListening();
   }
 
   onTaken(key: string, owner: string): void {
-    this.#lines.get(key)?.onTaken(owner);
+    for (const line of this.#of(key)) line.onTaken(owner);
   }
 
   onWarning(message: string): void {
-    const keys = [...this.#lines.keys()];
-    this.warn(keys.find((key) => this.waiting(key) > 0) ?? keys[0] ?? '', message);
+    const lines = this.#all();
+    const { key = '' } = lines.find(({ size }) => size > 0) ?? lines[0] ?? {};
+    this.warn(key, message);
   }
 
   /** Called by a line of which nothing is wanted or held any more. */
-  forget(key: string): void {
-    this.#lines.delete(key);
+  forget({ key, mode }: Line): void {
+    this.#lines[mode].delete(key);
   }
 
-  #lineOf(key: string): Line {
-    let line = this.#lines.get(key);
-    if (!line) this.#lines.set(key, (line = new Line(key, this)));
+  #lineOf(key: string, mode: Mode): Line {
+    const lines = this.#lines[mode];
+    let line = lines.get(key);
+    if (!line) lines.set(key, (line = new Line(key, mode, this)));
     return line;
+  }
+
+  #of(key: string): Line[] {
+    return Object.values(this.#lines).flatMap((lines) => lines.get(key) ?? []);
+  }
+
+  #all(): Line[] {
+    return Object.values(this.#lines).flatMap((lines) => [...lines.values()]);
   }
 
   #wake(ticket: string, handOver?: HandOver): void {
     const bid = this.byTicket.get(ticket);
-    if (bid?.wake()) this.#lines.get(bid.key)!.onTurn(handOver);
+    if (bid?.wake()) bid.bidder.onTurn(handOver);
   }
+}
+
+function modeOf({ grant }: Lease): Mode {
+  return grant.hold?.mode ?? 'exclusive';
 }
 
 /** Ignores the outcome of a release, which the backend repeats. */

@@ -1,10 +1,7 @@
-/** A grant that calls of this process use one after the other, as far as it counts who else waits. */
-export interface Passing {
-  /** Nobody who waits elsewhere came earlier than this, by the monotonic clock in milliseconds. Undefined: not known. */
-  readonly nobodyBefore?: number;
-  /** Until when it is passed on though others may wait, by the clock of the service. */
-  readonly until: number;
-}
+import type { Share } from '../lease/lease.js';
+
+/** What decides whether a grant is passed on. */
+export type Passing = Pick<Share, 'nobodyBefore' | 'until'>;
 
 /** Who is served first, of the calls of all processes. */
 export interface Order {

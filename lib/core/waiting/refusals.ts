@@ -1,12 +1,14 @@
-import { keptUntil, type LockBackend } from '../backend/lock-backend.js';
+import { keptUntil, type Hold, type LockBackend } from '../backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../api/errors.js';
-import type { Lease } from '../lease/lease.js';
+import { heldAs, type Lease } from '../lease/lease.js';
 import { parseOwner } from '../../api/holder.js';
 
 /** The last answer about a lock that others hold. */
 export interface HolderSeen {
   /** The owner value of the holder; undefined after a tie, which nobody won. */
   owner?: string;
+  /** How many hold it beside that one, if that is known. */
+  others?: number;
   /** When the holder's lease ends, if that is known. */
   endsAt?: number;
   /** The lock is kept: the holder's work has ended. */
@@ -35,6 +37,8 @@ interface Refused {
   readonly wasRefused: boolean;
   /** The keys that it holds meanwhile. */
   readonly holding?: readonly string[];
+  /** How it wants to hold the lock. @default exclusive */
+  readonly hold?: Hold;
 }
 
 /** How long an answer may take before the last one counts as out of date, in milliseconds. */
@@ -67,17 +71,22 @@ function owingFor(ms: number, { waitMs }: Refused['request'], backend: Knowledge
 }
 
 /** The refusal of a call whose lock is held by others. @param maxWaiters given when the call may not even wait */
-export function contended({ waitedMs, holding }: Refused, known: Knowledge, maxWaiters?: number): LockContendedError {
+export function contended(
+  { waitedMs, holding, hold }: Refused,
+  known: Knowledge,
+  maxWaiters?: number,
+): LockContendedError {
   const { key, lease, seen, now } = known;
+  const call = { maxWaiters, permits: heldAs(hold).permits, holding };
   if (lease) {
     const holder = parseOwner(lease.grant.owner);
     const remainingMs = lease.checkRemainingMs();
-    return new LockContendedError(key, waitedMs, { holder, remainingMs, maxWaiters, holding, isOwn: true });
+    return new LockContendedError(key, waitedMs, { holder, remainingMs, isOwn: true, ...call });
   }
-  const { owner, endsAt, isKept } = seen ?? {};
+  const { owner, others, endsAt, isKept } = seen ?? {};
   const holder = owner === undefined ? undefined : parseOwner(owner);
   const remainingMs = endsAt === undefined ? undefined : Math.max(0, endsAt - now);
-  const contention = { holder, remainingMs, keptUntil: keptUntil({ isKept, remainingMs }), maxWaiters, holding };
+  const contention = { holder, others, remainingMs, keptUntil: keptUntil({ isKept, remainingMs }), ...call };
   return new LockContendedError(key, waitedMs, contention);
 }
 

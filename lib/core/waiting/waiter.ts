@@ -1,8 +1,8 @@
 import type { Subject } from 'rxjs';
 import { LockContendedError } from '../../api/errors.js';
 import { failureEvent, type LockEvent, type LockGrant } from '../../api/events.js';
-import type { LockBackend } from '../backend/lock-backend.js';
-import type { Lease } from '../lease/lease.js';
+import { EXCLUSIVE, type Hold, type LockBackend } from '../backend/lock-backend.js';
+import { heldAs, type Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import { monotonic } from '../time/clock.js';
@@ -16,6 +16,8 @@ export interface WaitRequest {
   readonly ttlMs: number;
   readonly waitMs: number;
   readonly watchdog: boolean;
+  /** @default exclusive */
+  readonly hold?: Hold;
   /** Whether the lock may be passed on within the process, to this call and from it. @default true */
   readonly cohort?: boolean;
   /** The signal of the caller: the call rejects with its reason. */
@@ -88,8 +90,11 @@ export class Calls {
     return this.gate.refuse(reason);
   }
 
-  #failure({ key, label = this.leases.labels.of(key), waitedMs }: Waiter, reason: unknown): LockEvent | undefined {
-    return failureEvent(reason, { key, label, waitedMs: Math.round(waitedMs) });
+  #failure(
+    { key, label = this.leases.labels.of(key), waitedMs, hold }: Waiter,
+    reason: unknown,
+  ): LockEvent | undefined {
+    return failureEvent(reason, { key, label, waitedMs: Math.round(waitedMs), ...heldAs(hold) });
   }
 
   /** Not at once: observers may ask for locks, and the queue is still at work. */
@@ -144,6 +149,11 @@ export class Waiter implements Linked<Waiter> {
   /** Until the deadline; never negative. */
   get remainingMs(): number {
     return Math.max(0, this.request.waitMs - this.waitedMs);
+  }
+
+  /** How it wants to hold the lock. */
+  get hold(): Hold {
+    return this.request.hold ?? EXCLUSIVE;
   }
 
   /** Whether it does not wait for a lock that others hold, but tries once. A probe is given the time of its call for that. */

@@ -1,0 +1,224 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Lock } from '../../lib/api/lock.js';
+import type { AcquireOptions } from '../../lib/api/options.js';
+import type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { Gate } from '../support/gate.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { loadScripts, scriptCalls } from '../support/script-calls.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  await loadScripts(server);
+});
+afterAll(() => server.stop());
+
+const STORES: [name: string, options: () => RedisLockModuleOptions][] = [
+  ['memory', () => ({ memory: true })],
+  ['one Redis', () => ({ redis: server.url })],
+];
+
+const SHARED = { mode: 'shared' } as const;
+const DEADLOCK = (message: string) => ({
+  code: 'LOCK_SELF_DEADLOCK',
+  message: expect.stringContaining(message) as string,
+});
+const REFUSED = (message: string) => ({ code: 'LOCK_OPTIONS', message: expect.stringContaining(message) as string });
+
+const waiting = async (locks: LockService, key: string, count: number) => {
+  await until(async () => ((await locks.inspect(key))?.waiters ?? 0) === count, { what: `${count} calls wait` });
+  await sleep(50); // their places are taken, too
+};
+
+/** Work of readers and writers that notes who runs beside whom. */
+class Room {
+  readers = 0;
+  writers = 0;
+  mostReaders = 0;
+  readonly violations: string[] = [];
+  readonly tokens: { mode: string; token: number }[] = [];
+
+  readonly work = async ({ mode, fencingToken }: Lock): Promise<void> => {
+    const isReader = mode === 'shared';
+    if (isReader) this.readers++;
+    else this.writers++;
+    this.mostReaders = Math.max(this.mostReaders, this.readers);
+    if (this.writers > 1 || (this.writers > 0 && this.readers > 0))
+      this.violations.push(`${this.writers} writers beside ${this.readers} readers`);
+    this.tokens.push({ mode, token: fencingToken });
+    await sleep(5);
+    if (isReader) this.readers--;
+    else this.writers--;
+  };
+
+  /** Whether tokens never went back, no writer has that of another holder, and no reader that of a writer. */
+  get areTokensInOrder(): boolean {
+    return this.tokens.every(({ mode, token }, at) => {
+      const before = this.tokens[at - 1];
+      if (!before) return true;
+      return mode === 'shared' && before.mode === 'shared' ? token >= before.token : token > before.token;
+    });
+  }
+}
+
+describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
+  const open = (settings: RedisLockSettings = {}) => openLocks({ ...options(), ...settings });
+
+  it('is held by many at once, all with one token, and by a writer alone, whose token is larger than all before [G906]', async () => {
+    const locks = await open();
+    const room = new Room();
+    const calls = Array.from({ length: 60 }, (_, at) => locks.withLock('room', at % 6 === 5 ? {} : SHARED, room.work));
+    await Promise.all(calls);
+    expect(room.violations).toEqual([]);
+    expect(room.mostReaders).toBeGreaterThanOrEqual(5);
+    expect(room.areTokensInOrder).toBe(true);
+    expect(await locks.inspect('room')).toBeNull();
+    expect(locks.size).toBe(0);
+  });
+
+  it('lets no reader pass a writer that waits, and no writer a reader [G907]', async () => {
+    const locks = await open({ cohortMs: 0 });
+    const order: string[] = [];
+    const first = await locks.acquire('order', SHARED);
+    const writer = locks.withLock('order', () => void order.push('writer'));
+    await waiting(locks, 'order', 1);
+    const reader = locks.withLock('order', SHARED, () => void order.push('reader'));
+    await expect(locks.tryAcquire('order', SHARED)).resolves.toBeNull();
+    await waiting(locks, 'order', 2);
+    expect(order).toEqual([]);
+    await first.release();
+    await Promise.all([writer, reader]);
+    expect(order).toEqual(['writer', 'reader']);
+  });
+
+  it('is taken again under itself, and shared under the same lock held alone; alone under a shared one it fails at once [G910]', async () => {
+    const locks = await open();
+    await locks.withLock('nested', SHARED, async (outer) => {
+      await locks.withLock('nested', SHARED, (inner) => expect(inner.fencingToken).toBe(outer.fencingToken));
+      const upgrade = locks.withLock('nested', () => {});
+      await expect(upgrade).rejects.toMatchObject(DEADLOCK('in the mode shared, and it asks for the mode exclusive'));
+    });
+    await locks.withLock('nested', async (outer) => {
+      await locks.withLock('nested', SHARED, (inner) => expect(inner.fencingToken).toBe(outer.fencingToken));
+    });
+    expect(locks.size).toBe(0);
+  });
+
+  it('is lost by all who share it when it is taken by force', async () => {
+    const locks = await open();
+    const readers = await Promise.all([1, 2, 3].map(() => locks.acquire('forced', SHARED)));
+    expect(readers.map(({ mode }) => mode)).toEqual(['shared', 'shared', 'shared']);
+    await locks.forceRelease('forced');
+    await until(() => readers.every(({ signal }) => signal.aborted), { what: 'the loss is known' });
+    expect(readers.map(({ isHeld }) => isHeld)).toEqual([false, false, false]);
+    await Promise.all(readers.map((reader) => reader.release()));
+  });
+
+  it('ends for one reader alone when that has held it for longer than its maxHoldMs [G908]', async () => {
+    const locks = await open();
+    const stays = await locks.acquire('overstayed', SHARED);
+    const long = locks.withLock(
+      'overstayed',
+      { ...SHARED, maxHoldMs: 50 },
+      ({ signal }) => new Promise((resolve) => signal.addEventListener('abort', resolve)),
+    );
+    await expect(long).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'overstayed' });
+    expect(stays.isHeld).toBe(true);
+    await stays.release();
+  });
+
+  it('is downgraded: readers that wait come in, and no writer in between [G909]', async () => {
+    const locks = await open();
+    const order: string[] = [];
+    const gate = new Gate();
+    const work = locks.withLock('downgraded', async (lock) => {
+      await waiting(locks, 'downgraded', 2);
+      const reading = await lock.downgrade();
+      expect(lock.isHeld).toBe(false);
+      expect(lock.signal.aborted).toBe(false);
+      expect(reading.mode).toBe('shared');
+      expect(reading.fencingToken).toBeGreaterThan(lock.fencingToken);
+      expect(locks.current('downgraded')).toBe(reading);
+      await locks.withLock('downgraded', SHARED, (again) => expect(again.fencingToken).toBe(reading.fencingToken));
+      order.push('downgraded');
+      await gate.opened;
+      order.push('done');
+    });
+    await until(async () => (await locks.inspect('downgraded')) !== null, { what: 'it is held' });
+    const read = locks.withLock('downgraded', SHARED, async () => {
+      order.push('reader');
+      await gate.opened;
+    });
+    const write = locks.withLock('downgraded', () => void order.push('writer'));
+    await until(() => order.length === 2, { what: 'both share it' });
+    gate.open();
+    await Promise.all([work, read, write]);
+    expect(order.slice(0, 2).sort()).toEqual(['downgraded', 'reader']);
+    expect(order.at(-1)).toBe('writer');
+    expect(await locks.inspect('downgraded')).toBeNull();
+    expect(locks.size).toBe(0);
+  });
+
+  it('is downgraded only by the one call that holds it alone', async () => {
+    const locks = await open();
+    const lock = await locks.acquire('alone', { holdMs: 1 });
+    await expect(lock.downgrade()).rejects.toMatchObject(REFUSED('holdMs'));
+    await lock.release();
+    await locks.withLock('twice', async (outer) => {
+      await locks.withLock('twice', async () => {
+        await expect(outer.downgrade()).rejects.toMatchObject(REFUSED('2 calls of this process hold it'));
+      });
+      const reading = await outer.downgrade();
+      await expect(reading.downgrade()).rejects.toMatchObject(REFUSED('in the mode shared'));
+      await expect(outer.downgrade()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    });
+    const { signal } = await locks.acquire('shared', SHARED);
+    expect(signal.aborted).toBe(false);
+  });
+
+  it('is given back with its handle, though that was downgraded', async () => {
+    const locks = await open();
+    const lock = await locks.acquire('handle');
+    const reading = await lock.downgrade();
+    expect(reading.isHeld).toBe(true);
+    await lock.release();
+    expect(reading.isHeld).toBe(false);
+    expect(await locks.inspect('handle')).toBeNull();
+  });
+});
+
+it.each<[options: object, message: string]>([
+  [{ mode: 'read' }, 'mode must be "exclusive" or "shared": got "read"'],
+  [{ mode: 'shared', holdMs: 5 }, 'A shared lock is not kept after its work'],
+])('the options %j are refused', async (options, message) => {
+  const locks = await openLocks({ memory: true });
+  await expect(locks.acquire('key', options as AcquireOptions)).rejects.toMatchObject(REFUSED(message));
+});
+
+describe('a lock that several processes share', () => {
+  it('is held by readers of all of them at once, and by a writer alone', async () => {
+    const services = await Promise.all([1, 2, 3, 4].map(() => openLocks({ redis: server.url })));
+    const room = new Room();
+    const calls = services.flatMap((locks) =>
+      Array.from({ length: 25 }, (_, at) =>
+        locks.withLock('processes', { waitMs: 60_000, mode: at % 10 === 9 ? 'exclusive' : 'shared' }, room.work),
+      ),
+    );
+    await Promise.all(calls);
+    expect(room.violations).toEqual([]);
+    expect(room.areTokensInOrder).toBe(true);
+    for (const locks of services) expect(locks.size).toBe(0);
+  });
+
+  it('costs a few commands, however many read', async () => {
+    const locks = await openLocks({ redis: server.url });
+    await locks.withLock('reads', SHARED, () => {});
+    await server.resetCalls();
+    await Promise.all(Array.from({ length: 1_000 }, () => locks.withLock('reads', SHARED, () => sleep(1))));
+    expect(await scriptCalls(server)).toBeLessThan(10);
+  });
+});
