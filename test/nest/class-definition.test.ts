@@ -4,6 +4,7 @@ import {
   FencingToken,
   InjectLockService,
   LeaderOnly,
+  Limited,
   Locked,
   LockOptionsError,
   NotLocked,
@@ -13,7 +14,17 @@ import { LockedCron } from 'nest-redis-lock/schedule';
 import ts from 'typescript';
 import { describe, expect, it } from 'vitest';
 
-const DECORATORS = { Fenced, FencingToken, InjectLockService, LeaderOnly, Locked, LockedCron, NotLocked, WhileLeader };
+const DECORATORS = {
+  Fenced,
+  FencingToken,
+  InjectLockService,
+  LeaderOnly,
+  Limited,
+  Locked,
+  LockedCron,
+  NotLocked,
+  WhileLeader,
+};
 
 /** Compiles classes without a look at their types, as SWC, esbuild and `isolatedModules` do. @returns what defines each */
 function compile(classes: string[], experimentalDecorators = true): [source: string, define: () => void][] {
@@ -62,7 +73,23 @@ it.each([
   [`class Property { @Locked('x') run = async () => {}; }`, `@Locked on Property.run: ${NO_PLACE} no method.`],
   [
     `class Twice { @Locked('a') @Locked('b') async run() {} }`,
-    '@Locked on Twice.run: the method has another one: take one of the locks with LockService.withLock.',
+    '@Locked on Twice.run: the method has another one: take one of them with LockService.withLock.',
+  ],
+  [
+    `class Sync { @Limited('x', { limit: 2 }) name(): string { return 'x'; } }`,
+    '@Limited on Sync.name: the method must return a Promise or an Observable. Make it async.',
+  ],
+  [
+    `@Limited('x', { limit: 2 }) class Whole {}`,
+    `@Limited on Whole: ${NO_PLACE} a class: put it on each of its methods.`,
+  ],
+  [
+    `class Static { @Limited('x', { limit: 2 }) static async run() {} }`,
+    `@Limited on Static.run: ${NO_PLACE} static: use LockService there.`,
+  ],
+  [
+    `class Several { @Limited(['x', 'y'], { limit: 2 }) async run() {} }`,
+    '@Limited on Several.run: the key must be one string, or a function that returns one, since permits are those of one key: got an array.',
   ],
   [
     `class Twice { @LeaderOnly('a') @WhileLeader('b') async run() {} }`,
@@ -87,12 +114,13 @@ it.each<[options: string, problem: string]>([
   ['5_000', 'the options must be an object: got 5000.'],
   [
     '{ ttl: 5 }',
-    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, holdMs, maxHoldMs, label, onContended, registration.',
+    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, holdMs, maxHoldMs, mode, label, onContended, registration.',
   ],
   ['{ ttlMs: 5 }', 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
   [`{ waitMs: '5' }`, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],
   ['{ maxHoldMs: 0 }', 'maxHoldMs must be a whole number of milliseconds from 1 to 2147483647: got 0.'],
   ['{ holdMs: 5_000, maxHoldMs: 4_999 }', 'maxHoldMs must be at least holdMs: got maxHoldMs 4999 with holdMs 5000.'],
+  [`{ mode: 'permits' }`, 'mode must be "exclusive" or "shared": got "permits".'],
   ['{ watchdog: 1 }', 'watchdog must be true or false: got 1.'],
   [`{ reentrant: 'no' }`, 'reentrant must be true or false: got "no".'],
   [`{ onLost: 'skip' }`, 'onLost must be "reject" or "ignore": got "skip".'],
@@ -104,7 +132,30 @@ it.each<[options: string, problem: string]>([
   expect(message).toContain(`@Locked on Wrong.run: ${problem}`);
 });
 
+it.each<[options: string, problem: string]>([
+  ['', 'options must be an object with a limit: got undefined.'],
+  ['null', 'options must be an object with a limit: got null.'],
+  ['{}', 'limit must be a whole number from 1 to 1000: got undefined.'],
+  ['{ limit: 0 }', 'limit must be a whole number from 1 to 1000: got 0.'],
+  ['{ limit: 2, permits: 0 }', 'permits must be a whole number from 1 to 1000: got 0.'],
+  ['{ limit: 2, permits: 3 }', 'permits must be at most limit: got permits 3 with limit 2.'],
+  ['{ limit: 2, holdMs: 5 }', 'Permits take no holdMs: they are given back when the work has ended. Use a lock.'],
+  [
+    '{ limit: 2, ttl: 5 }',
+    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, maxHoldMs, label, limit, permits, onContended, registration. Did you mean ttlMs?',
+  ],
+  [`{ limit: 2, mode: 'shared' }`, 'Permits take no mode: for a lock that is shared, use acquire.'],
+  ['{ limit: 2, maxHoldMs: 0 }', 'maxHoldMs must be a whole number of milliseconds from 1 to 2147483647: got 0.'],
+  [`{ limit: 2, onContended: 'ignore' }`, 'onContended must be "throw", "skip" or a function: got "ignore".'],
+  [`{ limit: 2, registration: '' }`, 'registration must be the name of a registration: got "".'],
+  ['{ limit: 2, signal: AbortSignal.abort() }', 'it takes no signal: use LockService.withPermits.'],
+])('@Limited is refused with the options %s [G888]', (options, problem) => {
+  const { message } = refusalOf(`class Wrong { @Limited('x', ${options}) async run() {} }`);
+  expect(message).toContain(`@Limited on Wrong.run: ${problem}`);
+});
+
 it.each<[source: string, subject: string]>([
+  [`class Orders { @Limited('x', { limit: 2 }) async pay() {} }`, '@Limited on pay'],
   [`class Orders { @Locked('x') async pay() {} }`, '@Locked on pay'],
   [`class Orders { @Locked('x') static async pay() {} }`, '@Locked on pay'],
   [`class Orders { @Locked('x') async #pay() {} }`, '@Locked on #pay'],
@@ -128,6 +179,7 @@ const RIGHT: Record<keyof typeof DECORATORS, string> = {
   FencingToken: "@FencingToken('key')",
   InjectLockService: '@InjectLockService()',
   LeaderOnly: "@LeaderOnly('key')",
+  Limited: "@Limited('key', { limit: 5 })",
   Locked: "@Locked('key')",
   LockedCron: "@LockedCron('0 3 * * *', 'key', { holdMs: 60_000 })",
   NotLocked: '@NotLocked()',

@@ -3,7 +3,7 @@ import { diagnosticsOf, type Diagnostic } from '../support/diagnostics.js';
 
 const HEAD = `
 import { applyDecorators, SetMetadata, type ExecutionContext } from '@nestjs/common';
-import { fromContext, Locked } from 'nest-redis-lock';
+import { fromContext, Limited, Locked } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
 import type { Observable } from 'rxjs';
 import { PayOrder, Receipt } from '../support/pay-order.js';
@@ -50,7 +50,7 @@ const MISTAKES = `
 @Locked(['x', 5]) async m(): Promise<number> { return 1; } // Type 'number' is not assignable to type 'string'
 @Locked(['x'], { ttl: 5_000 }) async m(): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
 @Locked(['x:{0}', (id: string) => id]) async m(_id: string): Promise<number> { return 1; } // Type '(id: string) => string' is not assignable to type 'string'
-@Locked([fromContext(() => 'x')]) async m(): Promise<number> { return 1; } // Type 'ContextKey' is not assignable to type 'string'
+@Locked([fromContext(() => 'x')]) async m(): Promise<number> { return 1; } // Type 'ContextKey<"x">' is not assignable to type 'string'
 @Locked(['x:{0}', 'y:{3}']) async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {3} of the key
 @Locked((id: number) => [String(id)]) async m(_id: string): Promise<number> { return 1; } // the key function takes other parameters than the method
 @Locked(['x', 'y'], { onContended: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
@@ -58,6 +58,23 @@ const MISTAKES = `
 @Locked(['x', 'y:{params.id}'], { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
 @Locked('x', { holdMs: '5s' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
 @Locked('x', { maxHoldMs: '5s' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
+@Limited('x') async m(): Promise<number> { return 1; } // Expected 2 arguments, but got 1
+@Limited('x', {}) async m(): Promise<number> { return 1; } // Property 'limit' is missing in type '{}'
+@Limited('x', { limits: 5 }) async m(): Promise<number> { return 1; } // Did you mean to write 'limit'?
+@Limited('x', { limit: '5' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
+@Limited('x', { limit: 5, ttl: 5_000 }) async m(): Promise<number> { return 1; } // 'ttl' does not exist in type 'LimitedOptions<
+@Limited('x', { limit: 5, holdMs: 5_000 }) async m(): Promise<number> { return 1; } // 'holdMs' does not exist in type 'LimitedOptions<
+@Limited('x', { limit: 5, signal: AbortSignal.abort() }) async m(): Promise<number> { return 1; } // 'signal' does not exist
+@Limited(5, { limit: 5 }) async m(): Promise<number> { return 1; } // Argument of type 'number' is not assignable
+@Limited(['x', 'y'], { limit: 5 }) async m(): Promise<number> { return 1; } // Argument of type 'string[]' is not assignable
+@Limited((id: string) => [id], { limit: 5 }) async m(_id: string): Promise<number> { return 1; } // Type 'string[]' is not assignable to type 'string'
+@Limited(fromContext(() => ['x']), { limit: 5 }) async m(): Promise<number> { return 1; } // is not assignable
+@Limited((id: number) => String(id), { limit: 5 }) async m(_id: string): Promise<number> { return 1; } // the key function takes other parameters than the method
+@Limited('x:{3}', { limit: 5 }) async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {3} of the key
+@Limited('x', { limit: 5, onContended: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Limited('x', { limit: 5, onContended: () => 5 }) async m(): Promise<string> { return ''; } // onContended returns another type than the method
+@Limited('x', { limit: 5, onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; } // onContended takes other parameters than the method
+@Limited('x', { limit: 5 }) m(): number { return 1; } // Observable<unknown>
 @LockedCron('* * * * *', 'x') async m(): Promise<void> {} // Expected 3 arguments, but got 2
 @LockedCron('* * * * *', 'x', { name: 'x' }) async m(): Promise<void> {} // Property 'holdMs' is missing in type
 @LockedCron('* * * * *', 'x', { holdMs: 5, waitMs: 5 }) async m(): Promise<void> {} // 'waitMs' does not exist in type
@@ -80,6 +97,8 @@ const ComposedCron = () => applyDecorators(SetMetadata('x', true), LockedCron('*
 const Nightly = () => applyDecorators(SetMetadata('nightly', true), Locked('nightly'));
 export class Repository<T extends Order> {
   @Nightly() async composed(): Promise<void> {}
+  @Limited('entity:{0.id}', { limit: 5, permits: 2, maxHoldMs: 5 }) async limited(entity: T): Promise<T> { return entity; }
+  @Limited((entity: Order) => entity.id, { limit: 5, onContended: 'skip' }) async limitedByFunction(_entity: T): Promise<void> {}
   @LockedCron(new Date(), prefix, { holdMs: 5, maxHoldMs: 500, ttlMs: 50, registration: 'x', timeZone: 'UTC' }) async cron(): Promise<void> {}
   @ComposedCron() async composedCron(): Promise<string | undefined> { return undefined; }
   @Locked('entity:{0.id}') async template(entity: T): Promise<T> { return entity; }

@@ -89,6 +89,35 @@ it('closing the application lets a locked request finish, rejects waiters at onc
   expect(await connections('closing')).toEqual([]);
 });
 
+it('logs that it still waits for permits until the last of them is released, and with how many of a key [G897]', async () => {
+  const { app, locks, log, events } = await makeApp({}, { memory: true, shutdownTimeoutMs: 60_000 });
+  const take = (permits: number) => locks.acquirePermits('leaked', { limit: 9, permits });
+  const [first, ...leaked] = [await take(4), await take(2), await take(1)];
+  const closing = app.close();
+  await until(() => events.some(({ type }) => type === 'closing'), { what: 'it waits for permits' });
+  await first!.release();
+  await until(() => log.lines.length > 0, { what: 'it says what it waits for' });
+  expect(log.lines).toEqual([
+    'error Waiting for locks to be released, for up to 60000 ms (shutdownTimeoutMs): 3 permits of "leaked". ' +
+      'If their work has ended, a release or an await is missing.',
+  ]);
+  for (const permit of leaked) await permit.release();
+  await closing;
+});
+
+it('does not wait in its log for a lock that was downgraded, and then released, while it closes', async () => {
+  const { app, locks, log, events } = await makeApp({}, { memory: true, shutdownTimeoutMs: 60_000 });
+  const leaked = await locks.acquire('leaked');
+  const lock = await locks.acquire('downgraded');
+  const closing = app.close();
+  await until(() => events.some(({ type }) => type === 'closing'), { what: 'it waits for locks' });
+  await (await lock.downgrade()).release();
+  await until(() => log.lines.length > 0, { what: 'it says what it waits for' });
+  expect(log.lines).toEqual([expect.stringContaining('(shutdownTimeoutMs): "leaked". ')]);
+  await leaked.release();
+  await closing;
+});
+
 it('logs as an error, which tests print, which locks it still waits for after a second', async () => {
   const { app, locks, log, events } = await makeApp({}, { memory: true, shutdownTimeoutMs: 60_000 });
   const leaked = await Promise.all(Array.from({ length: 12 }, (_, index) => locks.acquire(`leaked ${index}`)));

@@ -5,16 +5,19 @@ import {
   fromContext,
   InjectLockService,
   LeaderOnly,
+  Limited,
   Locked,
   RedisLockModule,
   WhileLeader,
   type AcquireOptions,
   type Leader,
   type Leadership,
+  type LimitedOptions,
   type Lock,
   type LockedOptions,
   type LockService,
   type LockSet,
+  type Permit,
   type RedisLockModuleOptions,
   type WithLockOptions,
 } from 'nest-redis-lock';
@@ -39,6 +42,8 @@ enum Keys {
 }
 
 const Template = (key: string): MethodDecorator => Locked(key);
+const LimitedTemplate = (key: string): MethodDecorator => Limited(key, { limit: 5 });
+const limitedOptions: LimitedOptions = { limit: 5, onContended: 'skip' };
 const SkipComposed = () => applyDecorators(Locked('order:{0}', { onContended: 'skip' }));
 
 /** One method a line, with its decorator. */
@@ -129,6 +134,7 @@ export const composed: MethodDecorator[] = [
   Locked((order: Order) => order.id, { onContended: 'skip' }),
   Locked((order: Order) => order.id, { onContended: (order: Order) => order }),
   Locked(fromContext(() => 'x')),
+  Limited('order:{0}', { limit: 5, onContended: (id: string) => id }),
   Locked(
     fromContext(() => 'x'),
     { onContended: 'skip' },
@@ -268,6 +274,50 @@ export async function services(locks: LockService): Promise<void> {
   await locks.acquire('x', ofWork);
   // @ts-expect-error -- a lock is told by its key
   await locks.acquire(5);
+}
+
+/** `@Limited` has the types of `@Locked`, but for its limit and its single key. */
+// prettier-ignore
+export class LimitedRight {
+  @Limited('static', { limit: 2 }) async static(): Promise<void> {}
+  @Limited('order:{0.id}', { limit: 5, permits: 2 }) async template(_order: Order): Promise<Order> { return _order; }
+  @Limited((order) => order.id, { limit: 5, onContended: (order) => order.lines.length }) async inferred(_order: Order): Promise<number> { return 1; }
+  @Limited((id: string) => id, { limit: 5 }) async fewerParameters(_id: string, _amount: number): Promise<void> {}
+  @Limited('order:{0.id}', { limit: 5, onContended: (order) => order.lines.length }) async inferredAnswer(_order: Order): Promise<number> { return 1; }
+  @Limited('order:{params.id}', { limit: 5, onContended: (context) => context.getType() }) async inferredContext(_id: number): Promise<string> { return ''; }
+  @Limited(fromContext((context) => context.getClass().name), { limit: 5, onContended: (context) => context.getType() }) async ofContext(_id: number): Promise<string> { return ''; }
+  @Limited('x', { limit: 5, onContended: 'skip' }) async skip(): Promise<number | undefined> { return 1; }
+  @Limited('x', { limit: 5, onContended: 'skip' }) skipStream(): Observable<number> { throw new Error('not run'); }
+  @Limited('x:{0}', { limit: 5 }) stream(_id: string): Observable<number> { throw new Error('not run'); }
+  @Limited('x', { limit: 5, permits: 2, ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', onTransaction: 'allow', maxHoldMs: 5, label: 'x', registration: 'billing' }) async allOptions(): Promise<void> {}
+  @LimitedTemplate('order:{0}') async asMethodDecorator(_id: string): Promise<void> {}
+  @applyDecorators(SetMetadata('role', 'admin'), Limited('x', { limit: 5 })) async composed(): Promise<void> {}
+  @Limited('x', limitedOptions) async withSharedOptions(_id: string): Promise<void> {}
+}
+
+// prettier-ignore
+export class LimitedWrong {
+  // @ts-expect-error -- synchronous
+  @Limited('x', { limit: 5 }) nothing(): void {}
+  // @ts-expect-error -- no limit
+  @Limited('x') async noOptions(): Promise<void> {}
+  // @ts-expect-error -- permits are those of one key
+  @Limited(fromContext(() => ['x', 'y']), { limit: 5 }) async severalOfContext(): Promise<void> {}
+  // @ts-expect-error -- permits are given back when the work has ended
+  @Limited('x', { limit: 5, holdMs: 5 }) async held(): Promise<void> {}
+  // @ts-expect-error -- a handler that is skipped answers with undefined
+  @Limited(fromContext(() => 'x'), { limit: 5, onContended: 'skip' }) async skipHandler(): Promise<string> { return ''; }
+}
+
+export async function permits(locks: LockService): Promise<void> {
+  const text: string = await locks.withPermits('x', { limit: 2 }, async (permit) => `${permit.permits}`);
+  await using permit: Permit = await locks.acquirePermits('x', { limit: text.length, permits: 2 });
+  // @ts-expect-error -- others hold permits, too
+  permit.fencingToken.toFixed();
+  // @ts-expect-error -- no limit
+  await locks.acquirePermits('x', {});
+  // @ts-expect-error -- null when others hold too many
+  (await locks.tryAcquirePermits('x', { limit: 2 })).assertHeld();
 }
 
 const LeaderComposed = () => applyDecorators(LeaderOnly('x'), WhileLeader('x'));

@@ -7,7 +7,7 @@ export class DelayedError extends Error {
 }
 
 export const Processor =
-  (_queue: string): ClassDecorator =>
+  (_queue: string, _options?: { concurrency?: number }): ClassDecorator =>
   () => {};
 
 const tokenOf = (queue: string) => `BullQueue_${queue}`;

@@ -86,6 +86,94 @@ it('the worker delays a job whose lock is busy, at no attempt, and does it when 
   }
 });
 
+it('so many jobs of one customer run at a time, further ones go back to those that wait, and other customers are served', async () => {
+  const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker');
+  const gate = new Gate();
+  const made: string[] = [];
+  const thumbnails = {
+    make: async (image: string) => {
+      made.push(image);
+      if (image === 'broken.png') throw new Error('no image');
+      await gate.opened;
+    },
+  };
+  const { app } = await makeApp({ providers: [ThumbnailWorker!, { provide: Thumbnails!, useValue: thumbnails }] });
+  const worker = app.get<WorkerHost>(ThumbnailWorker!);
+  const jobOf = (customer: string, image: string) => new Job({ customer, image });
+  const jobs = ['1', '2', '3', '4', '5'].map((image) => jobOf('ada', image));
+  const running = jobs.map((job) => job.runOn(worker));
+  await until(() => made.length === 5, { what: 'five jobs run' });
+  const sixth = jobOf('ada', '6');
+  await sixth.runOn(worker);
+  expect(sixth).toMatchObject({ state: 'delayed', attemptsMade: 0 });
+  expect(sixth.delayMs).toBeLessThanOrEqual(0);
+  const broken = jobOf('bob', 'broken.png');
+  await broken.runOn(worker);
+  expect(broken).toMatchObject({ state: 'failed', attemptsMade: 1 });
+  gate.open();
+  await Promise.all(running);
+  await sixth.runOn(worker);
+  expect([...jobs, sixth].map(({ state }) => state)).toEqual(Array.from({ length: 6 }, () => 'completed'));
+});
+
+it('so many calls to a partner run at a time, and a client that finds no permit gets 409', async () => {
+  const { CreditBureau, ScoresController } = await recipeWith('ScoresController');
+  const gate = new Gate();
+  let running = 0;
+  const bureau = {
+    ask: async (_customer: string, signal: AbortSignal) => {
+      running++;
+      await gate.opened;
+      return signal.aborted ? 0 : 650;
+    },
+  };
+  const { url } = await startApp({
+    controllers: [ScoresController!],
+    providers: [{ provide: CreditBureau!, useValue: bureau }],
+  });
+  const ask = () => fetch(`${url}/scores/ada`);
+  const first = Array.from({ length: 5 }, ask);
+  await until(() => running === 5, { what: 'five calls run' });
+  const busy = await ask();
+  expect(busy.status).toBe(409);
+  expect(Number(busy.headers.get('retry-after'))).toBeGreaterThan(0);
+  gate.open();
+  for (const answer of await Promise.all(first)) expect(await answer.json()).toEqual({ score: 650 });
+  expect(running).toBe(5);
+});
+
+it.each(['docs/permits.md', 'docs/migrate-redis-semaphore.md'])(
+  'an upload to a partner takes three of its five permits, in the example of %s',
+  async (page) => {
+    const service = page === 'docs/permits.md' ? 'Partners' : 'PricesService';
+    const { PartnerApi, [service]: Partners } = await recipeWith(service, page);
+    const gate = new Gate();
+    let uploads = 0;
+    const api = {
+      price: async () => 7,
+      upload: async () => {
+        uploads++;
+        await gate.opened;
+      },
+    };
+    const { app, locks } = await makeApp({ providers: [Partners!, { provide: PartnerApi!, useValue: api }] });
+    interface Example {
+      price(partner: string, sku: string): Promise<number>;
+      upload(partner: string, file: string): Promise<void>;
+    }
+    const partners = app.get<Example>(Partners!);
+    const running = [partners.upload('acme', 'a.csv'), partners.upload('acme', 'b.csv')];
+    await until(() => uploads === 1, { what: 'one upload runs' });
+    const free = (permits: number) => locks.tryAcquirePermits('partner:acme', { limit: 5, permits });
+    expect(await partners.price('other', 'tea')).toBe(7);
+    expect(await free(1)).toBeNull(); // two are free, and the second upload waits for three
+    gate.open();
+    await Promise.all(running);
+    expect(await partners.price('acme', 'tea')).toBe(7);
+    await (await free(5))!.release();
+  },
+);
+
 it('the job goes on with the lock of the request that put it into the queue, once, and a queue that is down leaves no lock', async () => {
   const { Feeds, Imports, ImportWorker } = await recipeWith('ImportWorker', 'docs/detach.md');
   const queue = new Queue();

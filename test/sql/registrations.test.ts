@@ -1,7 +1,7 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, Scope } from '@nestjs/common';
 import { HealthIndicatorService, TerminusModule } from '@nestjs/terminus';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { getLockServiceToken, Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
+import { getLockServiceToken, Limited, Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
 import { SqlLockModule } from 'nest-redis-lock/sql';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
 import { tracingChannel, type TracingChannelSubscribers } from 'node:diagnostics_channel';
@@ -108,6 +108,22 @@ it('an application that closes finishes the work that holds a lock in the table,
     await pglite()
   ).query(`SELECT expires_at = 'epoch' AS is_free FROM ${options.table} WHERE resource_lock_key = 'job'`);
   expect(rows).toEqual([{ is_free: true }]);
+});
+
+it('an application does not start when a method with @Limited has its locks in a table, even in a class of request scope [G887]', async () => {
+  @Injectable({ scope: Scope.REQUEST })
+  class Partners {
+    @Limited('partner', { limit: 2, registration: 'billing' })
+    async call(): Promise<void> {}
+  }
+  const imports = [
+    RedisLockModule.forRoot({ memory: true }),
+    SqlLockModule.forRoot({ ...(await onPGlite()), name: 'billing' }),
+  ];
+  await expect(start(imports, [Partners] as never)).rejects.toThrow(
+    /^Partners\.call in RootTestModule is @Limited\. The store of this registration has no permits\. Locks in a database /,
+  );
+  await expect(start(imports)).resolves.toBeDefined();
 });
 
 it('a lock in a table is kept for holdMs after its work, and nobody else gets it before', async () => {

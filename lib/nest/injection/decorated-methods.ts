@@ -7,6 +7,8 @@ export interface MethodNote {
   readonly decorator: string;
   /** What becomes of an override that has no such decorator; undefined where that is no matter. */
   readonly override?: 'runs without' | 'is never called';
+  /** Whether each call takes a lock, or permits, whose key can be made of the arguments. */
+  readonly locksCalls?: true;
   /** The templates of its keys, if they are made of the request. */
   readonly requestKeys?: readonly RequestKey[];
   /** A provider without which the method never runs by itself, and the import that provides it. */
@@ -46,11 +48,12 @@ type NestHost = NestModule['providers'] extends Map<unknown, infer Value> ? Valu
 
 const NOTES = Symbol.for('nest-redis-lock:notes');
 
-/** @throws LockOptionsError for `@NotLocked` beside `@Locked` */
+/** @throws LockOptionsError for `@NotLocked` beside `@Locked` or `@Limited` */
 export function noteOn(method: object, note: MethodNote): void {
   const notes = [...notesOf(method), note];
-  if (['@Locked', '@NotLocked'].every((each) => notes.some(({ decorator }) => decorator === each))) {
-    throw new LockOptionsError('the method is both @Locked and @NotLocked: remove one of them.');
+  const locking = notes.find(({ locksCalls }) => locksCalls);
+  if (locking && notes.some(({ decorator }) => decorator === '@NotLocked')) {
+    throw new LockOptionsError(`the method is both ${locking.decorator} and @NotLocked: remove one of them.`);
   }
   Reflect.defineMetadata(NOTES, notes, method);
 }

@@ -116,7 +116,7 @@ export function injectedService(service: unknown, method: string): LockService {
 }
 
 /** Whether the service was constructed: the mock that a library makes from the class is an instance of it, too. */
-function isMade(service: unknown): service is LockService {
+export function isMade(service: unknown): service is LockService {
   return service instanceof LockService && Object.hasOwn(service, 'registration');
 }
 

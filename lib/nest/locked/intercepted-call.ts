@@ -4,6 +4,12 @@ import { EMPTY, isObservable, Observable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
 import { isThenable } from '../injection/injected-service.js';
 
+/** A locked method, for messages. */
+interface Named {
+  readonly name: string;
+  readonly decorator: string;
+}
+
 const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
 
 /**
@@ -17,7 +23,7 @@ export class InterceptedCall {
 
   constructor(
     /** The locked method that is the handler. */
-    readonly handler: { readonly name: string },
+    readonly handler: Named,
     readonly context: ExecutionContext,
   ) {}
 
@@ -84,8 +90,8 @@ function outside<T>(work: () => T): T {
   return inside.run(undefined, work);
 }
 
-export function notAsync({ name }: { name: string }): LockOptionsError {
+export function notAsync({ name, decorator }: Named): LockOptionsError {
   return new LockOptionsError(
-    `${name} is @Locked and must return a Promise or an Observable: got a plain value. Make it async.`,
+    `${name} is ${decorator} and must return a Promise or an Observable: got a plain value. Make it async.`,
   );
 }

@@ -3,6 +3,7 @@ import { isObservable, throwError, type Observable } from 'rxjs';
 import { LockContendedError, LockKeyError, LockOptionsError, LockRefusal } from '../../api/errors.js';
 import type { WithLockOptions } from '../../api/options.js';
 import { quoted } from '../../api/printable.js';
+import type { Hold } from '../../core/backend/lock-backend.js';
 import { checkKey, checkKeys, KeyTemplate, type KeyOrigin } from '../../core/keys/key.js';
 import { checkRequest } from '../../core/options/call-options.js';
 import { unfit } from '../../core/options/checks.js';
@@ -18,20 +19,44 @@ import { requestValues, UnmadeKeys } from './request-keys.js';
 /** A key, or those of several locks that are acquired together. */
 type OneOrMoreKeys = string | readonly string[];
 
-/** A key that is made from the whole context of a request: see `fromContext`. */
-export class ContextKey {
-  constructor(readonly make: (context: ExecutionContext) => OneOrMoreKeys) {}
+/** A key, or several, made from the whole context of a request: see `fromContext`. */
+export class ContextKey<Made extends OneOrMoreKeys = OneOrMoreKeys> {
+  constructor(readonly make: (context: ExecutionContext) => Made) {}
 }
 
 type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
 export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; registration?: string };
 export type AnyKey = OneOrMoreKeys | ContextKey | ((...args: never[]) => OneOrMoreKeys);
 
+/** What the decorators differ in whose methods run under a lock: `@Locked` and `@Limited`. */
+export interface LockedKind {
+  /** For messages: `@Locked`. */
+  readonly decorator: string;
+  /** For messages: how it is written. */
+  readonly example: string;
+  /** For messages: what its methods run under. */
+  readonly under: 'lock' | 'permits';
+  /** For messages: the call that does the same for a part of a method. */
+  readonly call: string;
+  /** The names of options that only it has. */
+  readonly options: readonly string[];
+  /** Whether its methods can run under the locks of several keys. */
+  readonly takesSeveral: boolean;
+  /**
+   * Splits off the options that say how the lock is held.
+   * @returns undefined: exclusively
+   * @throws LockOptionsError
+   */
+  readonly split: (given: object | undefined) => { readonly hold?: Hold; readonly rest: AnyLockedOptions };
+}
+
 /**
- * One method with `@Locked`: what that asked for, read when the class is defined, and how calls of the method run. It goes to
- * `LockService` with each call, as the method that asks for the lock.
+ * One method with `@Locked` or `@Limited`: what that asked for, read when the class is defined, and how calls of the method run. It
+ * goes to `LockService` with each call, as the method that asks for the lock.
  */
 export class LockedMethod {
+  /** For messages: `@Locked`. */
+  readonly decorator: string;
   readonly registration: string;
   readonly source: KeySource;
   /** The text of its only key, if that is one. */
@@ -39,31 +64,37 @@ export class LockedMethod {
   /** The label of its locks, where the options have none. */
   readonly label: string;
   readonly onContended: OnContended;
+  /** How the lock is held; undefined: exclusively. */
+  readonly hold?: Hold;
   /** Undefined: the options of the service. */
   readonly #options?: Omit<WithLockOptions, 'signal'>;
-  readonly #unmade = new UnmadeKeys('Locked');
+  readonly #unmade: UnmadeKeys;
 
   /** @throws LockOptionsError */
   constructor(
+    readonly kind: LockedKind,
     key: AnyKey,
-    given: AnyLockedOptions,
+    given: object | undefined,
     /** `Class.method`, for messages. */
     readonly name: string,
     readonly returnsObservable: boolean,
   ) {
-    if (typeof given !== 'object' || given === null) throw unfit('the options', given, 'an object');
-    const { onContended = 'throw', registration = DEFAULT_REGISTRATION, ...options } = given;
-    if ('signal' in options) throw new LockOptionsError('it takes no signal: use LockService.withLock.');
-    checkRequest(options, ['onContended', 'registration']);
+    const { hold, rest } = kind.split(given);
+    const { onContended = 'throw', registration = DEFAULT_REGISTRATION, ...options } = rest;
+    if ('signal' in options) throw new LockOptionsError(`it takes no signal: use ${kind.call}.`);
+    checkRequest(options, [...kind.options, 'onContended', 'registration'], hold);
     if (onContended !== 'throw' && onContended !== 'skip' && typeof onContended !== 'function') {
       throw unfit('onContended', onContended, '"throw", "skip" or a function');
     }
     checkRegistration('registration', registration);
     this.registration = registration;
-    this.source = sourceOf(key);
+    this.source = sourceOf(key, kind);
     this.template = this.source.template;
     this.label = this.template ?? name;
     this.onContended = onContended;
+    this.decorator = kind.decorator;
+    this.hold = hold;
+    this.#unmade = new UnmadeKeys(contextOf(kind));
     this.#options = Object.keys(options).length > 0 ? options : undefined;
   }
 
@@ -80,7 +111,7 @@ export class LockedMethod {
   serve(call: ServedCall): unknown {
     const intercepted = this.isForInterceptor ? InterceptedCall.current() : undefined;
     if (intercepted?.handler === this) return intercepted.enter(call.run);
-    if (!this.returnsObservable) return loggingStreams(this.#promise(call));
+    if (!this.returnsObservable) return this.#loggingStreams(this.#promise(call));
     const open = () => {
       const result = call.run();
       return isObservable(result) ? result : throwError(() => notAsync(this));
@@ -111,7 +142,7 @@ export class LockedMethod {
     const whenRefused = (error: unknown) => this.#whenRefused(error, call.args);
     return workWith(
       () => this.#askedBy(call),
-      ([key, locks]) => locks.withLockOr(key, this.#options, work, whenRefused, this),
+      ([key, locks]) => locks.withLockOr(key, this.#options, work, whenRefused, this, this.hold),
     );
   }
 
@@ -129,7 +160,7 @@ export class LockedMethod {
           if (intercepted || this.onContended !== 'skip') instead(value);
         };
         const options = { ...this.#options, signal };
-        return workWith(ask, ([key, locks]) => locks.withLockOr(key, options, work, whenRefused, this));
+        return workWith(ask, ([key, locks]) => locks.withLockOr(key, options, work, whenRefused, this, this.hold));
       },
       open,
       intercepted,
@@ -151,8 +182,23 @@ export class LockedMethod {
     try {
       return this.source.make(input);
     } catch (error) {
-      throw this.#unmade.explain(`@Locked on ${this.name}`, error);
+      throw this.#unmade.explain(`${this.decorator} on ${this.name}`, error);
     }
+  }
+
+  /**
+   * Logs that a method returned an undeclared Observable. Its caller expects one, calls `subscribe` on the promise and fails
+   * there, so it never sees the rejection, which must not end the process either.
+   */
+  #loggingStreams(call: Promise<unknown>): Promise<unknown> {
+    const logged: Promise<unknown> = call.catch((error: unknown) => {
+      if (error instanceof UndeclaredStreamError) {
+        logged.catch(() => {});
+        new Logger(contextOf(this.kind)).error(error.message);
+      }
+      throw error;
+    });
+    return logged;
   }
 
   /** The value instead of the method's, as `onContended` says. @throws the reason of any other refusal */
@@ -163,6 +209,11 @@ export class LockedMethod {
     }
     return onContended === 'skip' ? undefined : onContended(...args);
   }
+}
+
+/** The context of what is logged. */
+function contextOf({ decorator }: LockedKind): string {
+  return decorator.slice(1);
 }
 
 /** What a call asks for, and the service that it asks. */
@@ -182,13 +233,16 @@ interface KeySource {
 }
 
 /** @throws LockOptionsError */
-function sourceOf(key: AnyKey): KeySource {
-  if (key instanceof ContextKey) return { origin: 'request', templates: [], make: checked(key.make, 400) };
+function sourceOf(key: AnyKey, { takesSeveral }: LockedKind): KeySource {
+  if (key instanceof ContextKey)
+    return { origin: 'request', templates: [], make: checked(key.make, 400, takesSeveral) };
   if (typeof key === 'function') {
     const make = key as (...args: unknown[]) => unknown;
-    return { origin: 'arguments', templates: [], make: checked((args: unknown[]) => make(...args), 500) };
+    const ofArguments = (args: unknown[]) => make(...args);
+    return { origin: 'arguments', templates: [], make: checked(ofArguments, 500, takesSeveral) };
   }
-  const templates = Array.from(Array.isArray(key) ? key : [key], templateOf);
+  const texts = takesSeveral && Array.isArray(key) ? key : [key];
+  const templates = Array.from(texts, (text) => templateOf(text, takesSeveral));
   const origin = originOf(templates);
   const render = (input: unknown): string[] => {
     const lookup =
@@ -201,9 +255,12 @@ function sourceOf(key: AnyKey): KeySource {
   return { origin, templates, template: templates[0]!.template, make: (input) => render(input)[0]! };
 }
 
-function templateOf(text: unknown): KeyTemplate {
+function templateOf(text: unknown, takesSeveral: boolean): KeyTemplate {
   if (typeof text === 'string') return new KeyTemplate(text);
-  throw unfit('the key', text, 'a string, an array of strings, or a function that returns one of them');
+  const expected = takesSeveral
+    ? 'a string, an array of strings, or a function that returns one of them'
+    : 'one string, or a function that returns one, since permits are those of one key';
+  throw unfit('the key', text, expected);
 }
 
 /** @throws LockOptionsError for templates that are rendered at different times, and where there is none */
@@ -220,7 +277,12 @@ function originOf(templates: KeyTemplate[]): KeyOrigin {
   return (ofRequest ?? ofArguments)?.origin ?? 'static';
 }
 
-function checked(make: (input: never) => unknown, status: 400 | 500): KeySource['make'] {
+function checked(make: (input: never) => unknown, status: 400 | 500, takesSeveral: boolean): KeySource['make'] {
+  const refusal = (got: string) =>
+    new LockKeyError(
+      `The key function returned ${got}: return a string${takesSeveral ? ', or an array of strings' : ''}.`,
+      status,
+    );
   return (input) => {
     let key: unknown;
     try {
@@ -231,12 +293,13 @@ function checked(make: (input: never) => unknown, status: 400 | 500): KeySource[
     if (isThenable(key)) {
       // The promise is ignored, and its rejection must not end the process.
       if (key instanceof Promise) key.catch(() => {});
-      throw new LockKeyError('The key function returned a Promise: return a string, or an array of strings.', status);
+      throw refusal('a Promise');
     }
-    if (Array.isArray(key)) return checkKeys(key, status);
+    if (Array.isArray(key) && takesSeveral) return checkKeys(key, status);
     if (typeof key !== 'string') {
+      if (Array.isArray(key)) throw refusal('an array, and permits are those of one key');
       const got = key === null ? 'null' : key === undefined ? 'nothing' : `a value of type ${typeof key}`;
-      throw new LockKeyError(`The key function returned ${got}: return a string, or an array of strings.`, status);
+      throw refusal(got);
     }
     checkKey(key, status);
     return key;
@@ -248,34 +311,19 @@ const LOCKED = Symbol.for('nest-redis-lock:locked');
 export function setLockedMethod(method: object, locked: LockedMethod): void {
   Reflect.defineMetadata(LOCKED, locked, method);
   const requestKeys = locked.source.origin === 'request' ? locked.source.templates : undefined;
-  noteOn(method, { decorator: '@Locked', override: 'runs without', requestKeys });
+  noteOn(method, { decorator: locked.decorator, override: 'runs without', locksCalls: true, requestKeys });
 }
 
 export function lockedMethodOf(method: object): LockedMethod | undefined {
   return Reflect.getOwnMetadata(LOCKED, method) as LockedMethod | undefined;
 }
 
-/**
- * Logs that a method returned an undeclared Observable. Its caller expects one, calls `subscribe` on the promise and fails
- * there, so it never sees the rejection, which must not end the process either.
- */
-function loggingStreams(call: Promise<unknown>): Promise<unknown> {
-  const logged: Promise<unknown> = call.catch((error: unknown) => {
-    if (error instanceof UndeclaredStreamError) {
-      logged.catch(() => {});
-      new Logger('Locked').error(error.message);
-    }
-    throw error;
-  });
-  return logged;
-}
-
 class UndeclaredStreamError extends LockOptionsError {}
 
-function undeclaredStream({ name }: LockedMethod, got: string): LockOptionsError {
+function undeclaredStream({ name, kind }: LockedMethod, got: string): LockOptionsError {
   return new UndeclaredStreamError(
     `${name} returned ${got}, but is not declared to return an Observable: write its return type, ": Observable<…>", ` +
-      'import Observable as a value, not with "import type", and compile with emitDecoratorMetadata, so that @Locked ' +
-      'can hold the lock from the subscription on. The Observable was not subscribed to.',
+      'import Observable as a value, not with "import type", and compile with emitDecoratorMetadata, so that ' +
+      `${kind.decorator} can hold the ${kind.under} from the subscription on. The Observable was not subscribed to.`,
   );
 }

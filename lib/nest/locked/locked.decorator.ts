@@ -1,6 +1,8 @@
 import type { ExecutionContext } from '@nestjs/common';
 import { Observable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
+import { SHARED } from '../../core/backend/lock-backend.js';
+import { unfit } from '../../core/options/checks.js';
 import { serveMethod } from '../injection/injected-service.js';
 import { methodDecorator } from '../injection/method-decorator.js';
 import {
@@ -10,6 +12,7 @@ import {
   setLockedMethod,
   type AnyKey,
   type AnyLockedOptions,
+  type LockedKind,
 } from './locked-method.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
 import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './locked.types.js';
@@ -18,7 +21,9 @@ import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './lo
  * Makes a key, or several, from the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
  * `LockedInterceptor` takes the lock.
  */
-export function fromContext(make: (context: ExecutionContext) => string | readonly string[]): ContextKey {
+export function fromContext<Made extends string | readonly string[]>(
+  make: (context: ExecutionContext) => Made,
+): ContextKey<Made> {
   return new ContextKey(make);
 }
 
@@ -50,11 +55,35 @@ export function Locked<
   options?: LockedOptions<AnswerArgs<Key, Args>, Value, Way>,
 ): LockedDecorator<Key, KeyArgs, Args, Value, Way>;
 export function Locked(...given: [key: AnyKey, options?: AnyLockedOptions]): MethodDecorator {
-  return methodDecorator('@Locked', "@Locked('key')", given, (decorated) => {
-    const [key, options = {}] = given;
+  return lockedDecorator(LOCKED, given);
+}
+
+const LOCKED: LockedKind = {
+  decorator: '@Locked',
+  example: "@Locked('key')",
+  under: 'lock',
+  call: 'LockService.withLock',
+  options: [],
+  takesSeveral: true,
+  split: (given: AnyLockedOptions = {}) => {
+    if (typeof given !== 'object' || given === null) throw unfit('the options', given, 'an object');
+    return { hold: given.mode === 'shared' ? SHARED : undefined, rest: given };
+  },
+};
+
+/** What `@Locked` and `@Limited` have in common. @param given all arguments of the call that makes it */
+export function lockedDecorator(kind: LockedKind, given: [key: AnyKey, options?: object]): MethodDecorator {
+  return methodDecorator(kind.decorator, kind.example, given, (decorated) => {
+    const [key, options] = given;
     const { target, property, method, name } = decorated;
-    if (lockedMethodOf(method)) {
-      throw new LockOptionsError('the method has another one: take one of the locks with LockService.withLock.');
+    const other = lockedMethodOf(method)?.kind;
+    if (other === kind) {
+      throw new LockOptionsError(`the method has another one: take one of them with ${kind.call}.`);
+    }
+    if (other) {
+      throw new LockOptionsError(
+        `the method is ${other.decorator}, too: keep one, and in the method call ${kind.call} or ${other.call} instead of the other.`,
+      );
     }
     const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
     if (SYNCHRONOUS.has(returnType)) {
@@ -62,7 +91,7 @@ export function Locked(...given: [key: AnyKey, options?: AnyLockedOptions]): Met
       throw new LockOptionsError(`the method must return a Promise or an Observable. Make it async.${hint}`);
     }
     const returnsObservable = isObservableType(returnType);
-    const locked = new LockedMethod(key, options, name, returnsObservable);
+    const locked = new LockedMethod(kind, key, options, name, returnsObservable);
     const wrapper = serveMethod(decorated, locked);
     setLockedMethod(wrapper, locked);
     const interceptors = (Reflect.getOwnMetadata(INTERCEPTORS, wrapper) as unknown[] | undefined) ?? [];

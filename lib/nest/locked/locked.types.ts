@@ -1,18 +1,13 @@
 import type { ExecutionContext } from '@nestjs/common';
 import type { Observable } from 'rxjs';
-import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions } from '../../api/options.js';
+import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions, ModeOptions } from '../../api/options.js';
 import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key.js';
 import type { ContextKey } from './locked-method.js';
 
-/** Options of `@Locked`. */
-export interface LockedOptions<
-  Args extends unknown[] = [],
-  Value = never,
-  Way extends 'throw' | 'skip' = 'throw' | 'skip',
->
-  extends LeaseOptions, HoldOptions, LabelOptions, LossOptions {
+/** What `@Locked` and `@Limited` have beside the options of a call. */
+export interface LockedMethodOptions<Args extends unknown[], Value, Way extends 'throw' | 'skip'> {
   /**
-   * What to do if another holder kept the lock for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the call, which
+   * What to do if others kept the lock, or too many of the permits, for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the call, which
    * then returns `undefined` (so the method's return type must allow that); or call a function and return its value. The
    * function gets the arguments of the method, or the `ExecutionContext` if the key comes from the request.
    * @default 'throw'
@@ -24,6 +19,14 @@ export interface LockedOptions<
    */
   registration?: string;
 }
+
+/** Options of `@Locked`. */
+export interface LockedOptions<
+  Args extends unknown[] = [],
+  Value = never,
+  Way extends 'throw' | 'skip' = 'throw' | 'skip',
+>
+  extends LeaseOptions, HoldOptions, LabelOptions, LossOptions, ModeOptions, LockedMethodOptions<Args, Value, Way> {}
 
 /** A method that can be locked: its end can be awaited. */
 export type LockableMethod = (...args: never) => Promise<unknown> | Observable<unknown>;

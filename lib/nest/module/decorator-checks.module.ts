@@ -3,6 +3,7 @@ import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
 import { hostsOf, notesOf, type Declared, type Host, type MethodNote } from '../injection/decorated-methods.js';
 import { serviceIn } from '../injection/injected-service.js';
 import { lockedMethodOf } from '../locked/locked-method.js';
+import { refuseModes } from './refuse-modes.js';
 import { refuseRequestKeys } from './refuse-request-keys.js';
 
 /**
@@ -22,6 +23,7 @@ export class DecoratorChecksModule implements OnModuleInit {
     const hosts = hostsOf(modules);
     refuseUninjected(hosts);
     refuseRequestKeys(hosts, { modules, config });
+    refuseModes(hosts, modules);
     const logger = new Logger('RedisLockModule');
     for (const warning of warningsOf(hosts)) logger.warn(warning);
   }
@@ -39,8 +41,9 @@ function refuseUninjected(hosts: readonly Host[]): void {
       const locked = method && lockedMethodOf(method);
       // A lock whose key is made of the request is acquired by the interceptor, which has a service of its own.
       if (!locked || locked.source.origin === 'request' || Object.hasOwn(instance, property)) continue;
-      const otherwise = '; or call LockService.withLock in the method, without @Locked';
-      serviceIn(instance, locked.registration, `${locked.name} in ${module.name} is @Locked`, otherwise);
+      const { decorator, call } = locked.kind;
+      const otherwise = `; or call ${call} in the method, without ${decorator}`;
+      serviceIn(instance, locked.registration, `${locked.name} in ${module.name} is ${decorator}`, otherwise);
     }
   }
 }

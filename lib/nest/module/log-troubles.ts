@@ -1,5 +1,6 @@
 import type { Logger } from '@nestjs/common';
-import type { LockEvent } from '../../api/events.js';
+import type { HeldAs, LockEvent } from '../../api/events.js';
+import { describePermits } from '../../api/holder.js';
 import { quoted } from '../../api/printable.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { Outage } from './outage.js';
@@ -21,19 +22,21 @@ export function logTroubles(service: LockService, logger: Logger): void {
   const kept = new KeptLocks((message) => logger.error(message));
   const outage = new Outage(service, logger);
   const lost = new Folded<EventOf<'lost'>>((events) => {
-    const [{ key, fencingToken, reason }] = events;
+    const [first] = events;
     if (events.length === 1) {
-      logger.error(`Lock ${quoted(key)} (fencing token ${fencingToken}) was lost: ${reason}.`);
+      const { fencingToken, permits = 1, reason } = first;
+      const token = fencingToken === undefined ? '' : ` (fencing token ${fencingToken})`;
+      logger.error(`${capitalized(describe(first))}${token} ${permits === 1 ? 'was' : 'were'} lost: ${reason}.`);
     } else {
       const reasons = [...new Set(events.map((event) => event.reason))].join(', ');
       logger.error(`${events.length} more locks were lost (${reasons}): ${named(events)}.`);
     }
   });
   const unreleased = new Folded<EventOf<'release-failed'>>((events) => {
-    const [{ key, causes }] = events;
+    const [first] = events;
     if (events.length === 1) {
-      const problems = causes.map((cause) => cause.message).join('; ');
-      logger.warn(`The release of lock ${quoted(key)} was not confirmed and is being retried: ${problems}.`);
+      const problems = first.causes.map((cause) => cause.message).join('; ');
+      logger.warn(`The release of ${describe(first)} was not confirmed and is being retried: ${problems}.`);
     } else {
       logger.warn(
         `The releases of ${events.length} more locks were not confirmed and are being retried: ${named(events)}.`,
@@ -86,17 +89,21 @@ class Folded<Event> {
  * there a lock that is never released shows up only as a hook that takes too long.
  */
 class KeptLocks {
-  readonly #keys = new Set<string>();
+  /** By their owner values, as several calls may hold permits of one key. */
+  readonly #kept = new Map<string, EventOf<'closing'>>();
   #timer?: NodeJS.Timeout;
 
   constructor(private readonly log: (message: string) => void) {}
 
   note(event: LockEvent): void {
     if (event.type === 'closing') {
-      this.#keys.add(event.key);
+      this.#kept.set(event.owner, event);
       this.#timer ??= setTimeout(() => this.#logKept(event.timeoutMs), PATIENCE_MS).unref();
-    } else if (ENDS.has(event.type)) {
-      this.#keys.delete(event.key);
+    } else if ('owner' in event && ENDS.has(event.type)) {
+      const { owner, key } = event;
+      // A lock that was downgraded meanwhile has another owner value by now.
+      const before = [...this.#kept.values()].find((each) => each.key === key && each.mode === undefined);
+      this.#kept.delete(this.#kept.has(owner) ? owner : (before?.owner ?? owner));
     }
   }
 
@@ -105,18 +112,36 @@ class KeptLocks {
   }
 
   #logKept(timeoutMs: number): void {
-    if (this.#keys.size === 0) return;
+    if (this.#kept.size === 0) return;
     this.log(
       `Waiting for locks to be released, for up to ${timeoutMs} ms (shutdownTimeoutMs): ` +
-        `${named([...this.#keys].map((key) => ({ key })))}. ` +
+        `${named([...this.#kept.values()])}. ` +
         'If their work has ended, a release or an await is missing.',
     );
   }
 }
 
-/** The names of the first of these locks, and the number of the others. */
-function named(locks: readonly { key: string }[]): string {
-  const names = locks.slice(0, NAMED).map(({ key }) => quoted(key));
-  if (locks.length > NAMED) names.push(`${locks.length - NAMED} more`);
+type Held = HeldAs & { readonly key: string };
+
+/** A lock in words, as it is held: `lock "k"`, `shared lock "k"`, `2 permits of "k"`. */
+function describe({ key, mode, permits }: Held): string {
+  if (permits !== undefined) return describePermits(key, permits);
+  return mode === undefined ? `lock ${quoted(key)}` : `${mode} lock ${quoted(key)}`;
+}
+
+function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** The names of the first of these locks, and the number of the others. Those of one key in one mode have one name. */
+function named(locks: readonly Held[]): string {
+  const known = new Map<string, Held>();
+  for (const { key, mode, permits } of locks) {
+    const name = `${mode} ${key}`;
+    known.set(name, { key, mode, permits: permits && permits + (known.get(name)?.permits ?? 0) });
+  }
+  const each = [...known.values()];
+  const names = each.slice(0, NAMED).map((lock) => (lock.mode === undefined ? quoted(lock.key) : describe(lock)));
+  if (each.length > NAMED) names.push(`${each.length - NAMED} more`);
   return names.join(', ');
 }

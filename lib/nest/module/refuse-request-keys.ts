@@ -24,16 +24,15 @@ interface Application {
 
 /** Says what is wrong with the first key of a method that cannot be made. */
 function problemOf(type: object, method: object, module: NestModule, application: Application): string | undefined {
-  const keys = notesOf(method).flatMap(({ decorator, requestKeys = [] }) =>
-    requestKeys.filter(({ sources }) => sources.length > 0).map((key) => ({ decorator, ...key })),
+  const keys = notesOf(method).flatMap(({ decorator, locksCalls, requestKeys = [] }) =>
+    requestKeys.filter(({ sources }) => sources.length > 0).map((key) => ({ decorator, locksCalls, ...key })),
   );
-  for (const { decorator, template, sources } of keys) {
+  for (const { decorator, locksCalls, template, sources } of keys) {
     const what = `${decorator} with the key ${quoted(template)}`;
     if (!isOfHandler(type, method)) {
-      const advice =
-        decorator === '@Locked'
-          ? 'Make the key of its arguments, as with {0}, or move the decorator to the handler.'
-          : 'Move the decorator to the handler.';
+      const advice = locksCalls
+        ? 'Make the key of its arguments, as with {0}, or move the decorator to the handler.'
+        : 'Move the decorator to the handler.';
       return `${what}, which is made of the request, but it is no handler: nothing reads a request for it. ${advice}`;
     }
     const missing = missingParameter(routesOf(type, method, module, application), sources);

@@ -1,0 +1,23 @@
+import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions, PermitCount } from '../../api/options.js';
+import type { ContextKey } from '../locked/locked-method.js';
+import type { LockedMethodOptions } from '../locked/locked.types.js';
+
+/** Options of `@Limited`. */
+export interface LimitedOptions<
+  Args extends unknown[] = [],
+  Value = never,
+  Way extends 'throw' | 'skip' = 'throw' | 'skip',
+>
+  extends
+    PermitCount,
+    LeaseOptions,
+    Omit<HoldOptions, 'holdMs'>,
+    LabelOptions,
+    LossOptions,
+    LockedMethodOptions<Args, Value, Way> {}
+
+/** Its result is written out, so that the compiler's errors say what may be returned. */
+type KeyFunction = (...args: never) => string;
+
+/** What `@Limited` takes as its key: a text or template, `fromContext(…)`, or a function of the method's arguments. */
+export type LimitedKey = string | ContextKey<string> | KeyFunction;

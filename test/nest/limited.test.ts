@@ -1,0 +1,608 @@
+import { Controller, Get, Injectable, Param, type ExecutionContext } from '@nestjs/common';
+import { APP_FILTER } from '@nestjs/core';
+import { Test } from '@nestjs/testing';
+import {
+  fromContext,
+  Limited,
+  Locked,
+  LockContendedError,
+  LockedInterceptor,
+  LockExceptionFilter,
+  LockOptionsError,
+  LockService,
+  LockUnavailableError,
+  NotLocked,
+  RedisLockModule,
+  type LockEvent,
+} from 'nest-redis-lock';
+import { LockBench, LockTestingModule, withoutLocks } from 'nest-redis-lock/testing';
+import { lastValueFrom, Observable, of, Subject } from 'rxjs';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Gate } from '../support/gate.js';
+import { makeApp, openApp, startApp, type TestApp } from '../support/nest-app.js';
+import { RedisServer } from '../support/redis-server.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
+import { until } from '../support/until.js';
+
+/** Counts what runs at once, in whichever application. */
+class Crowd {
+  running = 0;
+  most = 0;
+
+  async work(gate: Gate): Promise<void> {
+    this.most = Math.max(this.most, ++this.running);
+    await gate.opened;
+    this.running--;
+  }
+}
+
+@Injectable()
+class Partners {
+  readonly calls: string[] = [];
+  readonly ticks = new Subject<number>();
+  constructor(readonly locks: LockService) {}
+
+  @Limited('partner:{0}', { limit: 2 })
+  async call(_partner: string, crowd: Crowd, gate: Gate): Promise<void> {
+    await crowd.work(gate);
+  }
+
+  @Limited((partner: string) => `partner:${partner}`, { limit: 2, permits: 2 })
+  async large(partner: string): Promise<string> {
+    this.calls.push(`large ${partner}`);
+    return this.locks.current().key;
+  }
+
+  @Limited('partner:{0}', { limit: 2, waitMs: 0 })
+  async impatient(_partner: string): Promise<string> {
+    return 'ran';
+  }
+
+  @Limited('partner:{0}', { limit: 2, waitMs: 0, onContended: 'skip' })
+  async skipping(_partner: string): Promise<string | undefined> {
+    return 'ran';
+  }
+
+  @Limited('partner:{0}', { limit: 2, waitMs: 0, onContended: (partner, amount) => `${partner} is busy: ${amount}` })
+  async answering(_partner: string, _amount: number): Promise<string> {
+    return 'ran';
+  }
+
+  @Limited('partner:{0}', { limit: 2 })
+  watch(_partner: string): Observable<number> {
+    return this.ticks;
+  }
+
+  @Limited('partner:{0}', { limit: 2, waitMs: 0, onContended: 'skip' })
+  watchUnlessBusy(_partner: string): Observable<number> {
+    return of(1);
+  }
+
+  @Limited('partner:{0}', { limit: 2 })
+  async undeclared(_partner: string): Promise<unknown> {
+    return of(1);
+  }
+
+  @Limited('partner:{0}', { limit: 2 })
+  returnsText(_partner: string): Promise<string> {
+    return 'text' as unknown as Promise<string>;
+  }
+
+  @Limited(() => ['partner:a'] as unknown as string, { limit: 2 })
+  async several(): Promise<void> {
+    this.calls.push('several');
+  }
+
+  @Limited('partner:{0.id}', { limit: 2 })
+  async ofPath(_partner: { id?: string }): Promise<void> {}
+
+  @Limited('outer', { limit: 1 })
+  async outer(partner: string): Promise<string> {
+    return this.impatient(partner);
+  }
+
+  @Limited('nested:{0}', { limit: 1 })
+  async nested(part: string): Promise<string> {
+    return this.again(part);
+  }
+
+  @Limited('nested:{0}', { limit: 1 })
+  async again(part: string): Promise<string> {
+    return `${part} ${this.locks.current().key}`;
+  }
+}
+
+const open = async () => {
+  const test = await makeApp({ providers: [Partners] }, { memory: true, waitMs: 60_000 });
+  return { ...test, partners: test.app.get(Partners) };
+};
+
+/** Takes all permits of a key until the gate is opened. */
+async function full(partners: Partners, partner = 'a'): Promise<{ gate: Gate; crowd: Crowd; calls: Promise<unknown> }> {
+  const [gate, crowd] = [new Gate(), new Crowd()];
+  const calls = Promise.all([1, 2].map(() => partners.call(partner, crowd, gate)));
+  await until(() => crowd.running === 2, { what: 'all permits are held' });
+  return { gate, crowd, calls };
+}
+
+const waiting = (locks: LockService, key: string, count: number) =>
+  until(async () => ((await locks.inspect(key))?.waiters ?? 0) === count, { what: `${count} calls wait` });
+
+describe('a method with @Limited', () => {
+  it('a method with @Limited runs at most `limit` times at once for each key, however many call it [G880]', async () => {
+    const { partners, locks } = await open();
+    const { gate, crowd, calls } = await full(partners);
+    const more = Array.from({ length: 6 }, () => partners.call('a', crowd, gate));
+    const other = new Crowd();
+    const elsewhere = partners.call('b', other, gate);
+    await until(() => other.running === 1, { what: 'another key is free' });
+    await waiting(locks, 'partner:a', 6);
+    expect(crowd.running).toBe(2);
+    gate.open();
+    await Promise.all([calls, elsewhere, ...more]);
+    expect(crowd.most).toBe(2);
+    expect(locks.size).toBe(0);
+  });
+
+  it('takes several permits at once, for which it waits until so many are free', async () => {
+    const { partners, locks } = await open();
+    const { gate, calls } = await full(partners);
+    const large = partners.large('a');
+    await waiting(locks, 'partner:a', 1);
+    expect(partners.calls).toEqual([]);
+    gate.open();
+    expect(await large).toBe('partner:a');
+    await calls;
+  });
+
+  it('keeps out of a lock of the same key, as that keeps out of it', async () => {
+    const { partners, locks } = await open();
+    await using held = await locks.acquire('partner:a');
+    await expect(partners.impatient('a')).rejects.toThrow(LockContendedError);
+    await held.release();
+    expect(await partners.impatient('a')).toBe('ran');
+    const { gate, calls } = await full(partners);
+    expect(await locks.tryAcquire('partner:a')).toBeNull();
+    gate.open();
+    await calls;
+  });
+
+  it('runs under the permits of the method that calls it, without others of the same key', async () => {
+    const { partners } = await open();
+    expect(await partners.nested('x')).toBe('x nested:x');
+  });
+});
+
+describe('when too many permits are held', () => {
+  it('a method with @Limited throws by default, and the error names it and what to do [G881]', async () => {
+    const { partners } = await open();
+    const { gate, calls } = await full(partners);
+    const error = await partners.impatient('a').catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(LockContendedError);
+    expect(error).toMatchObject({
+      code: 'LOCK_CONTENDED',
+      status: 409,
+      method: 'Partners.impatient',
+      key: 'partner:a',
+    });
+    expect((error as Error).message).toMatch(
+      /^Partners\.impatient: 1 permit of "partner:a" is not free: the lock is held by .* Raise waitMs, or shorten the work under the permits\. To do something else instead, use tryAcquirePermits, or onContended of @Limited\.$/,
+    );
+    expect((error as Error).message).not.toContain('@Locked');
+    gate.open();
+    await calls;
+  });
+
+  it('skips the call, or returns what a function of the arguments returns, as onContended says', async () => {
+    const { partners } = await open();
+    const { gate, calls } = await full(partners);
+    expect(await partners.skipping('a')).toBeUndefined();
+    expect(await partners.answering('a', 5)).toBe('a is busy: 5');
+    gate.open();
+    await calls;
+    expect([await partners.skipping('a'), await partners.answering('a', 5)]).toEqual(['ran', 'ran']);
+  });
+
+  it('does not take the contention of a nested method for its own, and says what the call held meanwhile', async () => {
+    const { partners } = await open();
+    const { gate, calls } = await full(partners);
+    await expect(partners.outer('a')).rejects.toMatchObject({ key: 'partner:a', holding: ['outer'] });
+    gate.open();
+    await calls;
+  });
+});
+
+describe('a stream of a method with @Limited', () => {
+  it('a stream holds its permits from the subscription until it ends [G882]', async () => {
+    const { partners, locks } = await open();
+    const streams = [1, 2].map(() => partners.watch('a'));
+    expect(await locks.isLocked('partner:a')).toBe(false);
+    const subscriptions = streams.map((stream) => stream.subscribe());
+    const heldBy = (count: number) =>
+      until(() => locks.stats().reduce((sum, { held }) => sum + held, 0) === count, { what: `${count} streams run` });
+    await heldBy(2);
+    await expect(partners.impatient('a')).rejects.toThrow(LockContendedError);
+    subscriptions[0]!.unsubscribe();
+    await heldBy(1);
+    await until(() => partners.skipping('a'), { what: 'the permit of the first is free' });
+    partners.ticks.complete();
+    await heldBy(0);
+  });
+
+  it('ends at once if it is skipped', async () => {
+    const { partners } = await open();
+    const { gate, calls } = await full(partners);
+    expect(await lastValueFrom(partners.watchUnlessBusy('a'), { defaultValue: 'nothing' })).toBe('nothing');
+    gate.open();
+    await calls;
+    expect(await lastValueFrom(partners.watchUnlessBusy('a'))).toBe(1);
+  });
+
+  it('that was not declared is refused, and the message names @Limited', async () => {
+    const { partners, log } = await open();
+    const problem = 'so that @Limited can hold the permits from the subscription on';
+    await expect(partners.undeclared('a')).rejects.toThrow(problem);
+    expect(log.lines).toEqual([expect.stringContaining(problem)]);
+  });
+});
+
+describe('a call of a method with @Limited that cannot be served', () => {
+  it('is refused for a plain value, a key that is missing, and several keys, and each message names @Limited', async () => {
+    const { partners, log } = await open();
+    await expect(partners.returnsText('a')).rejects.toThrow(
+      'Partners.returnsText is @Limited and must return a Promise',
+    );
+    await expect(partners.ofPath({})).rejects.toThrow(/^@Limited on Partners\.ofPath: .* The method did not run\.$/);
+    await expect(partners.several()).rejects.toThrow(
+      '@Limited on Partners.several: the key function returned an array, and permits are those of one key: return a string. The method did not run.',
+    );
+    expect(partners.calls).toEqual([]);
+    expect(log.lines.join()).not.toContain('@Locked');
+  });
+
+  it('is refused for an instance that Nest did not make, at the start if that can be seen', async () => {
+    const starting = makeApp({ providers: [{ provide: Partners, useFactory: () => new Partners({} as LockService) }] });
+    await expect(starting).rejects.toThrow(
+      /^Partners\.call in RootTestModule is @Limited, but has no LockService: .*; or call LockService\.withPermits in the method, without @Limited\.$/,
+    );
+  });
+
+  it('is warned of at the start where it overrides a method with @Limited, unless it says @NotLocked', async () => {
+    class Unlimited extends Partners {
+      override async impatient(): Promise<string> {
+        return 'ran';
+      }
+      @NotLocked()
+      override async skipping(): Promise<string | undefined> {
+        return 'ran';
+      }
+    }
+    const { log } = await makeApp({ providers: [Unlimited] });
+    expect(log.lines).toEqual([
+      expect.stringContaining(
+        'warn Unlimited.impatient overrides Partners.impatient, which is @Limited, but has no such',
+      ),
+    ]);
+  });
+
+  it('is refused by the order of locks, where it takes permits in two orders', async () => {
+    @Injectable()
+    class Both {
+      @Limited('first', { limit: 2 })
+      async first(next?: () => Promise<unknown>): Promise<void> {
+        await next?.();
+      }
+      @Limited('second', { limit: 2 })
+      async second(next?: () => Promise<unknown>): Promise<void> {
+        await next?.();
+      }
+    }
+    const { app } = await makeApp({ providers: [Both] }, { memory: true, lockOrder: 'throw' });
+    const both = app.get(Both);
+    await both.first(() => both.second());
+    await expect(both.second(() => both.first())).rejects.toThrow(
+      'Both.first takes "first" under "second" (Both.second); Both.second takes "second" under "first" (Both.first)',
+    );
+  });
+
+  it('is warned of inside a transaction, with @Limited named', async () => {
+    const { app, log } = await makeApp({ providers: [Partners] }, { memory: true, insideTransaction: () => true });
+    await app.get(Partners).impatient('a');
+    expect(log.lines).toEqual([
+      expect.stringMatching(/Partners\.impatient takes .* Put @Limited above @Transactional/),
+    ]);
+  });
+});
+
+it('the label of permits is the text of their key, or the option, in events and in stats', async () => {
+  @Injectable()
+  class Labelled {
+    constructor(readonly locks: LockService) {}
+    @Limited('partner:{0}', { limit: 2 })
+    async ofKey(_partner: string): Promise<string[]> {
+      return this.locks.stats().map(({ label }) => label);
+    }
+    @Limited((partner: string) => partner, { limit: 2 })
+    async ofMethod(_partner: string): Promise<void> {}
+    @Limited('partner:{0}', { limit: 2, label: 'partners' })
+    async ofOption(_partner: string): Promise<void> {}
+  }
+  const { app, events } = await makeApp({ providers: [Labelled] });
+  const labelled = app.get(Labelled);
+  expect(await labelled.ofKey('a')).toEqual(['partner:{0}']);
+  await labelled.ofMethod('a');
+  await labelled.ofOption('a');
+  const acquired = events.filter(
+    (event): event is Extract<LockEvent, { type: 'acquired' }> => event.type === 'acquired',
+  );
+  expect(acquired.map(({ label }) => label)).toEqual(['partner:{0}', 'Labelled.ofMethod', 'partners']);
+});
+
+describe('a handler with @Limited', () => {
+  @Controller()
+  class Handlers {
+    static readonly entered: Gate[] = [];
+
+    @Get('static')
+    @Limited('a', { limit: 1, waitMs: 0 })
+    async static(): Promise<string> {
+      return 'ran';
+    }
+
+    @Get('params/:id')
+    @Limited('{params.id}', { limit: 1, waitMs: 0 })
+    async params(@Param('id') _id: string): Promise<string> {
+      return 'ran';
+    }
+
+    @Get('arguments/:id')
+    @Limited('{0}', { limit: 1, waitMs: 0 })
+    async arguments(@Param('id') _id: string): Promise<string> {
+      return 'ran';
+    }
+
+    @Get('context/:id')
+    @Limited(fromContext((context) => context.switchToHttp().getRequest().params.id), {
+      limit: 1,
+      waitMs: 0,
+      onContended: (context: ExecutionContext) => `${context.getHandler().name} is busy`,
+    })
+    async context(@Param('id') _id: string): Promise<string> {
+      return 'ran';
+    }
+
+    @Get('several/:id')
+    @Limited(fromContext((context) => [context.getType()] as unknown as string), { limit: 1 })
+    async several(@Param('id') _id: string): Promise<string> {
+      return 'ran';
+    }
+  }
+
+  const filter = { provide: APP_FILTER, useClass: LockExceptionFilter };
+
+  it.each(['static', 'params/a', 'arguments/a'])(
+    'answers 409 with Retry-After through the filter while the permits of its key are held: %s [G883]',
+    async (path) => {
+      const { url, locks } = await startApp({ controllers: [Handlers], providers: [filter] });
+      await using permit = await locks.acquirePermits('a', { limit: 1, ttlMs: 30_000 });
+      const busy = await fetch(`${url}/${path}`);
+      expect([busy.status, await busy.json()]).toEqual([409, expect.objectContaining({ code: 'LOCK_CONTENDED' })]);
+      // A key of the arguments is taken inside of the interceptor, and so is known to the filter alone.
+      expect(Number(busy.headers.get('retry-after'))).toBeGreaterThan(0);
+      await permit.release();
+      const free = await fetch(`${url}/${path}`);
+      expect([free.status, await free.text()]).toEqual([200, 'ran']);
+    },
+  );
+
+  it('answers with what onContended returns for the context of the request', async () => {
+    const { url, locks } = await startApp({ controllers: [Handlers] });
+    await using _permit = await locks.acquirePermits('a', { limit: 1 });
+    expect(await (await fetch(`${url}/context/a`)).text()).toBe('context is busy');
+  });
+
+  it('answers 503 through the filter when the lock service is closing', async () => {
+    const { url, app } = await startApp({ controllers: [Handlers], providers: [filter] });
+    await app.get(LockService).beforeApplicationShutdown();
+    const refused = await fetch(`${url}/params/a`);
+    expect([refused.status, await refused.json()]).toEqual([
+      503,
+      expect.objectContaining({ code: 'LOCK_UNAVAILABLE' }),
+    ]);
+  });
+
+  it('answers 400 when a key function of the context returns several keys', async () => {
+    const { url } = await startApp({ controllers: [Handlers] });
+    expect((await fetch(`${url}/several/a`)).status).toBe(400);
+  });
+
+  it('holds its permits once, wherever else the interceptor is registered, and is refused without one', async () => {
+    const test = await startApp({ controllers: [Handlers] }, undefined, (app) =>
+      app.useGlobalInterceptors(app.get(LockedInterceptor)),
+    );
+    expect(await (await fetch(`${test.url}/params/b`)).text()).toBe('ran');
+    expect(test.acquired).toEqual(['b']);
+    await expect(test.app.get(Handlers).params('b')).rejects.toThrow(
+      'Handlers.params was called without LockedInterceptor',
+    );
+  });
+
+  it('an application does not start with a key of the request on a plain service, or of a parameter that is not there', async () => {
+    @Injectable()
+    class Plain {
+      @Limited('x:{params.id}', { limit: 1 })
+      async run(): Promise<void> {}
+    }
+    await expect(makeApp({ providers: [Plain] })).rejects.toThrow(
+      'Plain.run in RootTestModule is @Limited with the key "x:{params.id}", which is made of the request, but it is no handler: ' +
+        'nothing reads a request for it. Make the key of its arguments, as with {0}, or move the decorator to the handler.',
+    );
+    @Controller('orders')
+    class Orders {
+      @Get(':id')
+      @Limited('x:{params.idd}', { limit: 1 })
+      async find(): Promise<void> {}
+    }
+    await expect(makeApp({ controllers: [Orders] })).rejects.toThrow(
+      'Orders.find in RootTestModule is @Limited with the key "x:{params.idd}", but its route',
+    );
+  });
+});
+
+describe('a registration without permits', () => {
+  let nodes: RedlockNodes;
+  beforeAll(async () => {
+    nodes = await RedlockNodes.start(3);
+  }, 60_000);
+  afterAll(() => nodes.stop());
+
+  @Injectable()
+  class OnRedlock {
+    @Limited('x', { limit: 2, registration: 'other' })
+    async run(): Promise<void> {}
+  }
+
+  it('an application does not start when a method with @Limited has a Redlock, which has no permits, and says why [G884]', async () => {
+    const imports = [RedisLockModule.forRoot({ redlock: nodes.urls, name: 'other' })];
+    const starting = makeApp({ imports, providers: [OnRedlock] });
+    await expect(starting).rejects.toThrow(LockOptionsError);
+    await expect(starting).rejects.toThrow(
+      /^OnRedlock\.run in RootTestModule is @Limited\. The store of this registration has no permits\. On a Redlock /,
+    );
+  });
+
+  it('an application does not start when a method with @Locked shares a lock that its store cannot share, and says why', async () => {
+    @Injectable()
+    class Readers {
+      @Locked('x', { mode: 'shared', registration: 'other' })
+      async read(): Promise<void> {}
+    }
+    const imports = [RedisLockModule.forRoot({ redlock: nodes.urls, name: 'other' })];
+    await expect(makeApp({ imports, providers: [Readers] })).rejects.toThrow(
+      /^Readers\.read in RootTestModule is @Locked\. The store of this registration has no shared locks\. On a Redlock /,
+    );
+  });
+
+  it('starts without such methods, and refuses a call of the service before the store is asked', async () => {
+    const imports = [RedisLockModule.forRoot({ redlock: nodes.urls, name: 'other' })];
+    const { app } = await makeApp({ imports, providers: [Partners] });
+    const other: LockService = app.get('LockService(other)');
+    await expect(other.withPermits('x', { limit: 2 }, () => 'ran')).rejects.toMatchObject({
+      code: 'LOCK_OPTIONS',
+      message: expect.stringMatching(/^The store of this registration has no permits\. On a Redlock /),
+    });
+  });
+});
+
+describe('the testing kit', () => {
+  it('the testing kit runs methods with @Limited in memory, refuses them, loses their permits and keeps a journal [G885]', async () => {
+    const testing = await Test.createTestingModule({
+      imports: [LockTestingModule.forRoot()],
+      providers: [Partners],
+    }).compile();
+    const [bench, partners] = [testing.get(LockBench), testing.get(Partners)];
+    const { gate, calls } = await full(partners);
+    expect(bench.heldKeys).toEqual(['partner:a']);
+    await expect(partners.impatient('a')).rejects.toThrow('1 permit of');
+    bench.lose('partner:a', 'unavailable');
+    gate.open();
+    await expect(calls).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'unavailable' });
+    bench.refuse('partner:a', 'unavailable');
+    await expect(partners.impatient('a')).rejects.toThrow(LockUnavailableError);
+    bench.refuse('partner:a', 'contended');
+    await expect(partners.impatient('a')).rejects.toThrow('onContended of @Limited');
+    const elsewhere = await bench.holdElsewhere('partner:a');
+    expect(await partners.skipping('a')).toBeUndefined();
+    const large = partners.large('a');
+    await elsewhere.release();
+    expect(await large).toBe('partner:a');
+    const permits = bench.journal.filter(({ event }) => event === 'acquired');
+    expect(permits).toEqual([
+      expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 1 }),
+      expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 1 }),
+      expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 2 }),
+    ]);
+    expect(bench.journal.filter(({ event }) => event === 'lost')).toHaveLength(2);
+    await testing.close();
+  });
+
+  it('an instance that was made with new runs its methods with @Limited by withoutLocks', async () => {
+    class Plain {
+      @Limited('x', { limit: 1 })
+      async run(): Promise<string> {
+        return 'ran';
+      }
+    }
+    expect(await withoutLocks(new Plain()).run()).toBe('ran');
+  });
+});
+
+describe('two applications on one Redis', () => {
+  let server: RedisServer;
+  beforeAll(async () => {
+    server = await RedisServer.start();
+  });
+  afterAll(() => server.stop());
+
+  it('two applications on one Redis run a method with @Limited at most `limit` times at once, together [G886]', async () => {
+    const apps: TestApp[] = [];
+    for (const _ of [1, 2]) apps.push(await openApp({ providers: [Partners] }, { redis: server.url, waitMs: 60_000 }));
+    const [gate, crowd] = [new Gate(), new Crowd()];
+    const calls = apps.flatMap(({ app }) => Array.from({ length: 5 }, () => app.get(Partners).call('a', crowd, gate)));
+    const waiters = async ({ locks }: TestApp) => (await locks.inspect('partner:a'))?.waiters ?? 0;
+    const all = async () => (await Promise.all(apps.map(waiters))).reduce((sum, each) => sum + each) === 8;
+    await until(all, { what: 'two run, and eight wait' });
+    expect(crowd.running).toBe(2);
+    gate.open();
+    await Promise.all(calls);
+    expect(crowd.most).toBe(2);
+    await until(async () => !(await apps[0]!.locks.isLocked('partner:a')), { what: 'all permits are given back' });
+    await Promise.all(apps.map(({ app }) => app.close()));
+  });
+
+  it('a handler answers 409 while another application holds the permits, and 503 when Redis is down', async () => {
+    @Controller()
+    class Handlers {
+      @Get(':id')
+      @Limited('{params.id}', { limit: 1, waitMs: 0 })
+      async run(): Promise<string> {
+        return 'ran';
+      }
+    }
+    const { locks } = await makeApp({}, { redis: server.url });
+    const { url } = await startApp({ controllers: [Handlers] }, { redis: server.url });
+    await using permit = await locks.acquirePermits('a', { limit: 1 });
+    const busy = await fetch(`${url}/a`);
+    expect(busy.status).toBe(409);
+    expect(Number(busy.headers.get('retry-after'))).toBeGreaterThan(0);
+    await permit.release();
+    expect(await (await fetch(`${url}/a`)).text()).toBe('ran');
+    await server.kill();
+    expect((await fetch(`${url}/a`)).status).toBe(503);
+    await server.restart();
+  });
+});
+
+it('a second decorator of its kind, or @Locked, is refused on a method with @Limited', () => {
+  const both = (first: MethodDecorator, second: MethodDecorator) => () => {
+    class Both {
+      @first
+      @second
+      async run(): Promise<void> {}
+    }
+    return Both;
+  };
+  const limited = (): MethodDecorator => Limited('x', { limit: 2 });
+  const locked = (): MethodDecorator => Locked('x');
+  const instead = 'keep one, and in the method call';
+  expect(both(limited(), limited())).toThrow(
+    '@Limited on Both.run: the method has another one: take one of them with LockService.withPermits.',
+  );
+  expect(both(limited(), locked())).toThrow(
+    `@Limited on Both.run: the method is @Locked, too: ${instead} LockService.withPermits or LockService.withLock instead of the other.`,
+  );
+  expect(both(locked(), limited())).toThrow(
+    `@Locked on Both.run: the method is @Limited, too: ${instead} LockService.withLock or LockService.withPermits instead of the other.`,
+  );
+  expect(both(NotLocked(), limited())).toThrow('the method is both @Limited and @NotLocked: remove one of them.');
+});
