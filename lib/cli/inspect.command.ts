@@ -1,5 +1,5 @@
 import { describeHolder } from '../api/holder.js';
-import type { LockInfo } from '../api/lock.js';
+import type { HolderInfo, LockInfo } from '../api/lock.js';
 import { EXIT, type Action } from './command.js';
 import { TO_LOOK, withLocks } from './open.js';
 import { duration, json, whole, wrap } from './text.js';
@@ -22,18 +22,45 @@ export function withoutOwn(info: LockInfo): Omit<LockInfo, 'waiters'> {
 /** It is not known that nobody waits. */
 const NONE_SEEN = "no process in the queue; calls inside the holder's process are not seen";
 
-/** A held lock, one line for each thing that is known of it. */
+/** A held lock, one line for each thing that is known of it; where several can hold it, one line for each holder. */
 export function textOf(info: LockInfo): string {
-  const known = {
-    holder: describeHolder(info.holder),
-    digest: info.digest,
-    since: info.since?.toISOString(),
-    remaining: duration(info.remainingMs),
-    'kept until': info.keptUntil?.toISOString(),
-    token: info.fencingToken,
-    waiting:
+  const fields = [
+    ...(info.mode === 'exclusive' ? fieldsOf(info.holders[0]!) : fieldsOfSeveral(info)),
+    ['kept until', info.keptUntil?.toISOString()],
+    ['token', info.fencingToken],
+    [
+      'waiting',
       info.waitingProcesses && (info.waitingProcesses.map((each) => describeHolder(each)).join(', ') || NONE_SEEN),
-  };
-  const fields = Object.entries(known).filter(([, value]) => value !== undefined);
-  return [whole(info.key), ...fields.map(([name, value]) => `  ${name.padEnd(10)}  ${value}`)].join('\n');
+    ],
+  ].filter(([, value]) => value !== undefined);
+  return [whole(info.key), ...fields.map(([name, value]) => `  ${String(name).padEnd(10)}  ${value}`)].join('\n');
+}
+
+function fieldsOf({ holder, digest, since, remainingMs }: HolderInfo): [string, string | undefined][] {
+  return [
+    ['holder', describeHolder(holder)],
+    ['digest', digest],
+    ['since', since?.toISOString()],
+    ['remaining', duration(remainingMs)],
+  ];
+}
+
+function fieldsOfSeveral(info: LockInfo): [string, string | undefined][] {
+  return [['mode', modeOf(info)], ...info.holders.map((each): [string, string] => ['holder', inOneLine(each)])];
+}
+
+function inOneLine({ holder, digest, since, remainingMs, permits }: HolderInfo): string {
+  const known = [
+    permits && `${permits} permit${permits === 1 ? '' : 's'}`,
+    `digest ${digest}`,
+    since && `since ${since.toISOString()}`,
+    `remaining ${duration(remainingMs)}`,
+  ];
+  return `${describeHolder(holder)}: ${known.filter(Boolean).join(', ')}`;
+}
+
+/** How a lock is held that several can hold; undefined for an exclusive one. */
+export function modeOf({ mode, permits }: LockInfo): string | undefined {
+  if (mode === 'exclusive') return undefined;
+  return permits ? `${permits.held} of ${permits.limit} permits` : mode;
 }

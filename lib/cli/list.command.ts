@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describeHolder } from '../api/holder.js';
+import { describeHolder, describeHolders } from '../api/holder.js';
 import type { LockInfo, LockList } from '../api/lock.js';
 import { printable } from '../api/printable.js';
 import { EXIT, type Action, type Call } from './command.js';
 import { countOf } from './command-line.js';
-import { withoutOwn } from './inspect.command.js';
+import { modeOf, withoutOwn } from './inspect.command.js';
 import { TO_LOOK, withLocks } from './open.js';
 import { duration, json, table, whole } from './text.js';
 
@@ -55,11 +55,13 @@ function show({ locks, complete, scanned }: LockList, { options, terminal }: Cal
 }
 
 /** A lock for people. */
-function cellsOf({ key, holder, digest, since, remainingMs, keptUntil, waitingProcesses }: LockInfo): string[] {
+function cellsOf(lock: LockInfo): string[] {
+  const { key, holder, holders, digest, since, remainingMs, keptUntil, waitingProcesses } = lock;
   const waiting = waitingOf(waitingProcesses);
+  const mode = modeOf(lock);
   return [
     printable(key),
-    describeHolder(holder),
+    `${mode === undefined ? '' : `${mode}: `}${describeHolders(holder, holders.length - 1)}`,
     digest,
     keptUntil ? 'kept' : since ? duration(Math.max(0, Date.now() - since.getTime())) : '',
     duration(remainingMs),
@@ -67,10 +69,12 @@ function cellsOf({ key, holder, digest, since, remainingMs, keptUntil, waitingPr
   ];
 }
 
-/** A lock for programs: the same, with times that can be counted with. */
-function fieldsOf({ key, holder, digest, since, remainingMs, waitingProcesses }: LockInfo): (string | number)[] {
+/** A lock for programs: the same of its first holder, with times that can be counted with, and then how many hold it, and how. */
+function fieldsOf(lock: LockInfo): (string | number)[] {
+  const { key, mode, holders, holder, digest, since, remainingMs, waitingProcesses } = lock;
   const held = since?.toISOString() ?? '';
-  return [whole(key), describeHolder(holder), digest, held, remainingMs, waitingOf(waitingProcesses)];
+  const waiting = waitingOf(waitingProcesses);
+  return [whole(key), describeHolder(holder), digest, held, remainingMs, waiting, mode, holders.length];
 }
 
 /**

@@ -61,11 +61,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   },
   release: {
     usage: '<key> --owner DIGEST | --force [--yes]',
-    summary: 'take a lock from its holder',
+    summary: 'take a lock from its holder, or from all its holders',
     action: release,
     options: {
       owner: ['--owner DIGEST', 'from this holder only, as inspect shows it'],
-      force: ['--force', 'from whoever holds it'],
+      force: ['--force', 'from whoever holds it, all of them'],
       yes: ['--yes', 'do not ask'],
     },
     exits: '0, 1 when it was free, held by another owner, or not confirmed',

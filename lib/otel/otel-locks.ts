@@ -108,11 +108,13 @@ function observeHold(span: Span, trace: HoldTrace): Observation {
 }
 
 function startSpan(tracer: Tracer, what: string, trace: AcquireTrace | HoldTrace, withKeys: boolean): Span {
-  const { registration, label, key, keys, fencingToken } = trace;
+  const { registration, label, key, keys, fencingToken, mode, permits } = trace;
   const attributes: Attributes = {
     'nest_redis_lock.registration': registration,
     'nest_redis_lock.label': label,
     'nest_redis_lock.fencing_token': fencingToken,
+    'nest_redis_lock.mode': mode,
+    'nest_redis_lock.permits': permits,
   };
   if (withKeys && keys) attributes['nest_redis_lock.keys'] = [...keys];
   else if (withKeys) attributes['nest_redis_lock.key'] = key;

@@ -10,13 +10,13 @@ export const PAGE_SCRIPT = `'use strict';
 
   const HEADINGS = ${JSON.stringify(HEADINGS)};
 
-  /** The rows that are shown, by key: { row, seenAt, cells, button }. */
+  /** The rows that are shown, by key: { row, seenAt, cells, button, several }. */
   const shown = new Map();
   const dialog = element('dialog');
   let source;
   let lost;
   let registration;
-  /** The row that the dialog asks about, as it was when the button was pressed. */
+  /** The row and the holder that the dialog asks about, as they were when the button was pressed. */
   let asked;
 
   // What is shown
@@ -68,14 +68,66 @@ export const PAGE_SCRIPT = `'use strict';
     const here = row.waitingHere === 0 ? [] : [count(row.waitingHere, 'call') + ' of this process'];
     const names = (row.waiting ?? []).map(nameOf);
     // Of the calls inside another process nothing is known.
-    if (names.length === 0 && here.length === 0)
-      here.push(row.waiting === undefined ? 'unknown' : row.holder.isThis ? 'none' : 'none in the queue');
+    const areAllThis = (row.holders ?? [row.holder]).every(({ isThis }) => isThis) && !row.more;
+    if (names.length === 0 && here.length === 0) here.push(row.waiting === undefined ? 'unknown' : areAllThis ? 'none' : 'none in the queue');
     const text = JSON.stringify([names, here]);
     if (cell.dataset.shown === text) return;
     cell.dataset.shown = text;
     const list = document.createElement('ol');
     for (const name of names) list.append(Object.assign(document.createElement('li'), { textContent: name }));
     cell.replaceChildren(...(names.length > 0 ? [list] : []), ...here);
+  }
+
+  function releaseButton(what, onClick) {
+    const button = Object.assign(document.createElement('button'), { type: 'button', textContent: 'Release\\u2026' });
+    button.setAttribute('aria-label', 'Release ' + what);
+    button.addEventListener('click', onClick);
+    return button;
+  }
+
+  function partOf(holder) {
+    return nameOf(holder) + (holder.permits === undefined ? '' : ': ' + count(holder.permits, 'permit'));
+  }
+
+  function holders(entry, row) {
+    const cell = entry.cells.holder;
+    if (row.holders === undefined) {
+      if (entry.several) cell.replaceChildren();
+      entry.several = undefined;
+      return setText(cell, nameOf(row.holder));
+    }
+    if (!entry.several) {
+      entry.several = { items: new Map() };
+      for (const [name, tag] of [['how', 'div'], ['list', 'ul'], ['more', 'div']]) entry.several[name] = document.createElement(tag);
+      cell.replaceChildren(entry.several.how, entry.several.list, entry.several.more);
+    }
+    const { items, how, list, more } = entry.several;
+    const { permits } = row;
+    setText(how, permits ? permits.held + ' of ' + permits.limit + ' permits' : 'shared');
+    setText(more, row.more > 0 ? 'and ' + count(row.more, 'more holder') : '');
+    // Items that stay are not moved, as lines are not. Without digests there is nothing in them that could have the focus.
+    const ids = row.holders.map(({ digest }, index) => digest ?? index);
+    for (const [id, { item }] of items) {
+      if (ids.includes(id)) continue;
+      items.delete(id);
+      item.remove();
+    }
+    row.holders.forEach((holder, index) => {
+      let each = items.get(ids[index]);
+      if (!each) {
+        each = { item: document.createElement('li'), text: document.createElement('span') };
+        const shownHolder = each;
+        each.item.append(each.text);
+        if (holder.digest !== undefined) {
+          const what = textOf(row) + ', ' + partOf(holder);
+          each.item.append(' ', releaseButton(what, () => ask(entry.row, shownHolder.holder)));
+        }
+        items.set(ids[index], each);
+      }
+      each.holder = holder;
+      setText(each.text, partOf(holder) + (holder.since === undefined ? '' : ', since ' + clock(holder.since)));
+      if (list.children[index] !== each.item) list.insertBefore(each.item, list.children[index] ?? null);
+    });
   }
 
   function newEntry() {
@@ -89,6 +141,11 @@ export const PAGE_SCRIPT = `'use strict';
       cells[name] = cell;
       line.append(cell);
     });
+    if (dialog) {
+      cells.release = document.createElement('td');
+      cells.release.setAttribute('role', 'cell');
+      line.append(cells.release);
+    }
     cells.key.scope = 'row';
     cells.text = document.createElement('div');
     cells.key.append(cells.text);
@@ -104,20 +161,17 @@ export const PAGE_SCRIPT = `'use strict';
     if (textOf(row).length > 200) cells.text.tabIndex = 0;
     setText(cells.registration, registration);
     setText(cells.label, row.label ?? '');
-    setText(cells.holder, nameOf(row.holder));
+    holders(entry, row);
     setText(cells.since, row.since === undefined ? 'unknown' : clock(row.since));
-    setText(cells.token, row.token === undefined ? 'unknown' : String(row.token));
+    setText(cells.token, row.permits ? 'none' : row.token === undefined ? 'unknown' : String(row.token));
     waiting(cells.waiting, row);
     remaining(entry);
-    if (row.digest !== undefined && !entry.button) {
-      entry.button = Object.assign(document.createElement('button'), { type: 'button', textContent: 'Release\\u2026' });
-      entry.button.setAttribute('aria-label', 'Release ' + textOf(row));
-      entry.button.addEventListener('click', () => ask(entry.row));
-      const cell = document.createElement('td');
-      cell.setAttribute('role', 'cell');
-      cell.append(entry.button);
-      entry.line.append(cell);
+    if (cells.release && row.digest !== undefined && !entry.button) {
+      entry.button = releaseButton(textOf(row), () => ask(entry.row, { ...entry.row.holder, digest: entry.row.digest }));
+      cells.release.append(entry.button);
     }
+    // Of several holders each has a button of its own.
+    if (entry.button) entry.button.hidden = row.digest === undefined;
   }
 
   function showRows(rows) {
@@ -165,15 +219,16 @@ export const PAGE_SCRIPT = `'use strict';
 
   // Release by force
 
-  function ask(row) {
-    asked = row;
+  function ask(row, holder) {
+    asked = { row, holder };
     setText(element('dialog-key'), textOf(row));
-    setText(element('dialog-holder'), (row.holder.detached ? 'It was ' : 'Held by ') + nameOf(row.holder) + '.');
+    const others = row.holders === undefined ? '' : ' Other holders keep what they have.';
+    setText(element('dialog-holder'), (holder.detached ? 'It was ' : 'Held by ') + partOf(holder) + '.' + others);
     dialog.showModal();
   }
 
-  async function release(row) {
-    const { key, digest } = row;
+  async function release({ row, holder: { digest } }) {
+    const { key } = row;
     const name = textOf(row);
     try {
       const response = await fetch(address('release'), {

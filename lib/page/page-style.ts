@@ -64,7 +64,7 @@ tbody td[data-heading='Since'], tbody td[data-heading='Token'], tbody button { w
 tbody th { font-weight: 600; min-width: 10rem; white-space: pre-wrap; }
 tbody th div { max-width: 26rem; }
 tbody th div.long { max-height: 8.7em; overflow-y: auto; }
-ol { margin: 0; padding-inline-start: 1.25rem; }
+ol, ul { margin: 0; padding-inline-start: 1.25rem; }
 
 /* Where the columns would not fit, each lock is a block of its own, and its cells say what they are. */
 @media (max-width: 64rem) {

@@ -1,11 +1,13 @@
 import type { LockPing } from '../api/diagnosis.js';
 import type { LockHolder } from '../api/holder.js';
-import type { LockInfo, LockList } from '../api/lock.js';
+import type { HolderInfo, LockInfo, LockList } from '../api/lock.js';
 import { printable } from '../api/printable.js';
 import { hostName } from '../compose/process-name.js';
 
 /** How many locks are shown at most. */
 export const MOST_ROWS = 500;
+/** How many holders of one lock are shown at most. */
+export const MOST_HOLDERS = 20;
 /** How much of a key is shown, in characters: all of one that the library can have made. */
 const LONGEST_KEY = 1_024;
 
@@ -24,7 +26,7 @@ export class View {
   json(mayRelease: boolean): string {
     const { head, rows } = this;
     if (mayRelease) return (this.#forReleasers ??= JSON.stringify({ ...head, rows }));
-    const readable = rows?.map((row) => ({ ...row, digest: undefined }));
+    const readable = rows?.map((row) => ({ ...withoutDigest(row), holders: row.holders?.map(withoutDigest) }));
     return (this.#forReaders ??= JSON.stringify({ ...head, rows: readable }));
   }
 }
@@ -44,9 +46,25 @@ export function viewOf(listed: LockList | Error, ping: LockPing, labels?: Readon
   return new View({ ...head, incomplete }, rows);
 }
 
+function withoutDigest<T extends { digest?: string }>(shown: T): T {
+  return { ...shown, digest: undefined };
+}
+
 /** Times are milliseconds, or milliseconds since 1970. */
 function rowOf(lock: LockInfo, label?: string) {
-  const { key, holder, since, remainingMs, keptUntil, fencingToken: token, waitingProcesses, waiters, digest } = lock;
+  const {
+    key,
+    mode,
+    permits,
+    holder,
+    holders,
+    since,
+    keptUntil,
+    fencingToken: token,
+    waitingProcesses,
+    waiters,
+  } = lock;
+  const isExclusive = mode === 'exclusive';
   const text = printable(key, LONGEST_KEY);
   return {
     key,
@@ -54,17 +72,28 @@ function rowOf(lock: LockInfo, label?: string) {
     text: text === key ? undefined : text,
     label: label === undefined ? undefined : printable(label),
     holder: processOf(holder),
+    /** Of a lock that several can hold: how, the first of its holders, and how many there are beside these. */
+    mode: isExclusive ? undefined : mode,
+    permits,
+    holders: isExclusive ? undefined : holders.slice(0, MOST_HOLDERS).map(partOf),
+    more: isExclusive ? undefined : Math.max(0, holders.length - MOST_HOLDERS),
     since: since?.getTime(),
-    remainingMs,
+    /** Until all of its leases have ended. */
+    remainingMs: Math.max(...holders.map((each) => each.remainingMs)),
     keptUntil: keptUntil?.getTime(),
     token,
     /** The processes in the queue of the store, if it has one, in order: calls that wait inside the process of the holder are not among them. */
     waiting: waitingProcesses?.map(processOf),
     /** How many calls of this process wait. */
     waitingHere: waiters,
-    /** Names the holding in a request to release it: only for viewers who may do that. */
-    digest,
+    /** Names the holding in a request to release it: only for viewers who may do that. Of several holders each has its own. */
+    digest: isExclusive ? lock.digest : undefined,
   };
+}
+
+/** One of several holders. */
+function partOf({ holder, permits, since, digest }: HolderInfo) {
+  return { ...processOf(holder), permits, since: since?.getTime(), digest };
 }
 
 /** A process without its owner value, with which the lock could be released. */

@@ -119,7 +119,10 @@ describe('ls', () => {
     for (const key of ['order:2', 'order:1', 'other']) await locks.acquire(key);
     const { out } = await ls('order:*');
     const rows = out.trimEnd().split('\n');
-    expect(rows.map((row) => row.split('\t').length)).toEqual([6, 6]);
+    expect(rows.map((row) => row.split('\t').slice(6))).toEqual([
+      ['exclusive', '1'],
+      ['exclusive', '1'],
+    ]);
     expect(rows.map((row) => row.split('\t')[0])).toEqual(['order:1', 'order:2']);
     expect(rows[0]).toContain(`\tpid ${process.pid} on `);
     expect(JSON.parse((await ls('--json')).out)).toMatchObject({ locks: { length: 3 }, complete: true });
@@ -173,7 +176,7 @@ describe('ls', () => {
       await call(on('ls', key), { columns: 120 }),
     ];
     expect(shown.out).toMatch(/waiting +no process in the queue; calls inside the holder's process are not seen\n$/);
-    expect(listed.out).toMatch(/\tunknown\n$/);
+    expect(listed.out).toMatch(/\tunknown\texclusive\t1\n$/);
     expect(table.out).toMatch(/WAITING\n.* unknown\n$/);
     const waiting = waiter.acquire(key);
     await untilQueued(server, key, 1);
@@ -207,6 +210,24 @@ describe('release', () => {
     await locks.acquire(key);
     expect(await call(on('release', key, '--force', '--yes'))).toMatchObject({ code: 0 });
     expect(await call(on('release', key, '--force', '--yes'))).toMatchObject({ code: 1 });
+  });
+
+  it('the commands ls, inspect and release know who holds permits in Redis', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const key = freshKey();
+    const take = (permits: number) => locks.acquirePermits(key, { limit: 5, permits });
+    const [a, b] = [await take(2), await take(1)];
+    const listed = await call(on('ls', key));
+    expect(listed.out.trimEnd().split('\t').slice(6)).toEqual(['permits', '2']);
+    const shown = await call(on('inspect', key));
+    expect(shown.out).toContain('  mode        3 of 5 permits\n');
+    expect(shown.out.match(/digest \w+/g)).toEqual([a, b].map(({ owner }) => `digest ${digestOf(owner)}`));
+    expect(await call(on('release', key, '--owner', digestOf(a.owner)), { answer: 'y' })).toMatchObject({ code: 0 });
+    const left = async () => (await locks.inspect(key))?.holders.map(({ digest }) => digest);
+    expect(await left()).toEqual([digestOf(b.owner)]);
+    await take(3);
+    expect(await call(on('release', key, '--force'), { answer: 'y' })).toMatchObject({ code: 0 });
+    expect(await left()).toBeUndefined();
   });
 
   it('the command release takes nothing from a holder that came while the question was read', async () => {

@@ -2,7 +2,7 @@ import type { LockInfo, LockPing } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
 import { hostName } from '../../lib/compose/process-name.js';
 import { pageText } from '../../lib/page/page-text.js';
-import { MOST_ROWS, viewOf } from '../../lib/page/view.js';
+import { MOST_HOLDERS, MOST_ROWS, viewOf } from '../../lib/page/view.js';
 import type { Seen } from './viewer.js';
 
 const PING: LockPing = {
@@ -15,7 +15,8 @@ const PING: LockPing = {
 
 function lockOf(pid: number): LockInfo {
   const holder = { owner: 'secret', host: hostName(), pid };
-  return { key: 'k', holder, digest: 'd', remainingMs: 1, waiters: 0, waitingProcesses: [holder] };
+  const one = { holder, digest: 'd', remainingMs: 1 };
+  return { key: 'k', mode: 'exclusive', holders: [one], ...one, waiters: 0, waitingProcesses: [holder] };
 }
 
 function shown(locks: LockInfo[], complete: boolean): Seen {
@@ -42,6 +43,19 @@ describe('what is shown', () => {
     expect(shown(full, false).incomplete).toBe('rows');
     expect(shown(full.slice(1), false).incomplete).toBe('time');
   });
+});
+
+it('of many holders of a lock the first are shown, and how many more there are, and its time is that of the last lease', () => {
+  const holders = Array.from({ length: MOST_HOLDERS + 3 }, (_, index) => ({
+    ...lockOf(index).holders[0]!,
+    remainingMs: index,
+    permits: 1,
+  }));
+  const crowd: LockInfo = { ...lockOf(0), mode: 'permits', permits: { held: MOST_HOLDERS + 3, limit: 99 }, holders };
+  const [row] = shown([crowd], true).rows!;
+  expect(row!.holders!.map(({ pid }) => pid)).toEqual(Array.from({ length: MOST_HOLDERS }, (_, index) => index));
+  expect(row).toMatchObject({ more: 3, remainingMs: MOST_HOLDERS + 2, mode: 'permits' });
+  expect(shown([lockOf(1)], true).rows![0]).not.toHaveProperty('holders');
 });
 
 describe('a key', () => {

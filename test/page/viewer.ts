@@ -15,6 +15,10 @@ export interface Seen {
     token?: number;
     digest?: string;
     holder: { pid?: number };
+    mode?: string;
+    permits?: { held: number; limit: number };
+    holders?: { pid?: number; permits?: number; digest?: string }[];
+    more?: number;
     waiting?: object[];
   }[];
 }

@@ -50,7 +50,7 @@ declare module 'bullmq' {
 
 declare module '@nestjs/bullmq' {
   import type { Job } from 'bullmq';
-  export function Processor(queue: string): ClassDecorator;
+  export function Processor(queue: string, options?: { concurrency?: number }): ClassDecorator;
   export function InjectQueue(queue: string): ParameterDecorator;
   export abstract class WorkerHost {
     abstract process(job: Job, token?: string): Promise<unknown>;

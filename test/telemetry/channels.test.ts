@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, tracingChannel, unsubscribe, type TracingChannelSubscribers } from 'node:diagnostics_channel';
 import { inspect } from 'node:util';
-import type { AcquireTrace, HoldTrace, LockEventMessage } from 'nest-redis-lock';
+import type { AcquireTrace, HoldTrace, LockEvent, LockEventMessage } from 'nest-redis-lock';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { loopTurn } from '../../lib/core/time/event-loop.js';
 import { Telemetry } from '../../lib/core/service/telemetry.js';
@@ -150,6 +150,69 @@ describe('the channel nest-redis-lock:event', () => {
       expect.objectContaining({ type: 'acquired', registration: 'stock', key: 'k', label: '_key', grant: 'free' }),
       expect.objectContaining({ type: 'released', registration: 'stock', key: 'k', label: '_key' }),
     ]);
+  });
+});
+
+describe('permits and shared locks', () => {
+  const OF_PERMITS = { mode: 'permits', permits: 2 };
+
+  it('events, messages and traces say how a lock is held, and nothing of one that is exclusive [G892]', async () => {
+    const locks = await openLocks({ memory: true });
+    const acquires = published<AcquireTrace>('nest-redis-lock:acquire');
+    const holds = published<HoldTrace>('nest-redis-lock:hold');
+    const messages = publishedEvents();
+    const events: LockEvent[] = [];
+    locks.events$.subscribe((event) => void events.push(event));
+    const permits = await locks.acquirePermits('mail', { limit: 3, permits: 2 });
+    expect(await locks.tryAcquirePermits('mail', { limit: 1 })).toBeNull();
+    await permits.release();
+    await locks.withPermits('mail', { limit: 3 }, nothing);
+    await locks.withLock('report', { mode: 'shared' }, nothing);
+    await locks.withLock('order', nothing);
+    await until(() => messages.length === 9, { what: 'the events' });
+    expect(events).toMatchObject([
+      { type: 'acquired', key: 'mail', ...OF_PERMITS, fencingToken: undefined },
+      { type: 'contended', key: 'mail', mode: 'permits', permits: 1 },
+      { type: 'released', key: 'mail', ...OF_PERMITS },
+      { type: 'acquired', key: 'mail', mode: 'permits', permits: 1 },
+      { type: 'released', key: 'mail', mode: 'permits', permits: 1 },
+      { type: 'acquired', key: 'report', mode: 'shared', fencingToken: expect.any(Number) as number },
+      { type: 'released', key: 'report', mode: 'shared' },
+      { type: 'acquired', key: 'order' },
+      { type: 'released', key: 'order' },
+    ]);
+    const shown = (each: { key: string; mode?: unknown; permits?: unknown }) => [each.key, each.mode, each.permits];
+    const [two, one] = [2, 1].map((count) => ['mail', 'permits', count]);
+    const [report, order] = [
+      ['report', 'shared', undefined],
+      ['order', undefined, undefined],
+    ];
+    expect(messages.map(shown)).toEqual([two, one, two, one, one, report, report, order, order]);
+    expect(acquires.of('start').map(shown)).toEqual([two, one, one, report, order]);
+    expect(holds.of('start').map(shown)).toEqual([one, report, order]);
+    const exclusive = [...events, ...messages, ...acquires.of('start'), ...holds.of('start')].filter(
+      ({ key }) => key === 'order',
+    );
+    expect(exclusive).toHaveLength(6);
+    for (const each of exclusive) {
+      expect(Object.keys(each)).not.toContain('mode');
+      expect(Object.keys(each)).not.toContain('permits');
+    }
+  });
+
+  it('stats count what each call holds as one, however many permits it has', async () => {
+    const locks = await openLocks({ memory: true });
+    const held = [
+      await locks.acquirePermits('mail:1', { limit: 5, permits: 4 }),
+      await locks.acquirePermits('mail:1', { limit: 5 }),
+      await locks.acquire('mail:2'),
+    ];
+    const waiting = locks.acquirePermits('mail:1', { limit: 5 });
+    await until(async () => (await locks.inspect('mail:1'))?.waiters, { what: 'it waits' });
+    expect(locks.stats()).toEqual([{ label: 'mail', held: 3, waiting: 1 }]);
+    await Promise.all(held.map((each) => each.release()));
+    await (await waiting).release();
+    expect(locks.stats()).toEqual([]);
   });
 });
 

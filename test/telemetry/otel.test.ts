@@ -126,6 +126,27 @@ describe('spans', () => {
     });
   });
 
+  it('of permits say so, and how many, while metrics count them like locks, by their label', async () => {
+    const { telemetry, span, points } = sdk();
+    const locks = await openLocks({ memory: true, telemetry });
+    await locks.withPermits('mail:1', { limit: 3, permits: 2 }, async () => {
+      const of = (all: Map<string, unknown>) => all.get('held.count');
+      expect(of(await points())).toEqual([{ registration: 'default', label: 'mail', value: 1 }]);
+    });
+    for (const name of ['acquire mail', 'hold mail']) {
+      expect(span(name).attributes).toMatchObject({
+        'nest_redis_lock.key': 'mail:1',
+        'nest_redis_lock.mode': 'permits',
+        'nest_redis_lock.permits': 2,
+      });
+      expect(span(name).attributes).not.toHaveProperty(['nest_redis_lock.fencing_token']);
+    }
+    const { 'hold.duration': held, 'acquire.duration': acquired } = Object.fromEntries(await points());
+    expect(held).toEqual([{ registration: 'default', label: 'mail', end: 'released', value: 1 }]);
+    const outcome = { outcome: 'acquired', grant: 'free' };
+    expect(acquired).toEqual([{ registration: 'default', label: 'mail', ...outcome, value: 1 }]);
+  });
+
   it('are errors where a call fails, by their codes, and not where it goes on without the lock [G457]', async () => {
     @Injectable()
     class Jobs {
