@@ -19,7 +19,8 @@ export async function open({ ports, isCluster, ttlMs, waitMs, fair }) {
   const { service } = await openLocks({ ...source, ttlMs, waitMs, ...(fair && { fair }) });
   if (source.redlock) await untilNodesVote(service);
   return {
-    acquire: (key) => service.acquire(key),
+    acquire: (key, options) => service.acquire(key, options),
+    acquirePermits: (key, limit) => service.acquirePermits(key, { limit }),
     acquireAll: (keys) => service.acquireAll(keys),
     release: (lock) => lock.release(),
     hold: (key, ttl) => service.acquire(key, { ttlMs: ttl }),

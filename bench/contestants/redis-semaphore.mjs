@@ -1,4 +1,4 @@
-import { Mutex, RedlockMutex } from 'redis-semaphore';
+import { Mutex, RedlockMutex, Semaphore } from 'redis-semaphore';
 import { connectAll } from './clients.mjs';
 
 export async function open({ ports, ttlMs, waitMs }) {
@@ -12,6 +12,11 @@ export async function open({ ports, ttlMs, waitMs }) {
   };
   return {
     acquire: (key) => acquire(key),
+    async acquirePermits(key, limit) {
+      const semaphore = new Semaphore(clients[0], key, limit, { lockTimeout: ttlMs, ...limits });
+      await semaphore.acquire();
+      return semaphore;
+    },
     release: (mutex) => mutex.release(),
     hold: (key, ttl) => acquire(key, ttl),
     close: () => clients.forEach((client) => client.disconnect()),

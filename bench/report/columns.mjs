@@ -114,6 +114,20 @@ export const COLUMNS = {
     ['turns/s', (figures) => number(figures[`${name}.rate`])],
     ['commands a turn', (figures) => number(figures[`${name}.commands`])],
   ]),
+  permits: [
+    ['turns/s', ({ rate }) => number(rate)],
+    ['commands a turn', ({ commands }) => number(commands)],
+    ['wait p50 ms', ({ p50Ms }) => number(p50Ms)],
+    ['p99 ms', ({ p99Ms }) => number(p99Ms)],
+  ],
+  readers: [
+    ['reads/s', ({ rate }) => number(rate)],
+    ['with the lock held alone', ({ exclusiveRate }) => number(exclusiveRate)],
+    ['commands a read', ({ commands }) => number(commands)],
+    ['wait p99 ms', ({ p99Ms }) => number(p99Ms)],
+    ['a writer waits p50 ms', ({ writeP50Ms }) => number(writeP50Ms)],
+    ['longest ms', ({ writeLongestMs }) => number(writeLongestMs)],
+  ],
   'cluster-hand-offs': [
     ['hand-offs', ({ turns }) => number(turns)],
     ['messages on the bus, each', ({ messages }) => number(messages)],

@@ -184,6 +184,24 @@ export const TARGETS = [
     atLeast: 0.8,
   })),
   {
+    scenario: 'permits-0ms',
+    title: 'Permits, 3 of 4 × 25, 0 ms hold: commands a turn',
+    of: (own) => own.commands,
+    atMost: 0.3,
+  },
+  {
+    scenario: 'permits-20ms',
+    title: 'Permits, 3 of 4 × 25, 20 ms hold: commands a turn',
+    of: (own) => own.commands,
+    atMost: 0.3,
+  },
+  {
+    scenario: 'readers-1ms',
+    title: '100 readers in 4 processes: commands a read',
+    of: (own) => own.commands,
+    atMost: 0.05,
+  },
+  {
     scenario: 'hot-key',
     title: '2, 32 and 128 services on one key: most commands a turn',
     of: (own) => own.mostCommands,

@@ -21,6 +21,7 @@ import { redlockFar } from './redlock-far.mjs';
 import { redlock } from './redlock.mjs';
 import { secondRoundTrips } from './second-round-trips.mjs';
 import { sets } from './sets.mjs';
+import { permits, readers } from './several-holders.mjs';
 import { sql } from './sql.mjs';
 import { uncontended, uncontendedApart } from './uncontended.mjs';
 import { wakeUp } from './wake-up.mjs';
@@ -122,6 +123,12 @@ export const SCENARIOS = {
   'redlock-far': redlockFar,
   'sets-2': sets({ size: 2 }),
   'sets-5': sets({ size: 5 }),
+  'permits-0ms': permits({ title: 'Permits: 3 at a time among 4 processes × 25 calls, 0 ms hold', holdMs: 0 }),
+  'permits-20ms': permits({ title: 'Permits: 3 at a time among 4 processes × 25 calls, 20 ms hold', holdMs: 20 }),
+  'readers-1ms': readers({
+    title: 'A shared lock: 4 processes × 25 readers, 1 ms hold, and ten writes a second',
+    holdMs: 1,
+  }),
   leader,
   sql: sql({ title: 'Locks in a table of PostgreSQL', id: 'postgres' }),
   'sql-mariadb': sql({ title: 'Locks in a table of MariaDB', id: 'mariadb' }),
