@@ -641,8 +641,10 @@ function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined 
 }
 
 /** Why a lock cannot be shared from now on, and what to do; undefined if it can. */
-function whyNotDowngraded(lease: Lease, { modes, whyOnlyExclusive }: LockBackend): string | undefined {
+function whyNotDowngraded(lease: Lease, backend: LockBackend): string | undefined {
   const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
+  const { modes, whyOnlyExclusive, whyNoTransfer } = backend;
+  if (!backend.transfer) return whyNoTransfer ?? 'Its store cannot change the holder of a lock.';
   if (!modes?.includes('shared')) return `Its store has no shared locks. ${whyOnlyExclusive ?? ''}`.trimEnd();
   const { mode = 'exclusive' } = grant.hold ?? {};
   if (mode !== 'exclusive') return `It is held in the mode ${mode}. Downgrade exclusive locks.`;
