@@ -1,5 +1,5 @@
 import { onTestFinished } from 'vitest';
-import type { AcquireOptions } from '../../lib/api/options.js';
+import type { AcquireOptions, PermitOptions } from '../../lib/api/options.js';
 import type { LockParcel } from '../../lib/api/parcel.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { DrivenProcess } from './driven-process.js';
@@ -11,17 +11,23 @@ export interface Turn {
   to: string;
 }
 
+/** Those of the module, or the port of a node of a Cluster; and by how much the clock of the process is ahead. */
+type Settings = (RedisLockModuleOptions | { clusterPort: number }) & { clockAheadMs?: number };
+
 /** A process of its own that holds locks, to be stopped and killed. It ends with the test. */
 export class LockProcess extends DrivenProcess {
-  /** @param options those of the module; or the port of a node of a Cluster */
-  static start(options: RedisLockModuleOptions | { clusterPort: number }): Promise<LockProcess> {
-    const running = new LockProcess(new URL('lock-process.worker.mjs', import.meta.url), options);
+  static start(settings: Settings): Promise<LockProcess> {
+    const running = new LockProcess(new URL('lock-process.worker.mjs', import.meta.url), settings);
     onTestFinished(() => running.kill());
     return running.ready();
   }
 
   acquire(key: string, options: AcquireOptions = {}): Promise<{ owner: string; fencingToken: number }> {
     return this.ask('acquire', key, options);
+  }
+
+  acquirePermits(key: string, options: PermitOptions): Promise<{ owner: string }> {
+    return this.ask('acquirePermits', key, options);
   }
 
   /** Has so many lock services of the process wait for a lock: Redis cannot tell them from as many processes. */
@@ -33,12 +39,24 @@ export class LockProcess extends DrivenProcess {
     return this.ask('release', key);
   }
 
+  isHeld(key: string): Promise<boolean> {
+    return this.ask('isHeld', key);
+  }
+
   detach(key: string, ttlMs: number): Promise<LockParcel> {
     return this.ask('detach', key, ttlMs);
   }
 
   adopt(parcel: LockParcel): Promise<{ owner: string; fencingToken: number }> {
     return this.ask('adopt', parcel);
+  }
+
+  extendParcel(parcel: LockParcel, ttlMs: number): Promise<void> {
+    return this.ask('extendParcel', parcel, ttlMs);
+  }
+
+  releaseParcel(parcel: LockParcel): Promise<boolean> {
+    return this.ask('releaseParcel', parcel);
   }
 
   /** Answers when all that it was asked before has begun. */

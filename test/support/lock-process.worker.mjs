@@ -3,8 +3,10 @@ import { setImmediate as yieldToEvents } from 'node:timers/promises';
 import { Cluster } from 'ioredis';
 import { load, serve, settings } from './serve-duties.mjs';
 
+const { clusterPort, clockAheadMs = 0, ...options } = settings;
+const dateOf = Date.now;
+Date.now = () => dateOf() + clockAheadMs; // before the library is loaded
 const { openLocks } = await load('compose/open-locks.js');
-const { clusterPort, ...options } = settings;
 if (clusterPort) options.redis = () => new Cluster([{ host: '127.0.0.1', port: clusterPort }]);
 const open = async () => (await openLocks(options)).service;
 const locks = await open();
@@ -20,6 +22,11 @@ const duties = {
     held.set(key, lock);
     return { owner: lock.owner, fencingToken: lock.fencingToken };
   },
+  async acquirePermits(key, request) {
+    const permit = await locks.acquirePermits(key, request);
+    held.set(key, permit);
+    return { owner: permit.owner };
+  },
   async waitInMany(key, services, request) {
     const all = await Promise.all(Array.from({ length: services }, open));
     for (const each of all) void each.acquire(key, request);
@@ -27,7 +34,10 @@ const duties = {
   begun: () => {},
   abort: (key) => acquiring.get(key).abort(new Error('aborted')),
   release: (key) => held.get(key).release(),
+  isHeld: (key) => held.get(key).isHeld,
   detach: (key, ttlMs) => held.get(key).detach({ ttlMs }),
+  extendParcel: (parcel, ttlMs) => locks.extend(parcel, { ttlMs }),
+  releaseParcel: (parcel) => locks.release(parcel),
   async adopt(parcel) {
     const lock = await locks.adopt(parcel);
     held.set(parcel.key, lock);

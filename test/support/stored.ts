@@ -1,4 +1,4 @@
-import { LockKeys, readValue } from '../../lib/stores/redis/node/lock-keys.js';
+import { LockKeys, readCrowd, readValue, type Member } from '../../lib/stores/redis/node/lock-keys.js';
 import type { RedisServer } from './redis-server.js';
 import { until } from './until.js';
 
@@ -39,6 +39,18 @@ export function ownerIn(value: unknown): string | null {
 /** Who holds a lock, as the server knows; null where nobody does. */
 export async function ownerOn(server: RedisServer, key: string): Promise<string | null> {
   return ownerIn(await server.command('GET', `lock:{${key}}`));
+}
+
+/** Who hold a lock together, as the server knows: also those whose time was over a moment ago. Empty where nobody does, or one alone. */
+export async function membersOn(server: RedisServer, key: string): Promise<Member[]> {
+  const value = (await server.command('GET', `lock:{${key}}`)) as string | null;
+  return readCrowd(value ?? '')?.members ?? [];
+}
+
+/** The clock of a server, in milliseconds. */
+export async function timeOn(server: RedisServer): Promise<number> {
+  const [seconds, us] = (await server.command('TIME')) as [string, string];
+  return Number(seconds) * 1_000 + Math.floor(Number(us) / 1_000);
 }
 
 /** The fencing counter of a server, 0 where there is none yet. */

@@ -1,0 +1,188 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { loadScripts } from '../support/script-calls.js';
+import { proxyTo } from '../support/stage.js';
+import { membersOn } from '../support/stored.js';
+import { until } from '../support/until.js';
+
+// What was wrong in other read/write locks and semaphores, and is not here. Each service is a process of its own, as far as Redis can tell.
+
+const SHARED = { mode: 'shared' } as const;
+const PATIENT = { waitMs: 600_000 };
+const HOUR_MS = 3_600_000;
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+beforeEach(() => loadScripts(server));
+afterAll(() => server.stop());
+
+const open = (settings: RedisLockSettings = {}, url = server.url) => openLocks({ redis: url, ...settings });
+const openSeveral = (count: number) => Promise.all(Array.from({ length: count }, () => open()));
+const holders = async (key: string) => (await membersOn(server, key)).map(({ owner }) => owner);
+const waiting = async (key: string): Promise<string[]> =>
+  (await server.command('ZRANGE', `lock:{${key}}:queue`, '0', '+inf', 'BYSCORE')) as string[];
+
+/** Calls that wait to share the lock, one of each service, in this order in its queue. */
+async function readersBehind(key: string, services: readonly LockService[], before: number) {
+  const calls = [];
+  for (const [at, locks] of services.entries()) {
+    calls.push(locks.acquire(key, { ...SHARED, ...PATIENT }));
+    await untilQueued(server, key, before + at + 1);
+  }
+  return calls;
+}
+
+describe('a lock that is shared', () => {
+  it('has the readers of all processes that wait for its writer in the step that downgrades it, not when they ask again [G917]', async () => {
+    const [writing, ...reading] = await openSeveral(4);
+    const writer = await writing!.acquire('downgrade');
+    const calls = await readersBehind('downgrade', reading, 0);
+    const reader = await writer.downgrade();
+    expect(await holders('downgrade')).toHaveLength(4); // without a command of those who waited
+    const all = [reader, ...(await Promise.all(calls))];
+    expect(new Set(all.map(({ fencingToken }) => fencingToken)).size).toBe(1);
+  });
+
+  it('has the readers of all processes that wait for its writer in the step that releases it, all at a time [G919]', async () => {
+    const [writing, next, ...reading] = await openSeveral(7);
+    const writer = await writing!.acquire('together');
+    const calls = await readersBehind('together', reading, 0);
+    const last = next!.acquire('together', PATIENT);
+    await untilQueued(server, 'together', 6);
+    await writer.release();
+    expect(await holders('together')).toHaveLength(5);
+    const readers = await Promise.all(calls);
+    expect(readers.map(({ isHeld }) => isHeld)).toEqual([true, true, true, true, true]);
+    await Promise.all(readers.map((reader) => reader.release()));
+    expect((await last).fencingToken).toBeGreaterThan(readers[0]!.fencingToken);
+  });
+
+  it('stands for one ttl after nested calls, in whatever mode, as it would without them: their times do not add up [G918]', async () => {
+    const locks = await open();
+    const timed = { ttlMs: 60_000, watchdog: false };
+    const leftMs = async () => Number(await server.command('PTTL', 'lock:{nested}'));
+    for (const mode of ['exclusive', 'shared'] as const) {
+      const outer = { ...timed, mode };
+      await locks.withLock('nested', outer, () =>
+        locks.withLock('nested', { ...timed, ...SHARED }, () =>
+          locks.withLock('nested', outer, async ({ remainingMs }) => {
+            expect(await leftMs()).toBeLessThanOrEqual(60_000);
+            expect(remainingMs).toBeLessThanOrEqual(60_000);
+          }),
+        ),
+      );
+      expect(await locks.inspect('nested')).toBeNull();
+    }
+  });
+
+  it('has no writer beside its readers that was granted it before, and whose confirmation comes late [G920]', async () => {
+    const proxy = await proxyTo(server);
+    const [holding, reading] = await openSeveral(2);
+    const late = await open({ commandTimeoutMs: 60_000 }, proxy.url);
+    const holder = await holding!.acquire('stale');
+    const writing = late.acquire('stale', PATIENT);
+    await untilQueued(server, 'stale', 1);
+    const [read] = await readersBehind('stale', [reading!], 1);
+    proxy.hold(); // it is told of its turn, and Redis does not hear from it any more
+    await holder.release();
+    const writer = await writing; // it has begun, and confirms that in vain
+    const reader = await read!;
+    expect([writer.isHeld, writer.signal.aborted]).toEqual([false, true]);
+    proxy.release();
+    expect(await writer.release()).toBe(false); // after what it had sent before
+    expect(reader.isHeld).toBe(true);
+    expect(await holders('stale')).toEqual([reader.owner]);
+    expect(await reader.release()).toBe(true);
+  });
+
+  it.each([
+    ['has waited for its time', () => {}, 5_000],
+    ['was aborted', (controller: AbortController) => controller.abort(new Error('gone')), PATIENT.waitMs],
+  ])(
+    'lets in the readers behind a writer that %s in the step in which that one leaves [G921]',
+    async (_why, end, waitMs) => {
+      const [holding, giving, ...reading] = await openSeveral(4);
+      const key = `withdrawn ${waitMs}`;
+      const reader = await holding!.acquire(key, SHARED);
+      const controller = new AbortController();
+      const writing = giving!.acquire(key, { waitMs, signal: controller.signal });
+      const refused = expect(writing).rejects.toThrow();
+      await untilQueued(server, key, 1);
+      const calls = await readersBehind(key, reading, 1);
+      end(controller);
+      await refused;
+      const left = await until(
+        async () => {
+          const entries = await waiting(key);
+          return entries.some((entry) => entry.startsWith('g')) ? undefined : { entries };
+        },
+        { what: 'the writer has left the queue' },
+      );
+      expect(left.entries).toEqual([]);
+      for (const call of calls) expect((await call).fencingToken).toBe(reader.fencingToken);
+      expect(reader.isHeld).toBe(true);
+    },
+  );
+});
+
+describe('permits', () => {
+  it('that were held for longer than the ttl of another call are not freed by that call [G923]', async () => {
+    const [locks, short] = await openSeveral(2);
+    const held = await locks!.acquirePermits('short', { limit: 2, ttlMs: HOUR_MS, watchdog: false });
+    await sleep(300);
+    const brief = { limit: 2, ttlMs: 100, watchdog: false };
+    const one = await short!.acquirePermits('short', brief);
+    await expect(short!.tryAcquirePermits('short', brief)).resolves.toBeNull();
+    await one.release();
+    const other = await short!.acquirePermits('short', brief);
+    await until(() => !other.isHeld, { what: 'its ttl is over' });
+    await expect(short!.acquirePermits('short', { ...brief, permits: 2, waitMs: 500 })).rejects.toMatchObject({
+      code: 'LOCK_CONTENDED',
+    });
+    expect(await holders('short')).toContain(held.owner);
+    expect(Number(await server.command('PTTL', 'lock:{short}'))).toBeGreaterThan(HOUR_MS / 2);
+    expect(await held.release()).toBe(true);
+  });
+
+  it('of attempts that have failed, as their answer was lost, are all given back: none is left without a holder [G924]', async () => {
+    const proxy = await proxyTo(server);
+    const cutOff = await open({ commandTimeoutMs: 200 }, proxy.url);
+    const others = await open();
+    await cutOff.withPermits('orphans', { limit: 6 }, () => {});
+    const first = await others.acquirePermits('orphans', { limit: 6, permits: 6, ttlMs: HOUR_MS });
+    const wants = { limit: 6, ttlMs: HOUR_MS };
+    const calls = [1, 2, 3].map(() => cutOff.acquirePermits('orphans', { ...wants, permits: 2, ...PATIENT }));
+    await untilQueued(server, 'orphans', 1);
+    proxy.dropReplies();
+    await first.release(); // the first is granted its permits, and asks for the others, and hears of nothing
+    const outcomes = await Promise.allSettled(calls);
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
+    proxy.passReplies();
+    const all = await others.acquirePermits('orphans', { ...wants, permits: 6 });
+    expect(await holders('orphans')).toEqual([all.owner]);
+    expect(await all.release()).toBe(true);
+  });
+
+  it('are not taken in part by calls that wait for several: two such calls do not wait for each other [G925]', async () => {
+    const [holding, one, other] = await openSeveral(3);
+    const wants = { limit: 3, permits: 2 };
+    const held = await holding!.acquirePermits('parts', wants);
+    const order: string[] = [];
+    const calls = [one!.withPermits('parts', { ...wants, ...PATIENT }, () => void order.push('one'))];
+    await untilQueued(server, 'parts', 1);
+    calls.push(other!.withPermits('parts', { ...wants, ...PATIENT }, () => void order.push('other')));
+    await untilQueued(server, 'parts', 2);
+    expect((await holding!.inspect('parts'))?.permits).toEqual({ held: 2, limit: 3 });
+    await held.release();
+    await Promise.all(calls);
+    expect(order).toEqual(['one', 'other']);
+    expect(await holding!.inspect('parts')).toBeNull();
+  });
+});

@@ -1,0 +1,168 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { FencedStore } from '../hazards/fenced-store.js';
+import { LockProcess } from '../support/lock-process.js';
+import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { proxyTo } from '../support/stage.js';
+import { membersOn, ownerOn, timeOn } from '../support/stored.js';
+import { until } from '../support/until.js';
+
+/** So long that nobody loses a lock because the machine is busy. */
+const TTL_MS = 4_000;
+const READ = { mode: 'shared', ttlMs: TTL_MS } as const;
+const PATIENT = { waitMs: 120_000 };
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+const open = () => openLocks({ redis: server.url });
+const start = () => LockProcess.start({ redis: server.url });
+const endOf = async (key: string, owner: string) =>
+  (await membersOn(server, key)).find((member) => member.owner === owner)!.endsAt;
+const ownersOf = async (locks: LockService, key: string) =>
+  (await locks.inspect(key))?.holders.map(({ holder }) => holder.owner) ?? [];
+
+it('a reader that is killed keeps a writer away until its ttl is over, not for longer while others renew theirs, and these do not notice [G911]', async () => {
+  const locks = await open();
+  const readers = await Promise.all([1, 2, 3, 4, 5].map(start));
+  const leases = await Promise.all(readers.map((reader) => reader.acquire('left', READ)));
+  const alsoHeld = await Promise.all(readers.map((reader) => reader.acquire('renewed', READ)));
+  expect(new Set(leases.map(({ fencingToken }) => fencingToken)).size).toBe(1);
+  const [killed, ...others] = readers;
+  await killed!.kill();
+  const endsAt = await endOf('left', leases[0]!.owner);
+  const alsoEndsAt = await endOf('renewed', alsoHeld[0]!.owner);
+
+  // The others give this one back at once: the writer gets it when the time of the dead reader is over.
+  const writing = locks.acquire('left', PATIENT);
+  await untilQueued(server, 'left', 1);
+  for (const reader of others) expect(await reader.release('left')).toBe(true);
+  const writer = await writing;
+  expect(await timeOn(server)).toBeGreaterThan(endsAt);
+  expect(writer.fencingToken).toBeGreaterThan(leases[0]!.fencingToken);
+
+  // And they go on to hold this one, for far longer.
+  const waits = locks.acquire('renewed', PATIENT);
+  const renewed = async () =>
+    (await membersOn(server, 'renewed')).filter((member) => member.endsAt > alsoEndsAt + TTL_MS);
+  await until(async () => (await renewed()).length === others.length, { what: 'all others have extended theirs' });
+  expect(await ownersOf(locks, 'renewed')).toHaveLength(others.length);
+  for (const reader of others) {
+    expect(await reader.isHeld('renewed')).toBe(true);
+    expect(await reader.release('renewed')).toBe(true);
+  }
+  expect((await waits).isHeld).toBe(true);
+});
+
+it('a writer that is killed while it waits lets in the readers behind it, beside those who read [G912]', async () => {
+  const [first, behind, writer] = [await open(), await open(), await start()];
+  const reader = await first.acquire('writer', { mode: 'shared' });
+  void writer.acquire('writer', PATIENT);
+  await untilQueued(server, 'writer', 1);
+  const waits = behind.acquire('writer', { mode: 'shared', ...PATIENT });
+  await untilQueued(server, 'writer', 2);
+  await writer.kill();
+  const next = await waits;
+  expect(reader.isHeld).toBe(true);
+  expect(next.fencingToken).toBe(reader.fencingToken);
+  expect((await ownersOf(first, 'writer')).sort()).toEqual([reader.owner, next.owner].sort());
+});
+
+it('the permits of a process that is killed are free when its ttl is over, and not before [G913]', async () => {
+  const [locks, dying] = [await open(), await start()];
+  const stays = await locks.acquirePermits('killed', { limit: 3 });
+  const { owner } = await dying.acquirePermits('killed', { limit: 3, permits: 2, ttlMs: TTL_MS });
+  await dying.kill();
+  const endsAt = await endOf('killed', owner);
+  const next = await locks.acquirePermits('killed', { limit: 3, permits: 2, ...PATIENT });
+  expect(await timeOn(server)).toBeGreaterThan(endsAt);
+  expect(stays.isHeld).toBe(true);
+  expect((await locks.inspect('killed'))?.permits).toEqual({ held: 3, limit: 3 });
+  expect(await next.release()).toBe(true);
+});
+
+it('a reader that is stopped for longer than its ttl learns its loss when it wakes up, and its token is refused once a writer has written [G914]', async () => {
+  const report = new FencedStore();
+  const [locks, stopped] = [await open(), await start()];
+  const stays = await locks.acquire('stopped', { mode: 'shared' });
+  const late = await stopped.acquire('stopped', READ);
+  expect(report.write('read by one', late.fencingToken)).toBe(true);
+  expect(report.write('read by another', stays.fencingToken)).toBe(true);
+  await stopped.lookForPause('stopped', TTL_MS);
+  stopped.pause();
+  const stoppedAt = performance.now();
+  const endsAt = await endOf('stopped', late.owner);
+  const writing = locks.acquire('stopped', PATIENT);
+  await untilQueued(server, 'stopped', 1);
+  await stays.release();
+  const writer = await writing;
+  expect(await timeOn(server)).toBeGreaterThan(endsAt);
+  expect(report.write('written', writer.fencingToken)).toBe(true);
+  await until(() => performance.now() > stoppedAt + TTL_MS + 50, { what: 'its lease is over wherever it was' });
+  stopped.resume();
+  expect(await stopped.firstLook()).toEqual({ isHeld: false, aborted: true, reason: 'stalled' });
+  expect(report.write('read too late', late.fencingToken)).toBe(false);
+  expect(await stopped.release('stopped')).toBe(false);
+  expect(await ownerOn(server, 'stopped')).toBe(writer.owner);
+  expect(await writer.release()).toBe(true);
+});
+
+it('who holds permits and is stopped for longer than its ttl learns its loss when it wakes up, and gives back none of what others hold [G915]', async () => {
+  const [locks, stopped] = [await open(), await start()];
+  const stays = await locks.acquirePermits('paused', { limit: 2 });
+  const { owner } = await stopped.acquirePermits('paused', { limit: 2, ttlMs: TTL_MS });
+  await stopped.lookForPause('paused', TTL_MS);
+  stopped.pause();
+  const stoppedAt = performance.now();
+  const endsAt = await endOf('paused', owner);
+  const next = await locks.acquirePermits('paused', { limit: 2, ...PATIENT });
+  expect(await timeOn(server)).toBeGreaterThan(endsAt);
+  await until(() => performance.now() > stoppedAt + TTL_MS + 50, { what: 'its lease is over wherever it was' });
+  stopped.resume();
+  expect(await stopped.firstLook()).toEqual({ isHeld: false, aborted: true, reason: 'stalled' });
+  expect(await stopped.release('paused')).toBe(false);
+  expect((await ownersOf(locks, 'paused')).sort()).toEqual([stays.owner, next.owner].sort());
+  await expect(locks.tryAcquirePermits('paused', { limit: 2 })).resolves.toBeNull();
+});
+
+it('what a process that was stopped between detach and adopt does with the parcel later changes nothing for the adopter [G916]', async () => {
+  const proxy = await proxyTo(server);
+  const [sender, adopter] = [await LockProcess.start({ redis: proxy.url, commandTimeoutMs: 60_000 }), await start()];
+  const held = await sender.acquire('parcel', { ttlMs: TTL_MS });
+  const parcel = await sender.detach('parcel', 60_000);
+  proxy.hold();
+  const sent = [sender.extendParcel(parcel, 20), sender.releaseParcel(parcel)]; // which Redis gets when another has adopted it
+  await sender.begun();
+  sender.pause();
+  const adopted = await adopter.adopt(parcel);
+  expect(adopted.fencingToken).toBeGreaterThan(held.fencingToken);
+  proxy.release();
+  sender.resume();
+  const [extension, release] = await Promise.allSettled(sent);
+  expect(String((extension as PromiseRejectedResult).reason)).toContain('(stolen)');
+  expect(release).toEqual({ status: 'fulfilled', value: false });
+  expect(await sender.release('parcel')).toBe(false);
+  await expect(sender.adopt(parcel)).rejects.toThrow(/\(stolen\)/);
+  expect(await ownerOn(server, 'parcel')).toBe(adopted.owner);
+  expect(await adopter.isHeld('parcel')).toBe(true);
+  expect(await adopter.release('parcel')).toBe(true);
+});
+
+it('a process whose clock is an hour ahead frees no permits that others hold: their ends are by the clock of Redis [G922]', async () => {
+  const locks = await open();
+  const held = await locks.acquirePermits('clock', { limit: 2, permits: 2, watchdog: false });
+  const ahead = await LockProcess.start({ redis: server.url, clockAheadMs: 3_600_000 });
+  const hasSeen = ahead.acquirePermits('clock', { limit: 2, waitMs: 0 });
+  await expect(hasSeen).rejects.toThrow('LockContendedError');
+  expect(await ownersOf(locks, 'clock')).toEqual([held.owner]);
+  const waits = ahead.acquirePermits('clock', { limit: 2, ...PATIENT });
+  await untilQueued(server, 'clock', 1);
+  expect(await held.release()).toBe(true); // until then it had them
+  const { owner } = await waits;
+  expect(await endOf('clock', owner)).toBeLessThan((await timeOn(server)) + 60_000);
+});
