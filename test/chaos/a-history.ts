@@ -1,4 +1,4 @@
-import type { Entry } from './history.js';
+import type { Entry, Hold } from './history.js';
 
 /** A turn with a lock, by when it was granted and given back. */
 interface TurnOf {
@@ -6,6 +6,7 @@ interface TurnOf {
   key?: string;
   worker?: number;
   token?: number;
+  hold?: Hold;
   owner?: string;
   ttlMs?: number;
   asked?: number;
@@ -23,6 +24,7 @@ export function turnOf({
   key = 'a',
   worker = 0,
   token,
+  hold,
   owner,
   ttlMs = TTL_MS,
   from,
@@ -33,7 +35,7 @@ export function turnOf({
   const deadline = until ?? from + ttlMs;
   const entries: Entry[] = [
     { at: asked, type: 'asked', worker, key, turn },
-    { at: from, type: 'granted', turn, token, owner, ttlMs, sentAt: from - 0.5, until: deadline },
+    { at: from, type: 'granted', turn, token, owner, ttlMs, sentAt: from - 0.5, until: deadline, hold },
     { at: from + 0.01, type: 'held', turn, until: deadline },
   ];
   if (to !== undefined) entries.push({ at: to, type: 'ended', turn, how: 'released' });

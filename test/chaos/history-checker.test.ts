@@ -225,6 +225,80 @@ describe('a history with two holders', () => {
   });
 });
 
+describe('a history with locks that several hold', () => {
+  const reader = (worker: number, token: number, from: number, to = from + 50, asked = from - 1) =>
+    turnOf({ turn: `${worker}.0.${from}`, worker, token, asked, from, to, hold: { mode: 'shared' } });
+  const writer = (token: number, from: number, to = from + 10) =>
+    turnOf({ turn: `9.0.${from}`, worker: 9, token, from, to });
+  const permits = (worker: number, count: number, from: number, limit = 5) =>
+    turnOf({
+      turn: `${worker}.0.${from}`,
+      worker,
+      from,
+      to: from + 50,
+      hold: { mode: 'permits', permits: count, limit },
+    });
+
+  it('may have readers beside each other, with one token in each phase, and writers between the phases', () => {
+    const history = [
+      ...writer(4, 1, 5),
+      ...reader(0, 5, 10),
+      ...reader(1, 5, 20),
+      ...writer(6, 80),
+      ...reader(0, 7, 100),
+    ];
+    expect(verdict(history)).toMatchObject({ violations: [], figures: { allowedOverlaps: 0 } });
+  });
+
+  it('may have permits beside each other, up to the smallest limit', () => {
+    expect(rulesBroken([...permits(0, 2, 10), ...permits(1, 3, 20), ...permits(2, 5, 75)])).toEqual([]);
+    expect(rulesBroken([...permits(0, 2, 10), ...permits(1, 1, 20, 3), ...permits(2, 3, 75, 3)])).toEqual([]);
+  });
+
+  it.each([
+    ['a writer beside a reader', reader(0, 5, 10), writer(6, 20)],
+    ['a reader beside a writer', writer(5, 10), reader(0, 6, 15)],
+    ['a writer beside permits', permits(0, 1, 10), writer(6, 20)],
+    ['permits beside a reader', reader(0, 5, 10), permits(1, 1, 20)],
+  ])('%s is found, and excused by a loss in between', (_, first, second) => {
+    const lost = fault('flush', 12);
+    expect(rulesBroken([...first, ...second])).toEqual(['overlapping holders']);
+    expect(verdict([...first, lost, ...second])).toMatchObject({ violations: [], figures: { allowedOverlaps: 1 } });
+  });
+
+  it('readers beside each other with two tokens are found, and excused by a loss in between', () => {
+    const [first, second] = [reader(0, 5, 10), reader(1, 6, 20)];
+    expect(rulesBroken([...first, ...second])).toEqual(['two tokens among readers']);
+    expect(rulesBroken([...first, fault('flush', 15), ...second])).toEqual([]);
+  });
+
+  it('more permits than a limit are found, whoever names it, and excused by a loss of so many that the rest is within it', () => {
+    const tooMany = ['more permits than the limit'];
+    expect(rulesBroken([...permits(0, 3, 10), ...permits(1, 3, 20)])).toEqual(tooMany);
+    expect(rulesBroken([...permits(0, 3, 10), ...permits(1, 1, 20, 3)])).toEqual(tooMany);
+    expect(rulesBroken([...permits(0, 3, 10, 3), ...permits(1, 1, 20)])).toEqual(tooMany);
+    const lost = [...permits(0, 3, 10), fault('flush', 15), ...permits(1, 3, 20)];
+    expect(verdict(lost)).toMatchObject({ violations: [], figures: { allowedOverlaps: 1 } });
+    expect(rulesBroken([...lost, ...permits(2, 3, 30)])).toEqual(tooMany);
+  });
+
+  it('a reader that asked after a writer had the lock, and has its token or that of an earlier phase, is found', () => {
+    expect(rulesBroken([...writer(5, 10), ...reader(0, 5, 30)])).toContain('token given twice');
+    const late = [...reader(0, 5, 1, 5), ...writer(6, 10), ...reader(1, 5, 30)];
+    expect(rulesBroken(late)).toEqual(['token not above that of an earlier holder']);
+  });
+
+  it('a reader does not count as a worker that is served after the nemesis', () => {
+    const healed: Entry = { at: 100, type: 'healed', workers: [0] };
+    const other = turnOf({ turn: '1.0.0', key: CALM_KEY, worker: 1, token: 1, asked: 101, from: 110, to: 115 });
+    const served = { turn: '0.0.0', key: CALM_KEY, token: 2, asked: 105, from: 120, to: 125 };
+    expect(rulesBroken([healed, ...other, ...turnOf(served)])).toEqual([]);
+    expect(rulesBroken([healed, ...other, ...turnOf({ ...served, hold: { mode: 'shared' } })])).toEqual([
+      'no lock after the nemesis',
+    ]);
+  });
+});
+
 describe('a history with a lock that is passed on after it was lost', () => {
   const had = turnOf({ turn: '0.0.0', owner: 'x', token: 5, from: 10, to: 100 });
   const passed = (from: number, turn = '0.0.1', owner = 'x') => turnOf({ turn, owner, token: 6, from, to: from + 1 });

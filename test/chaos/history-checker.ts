@@ -8,6 +8,8 @@ export const RULES = [
   'token given twice',
   'token not above that of an earlier holder',
   'overlapping holders',
+  'two tokens among readers',
+  'more permits than the limit',
   'passed on after a loss',
   'lock left behind',
   'unhandled rejection',
@@ -119,12 +121,14 @@ function disorderAtResource(history: readonly Entry[]): Violation[] {
 }
 
 function sameTokens(holdings: readonly Holding[]): Violation[] {
-  const turns = new Map<number, string>();
-  return holdings.flatMap(({ key, turn, token }) => {
+  const given = new Map<number, Holding>();
+  return holdings.flatMap((holding) => {
+    const { key, turn, token } = holding;
     if (token === undefined) return [];
-    const other = turns.get(token);
-    turns.set(token, turn);
-    return other === undefined ? [] : [violation('token given twice', `${key}: ${token} to ${other} and ${turn}`)];
+    const other = given.get(token);
+    given.set(token, holding);
+    if (!other || areReaders(other, holding)) return [];
+    return [violation('token given twice', `${key}: ${token} to ${other.turn} and ${turn}`)];
   });
 }
 
@@ -141,7 +145,7 @@ interface Judgement {
   allowed: number;
 }
 
-/** Who asked when another had the lock already, or had had it, has a greater token. */
+/** Who asked when another had the lock already, or had had it, has a greater token; a reader beside a reader the same. */
 function tokensBehind(all: readonly Holding[], losses: readonly Loss[], slackMs: number): Judgement {
   const behind = byKey(all).flatMap(behindEarlier);
   const isExcused = ([earlier, later]: [Holding, Holding]) =>
@@ -166,7 +170,8 @@ function behindEarlier(holdings: readonly Holding[]): [earlier: Holding, later: 
       for (; granted[known] && granted[known]!.from < holding.askedAt; known++) {
         if ((granted[known]!.token ?? 0) > (highest?.token ?? 0)) highest = granted[known];
       }
-      return !highest || holding.token === undefined || holding.token > highest.token! ? [] : [[highest, holding]];
+      if (!highest || holding.token === undefined || holding.token > highest.token!) return [];
+      return holding.token === highest.token && areReaders(highest, holding) ? [] : [[highest, holding]];
     });
 }
 
@@ -186,15 +191,48 @@ function overlaps(all: readonly Holding[], losses: readonly Loss[]): Judgement {
     let open: Holding[] = [];
     for (const later of [...holdings].sort((a, b) => a.from - b.from)) {
       open = open.filter(({ to }) => to > later.from);
+      if (later.to <= later.from) continue;
+      const certain = open.filter((earlier) => !losses.some((loss) => excuses(loss, earlier, later)));
       for (const earlier of open) {
-        if (later.to <= later.from) continue;
-        if (losses.some((loss) => excuses(loss, earlier, later))) allowed++;
-        else forbidden.push(violation('overlapping holders', overlapText(earlier, later)));
+        const rule = brokenBy(earlier, later);
+        if (rule === undefined) continue;
+        if (certain.includes(earlier)) forbidden.push(violation(rule, overlapText(earlier, later)));
+        else allowed++;
       }
+      if (exceedLimit([...certain, later]))
+        forbidden.push(violation('more permits than the limit', permitsText([...certain, later]))); // prettier-ignore
+      else if (exceedLimit([...open, later])) allowed++;
       open.push(later);
     }
   }
   return { forbidden, allowed };
+}
+
+/** What two who hold a lock at the same time break. Of more than two holders of permits see `exceedLimit`. */
+function brokenBy(earlier: Holding, later: Holding): Rule | undefined {
+  if (areReaders(earlier, later)) return earlier.token === later.token ? undefined : 'two tokens among readers';
+  return earlier.hold?.mode === 'permits' && later.hold?.mode === 'permits' ? undefined : 'overlapping holders';
+}
+
+function areReaders(...holdings: readonly Holding[]): boolean {
+  return holdings.every(({ hold }) => hold?.mode === 'shared');
+}
+
+/** Whether they have more permits than the smallest limit that one of them names. */
+function exceedLimit(holdings: readonly Holding[]): boolean {
+  const counts = countsOf(holdings);
+  const held = counts.reduce((sum, { permits }) => sum + permits, 0);
+  return held > Math.min(...counts.map(({ limit }) => limit));
+}
+
+function countsOf(holdings: readonly Holding[]) {
+  return holdings.flatMap(({ turn, hold }) => (hold?.mode === 'permits' ? [{ turn, ...hold }] : []));
+}
+
+function permitsText(holdings: readonly Holding[]): string {
+  const { key, from } = holdings.at(-1)!;
+  const held = countsOf(holdings).map(({ turn, permits, limit }) => `${permits} of ${limit} by ${turn}`);
+  return `${key}: ${held.join(', ')}, from ${from.toFixed(1)} on`;
 }
 
 /**
@@ -274,9 +312,9 @@ function shared(fault: { at: number; until: number }, from: number, to: number):
 function lifeless(history: readonly Entry[], livenessMs: number): Violation[] {
   const asked = new Map(of(history, 'asked').map((entry) => [entry.turn, entry]));
   return of(history, 'healed').flatMap(({ at, workers }) => {
-    const turns = of(history, 'granted').flatMap(({ turn, at: grantedAt }) => {
+    const turns = of(history, 'granted').flatMap(({ turn, hold, at: grantedAt }) => {
       const { worker, key, at: askedAt } = asked.get(turn)!;
-      return key === CALM_KEY && grantedAt <= at + livenessMs ? [{ worker, askedAt, grantedAt }] : [];
+      return key === CALM_KEY && !hold && grantedAt <= at + livenessMs ? [{ worker, askedAt, grantedAt }] : [];
     });
     return shutOut(workers, turns).map((worker) =>
       violation('no lock after the nemesis', `worker ${worker} waited for one in vain for ${livenessMs} ms`),

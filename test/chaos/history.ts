@@ -40,6 +40,9 @@ export function processOf(turn: string): string {
   return turn.slice(0, turn.lastIndexOf('.'));
 }
 
+/** How a turn holds a lock together with others. */
+export type Hold = { mode: 'shared' } | { mode: 'permits'; permits: number; limit: number };
+
 interface Access<Type> {
   type: Type;
   key: string;
@@ -63,7 +66,7 @@ export type Entry = { at: number } &
     /**
      * The lock was had. `sentAt`: when, by the deadline of its lease, the command was sent that won it; `until`: that
      * deadline; both undefined for peers whose locks know no deadline. `grantMs`: it was begun with a grant for so long,
-     * which is younger than `sentAt`.
+     * which is younger than `sentAt`. `hold`: undefined if it is held alone.
      */
     | ({
         type: 'granted';
@@ -73,6 +76,7 @@ export type Entry = { at: number } &
         sentAt?: number;
         until?: number;
         grantMs?: number;
+        hold?: Hold;
       } & OfTurn)
     /** The holder looked, and would have gone on to write. */
     | ({ type: 'held'; until?: number } & OfTurn)

@@ -1,4 +1,4 @@
-import { of, type Entry } from './history.js';
+import { of, type Entry, type Hold } from './history.js';
 
 /** One turn with a lock. */
 export interface Holding {
@@ -16,6 +16,8 @@ export interface Holding {
   /** The lease, if it is extended no more, runs for so long. */
   ttlMs: number;
   token?: number;
+  /** Undefined if it is held alone. */
+  hold?: Hold;
 }
 
 interface Draft extends Holding {
@@ -38,7 +40,7 @@ export function holdingsOf(history: readonly Entry[]): Holding[] {
   for (const entry of history) {
     if (entry.type === 'granted') {
       const { worker, key, at: askedAt } = asked.get(entry.turn)!;
-      const { turn, at, token, owner, sentAt, grantMs = 0, until: deadline = Infinity } = entry;
+      const { turn, at, token, owner, hold, sentAt, grantMs = 0, until: deadline = Infinity } = entry;
       const ttlMs = Math.max(grantMs, entry.ttlMs);
       const chain = `${worker} ${key} ${owner ?? turn}`;
       const leaseFrom = Math.min(chains.get(chain) ?? Infinity, sentAt ?? askedAt);
@@ -54,6 +56,7 @@ export function holdingsOf(history: readonly Entry[]): Holding[] {
         leaseFrom,
         ttlMs,
         token,
+        hold,
         seenAt: at,
         deadline,
       });

@@ -1,4 +1,4 @@
-import { CALM_KEY, CALM_SET, type Unstamped } from '../../chaos/history.js';
+import { CALM_KEY, CALM_SET, type Hold, type Unstamped } from '../../chaos/history.js';
 import type { Lock, LockHandle, LockParcel, LockService, RedisLockModuleOptions } from '../../chaos/library.js';
 import type { Turn } from '../../chaos/liveness.js';
 import { MUTANTS, type Library } from '../../chaos/mutants.js';
@@ -31,7 +31,21 @@ const SHARES = {
   detach: 0.2,
   adopt: 0.5,
   deliveredTwice: 0.3,
+  sharedSet: 0.1,
+  shared: 0.67,
+  calmShared: 0.4,
+  downgrade: 0.2,
+  crowded: 0.4,
+  permits: 0.85,
+  maxHold: 0.15,
 };
+/** Its calls want permits mostly. */
+const CROWDED_KEY = 'crowded';
+/** How many permits calls want, and the limits that they name. */
+const PERMITS = [1, 2, 3];
+const LIMITS = [5, 5, 5, 3];
+/** The longest time that `maxHoldMs` is, in milliseconds: much work takes longer. */
+const MAX_HOLD_MS = 20;
 /** Work often outlasts a grant that was handed over and has no more time than this left, in milliseconds. */
 const LATE_GRANT_MS = 1_460;
 const OUTLASTS_GRANT_MS = 2_200;
@@ -61,6 +75,11 @@ interface Wish {
   readonly waitMs?: number;
   readonly watchdog?: boolean;
   readonly holdMs?: number;
+  readonly maxHoldMs?: number;
+  readonly mode?: 'shared';
+  /** It wants permits. */
+  readonly permits?: number;
+  readonly limit?: number;
   readonly signal?: AbortSignal;
 }
 
@@ -68,6 +87,9 @@ interface TurnPlan {
   readonly wish: Wish;
   readonly workMs: number;
 }
+
+/** A lock, or permits. */
+type Held = Pick<Lock, 'key' | 'owner' | 'signal' | 'isHeld' | 'remainingMs' | 'release'>;
 
 interface Self {
   readonly number: number;
@@ -149,8 +171,11 @@ export class Application {
   /** Calls for one lock at once. @param act called amid them, when the lock was passed on */
   burst(act?: (key: string) => void): void {
     if (!this.#service || !this.#isRunning) return;
-    const key = this.#pick(this.#keys);
-    const wish = { ttlMs: this.#pick(TTLS_MS) }; // it is not passed on to one that wants another
+    const key = this.#pick(this.#does('permits') ? [...this.#keys, CROWDED_KEY] : this.#keys);
+    const isShared = this.#does('shared') && this.#random() < SHARES.shared;
+    const how =
+      key === CROWDED_KEY ? { permits: 1, limit: Math.max(...LIMITS) } : isShared && { mode: 'shared' as const };
+    const wish: Wish = { ttlMs: this.#pick(TTLS_MS), ...how }; // it is not passed on to one that wants another
     let granted = 0;
     const onGranted = () => {
       if (++granted === 2) act?.(key);
@@ -189,13 +214,17 @@ export class Application {
         await this.#sleep(PAUSE_MS.calm);
         continue;
       }
-      const sets = this.#does('sets') ? SHARES[isCalm ? 'calmSet' : 'set'] : 0;
+      const orShared = this.#does('shared') && !isCalm ? SHARES.sharedSet : 0;
+      const sets = this.#does('sets') ? SHARES[isCalm ? 'calmSet' : 'set'] : orShared;
       const adopts = this.#does('parcels') && world.parcels.length > 0 && this.#random() < SHARES.adopt;
       if (adopts) await this.#adopt(service);
       else if (this.#random() < sets) await this.#takeSet(service);
-      else if (isCalm) await this.#takeTurn(service, CALM_KEY, this.#shortTurn());
+      else if (isCalm)
+        await this.#takeTurn(service, CALM_KEY, this.#perhapsShared(this.#shortTurn(), SHARES.calmShared));
       else if (isCareless) await this.#insist(service, this.#pick(this.#keys));
-      else await this.#takeTurn(service, this.#pick(this.#keys), this.#anyTurn());
+      else if (this.#does('permits') && this.#random() < SHARES.crowded)
+        await this.#takeTurn(service, CROWDED_KEY, this.#crowdedTurn());
+      else await this.#takeTurn(service, this.#pick(this.#keys), this.#perhapsShared(this.#anyTurn()));
       await this.#sleep(this.#random() * PAUSE_MS[isCalm ? 'calm' : 'faults']);
     }
   }
@@ -220,6 +249,25 @@ export class Application {
     return { wish: { ttlMs: Math.min(...TTLS_MS) }, workMs: this.#random() * 5 };
   }
 
+  #perhapsShared(turn: TurnPlan, share = SHARES.shared): TurnPlan {
+    if (!this.#does('shared') || this.#random() >= share) return turn;
+    return { ...turn, wish: { ...this.#together(turn.wish), mode: 'shared' } };
+  }
+
+  /** Some want the lock alone, or share it: they exclude all permits. */
+  #crowdedTurn(): TurnPlan {
+    const turn = this.#anyTurn();
+    if (this.#random() >= SHARES.permits) return this.#perhapsShared(turn);
+    const [permits, limit] = [this.#pick(PERMITS), this.#pick(LIMITS)];
+    return { ...turn, wish: { ...this.#together(turn.wish), permits, limit } };
+  }
+
+  /** What is held together with others is not kept after the work; some may hold it for a short time only. */
+  #together({ holdMs: _holdMs, ...wish }: Wish): Wish {
+    const isLimited = this.#random() < SHARES.maxHold;
+    return { ...wish, ...(isLimited && { maxHoldMs: 1 + Math.floor(this.#random() * MAX_HOLD_MS) }) };
+  }
+
   #abortLater(): AbortSignal {
     const controller = new AbortController();
     this.self.process.setTimeout(() => controller.abort(), this.#random() * this.#random() * 500, []);
@@ -237,21 +285,25 @@ export class Application {
     const askedAt = this.#nowMs();
     this.#note({ type: 'asked', worker, turn, key });
     let isGranted = false;
-    const work = async (lock: Lock) => {
+    const isAlone = holdOf(wish) === undefined;
+    const isOwn = isAlone && key !== CALM_KEY;
+    const work = async (lock: Held) => {
       isGranted = true;
       this.#granted(turn, lock, wish);
-      if (key === CALM_KEY) this.calmTurns.push({ worker, askedAt, grantedAt: this.#nowMs() });
+      if (key === CALM_KEY && isAlone) this.calmTurns.push({ worker, askedAt, grantedAt: this.#nowMs() });
       onGranted?.();
       await this.#increment(turn, lock, workMs, wish);
+      if (isOwn && this.#does('shared') && this.#random() < SHARES.downgrade) await this.#downgrade(lock as Lock, wish);
     };
     try {
+      const options = { ...wish, onLost: 'ignore' } as const;
       if (this.#does('with-lock') && this.#random() < SHARES.withLock)
-        await service.withLock(key, { ...wish, onLost: 'ignore' }, work);
+        await (wantsPermits(options) ? service.withPermits(key, options, work) : service.withLock(key, options, work));
       else {
-        const lock = await service.acquire(key, wish);
+        const lock = await (wantsPermits(wish) ? service.acquirePermits(key, wish) : service.acquire(key, wish));
         await work(lock);
-        const detaches = this.#does('parcels') && key !== CALM_KEY && this.#random() < SHARES.detach;
-        if (detaches) await this.#detach(lock);
+        const detaches = isOwn && this.#does('parcels') && this.#random() < SHARES.detach;
+        if (detaches) await this.#detach(lock as Lock);
         await lock.release();
       }
     } catch (error) {
@@ -259,6 +311,23 @@ export class Application {
       this.#refused(turn, error);
       await this.#sleep(this.#random() * PAUSE_MS.refused);
     }
+  }
+
+  /** Goes on as a reader, which counts as another turn. */
+  async #downgrade(lock: Lock, wish: Wish): Promise<void> {
+    const turn = this.#nextTurn();
+    this.#note({ type: 'asked', worker: this.self.number, turn, key: lock.key });
+    let shared;
+    try {
+      shared = await lock.downgrade();
+    } catch (error) {
+      this.#refused(turn, error);
+      return;
+    }
+    reach(this.world.marks, 'downgraded');
+    const next: Wish = { ttlMs: wish.ttlMs, mode: 'shared' };
+    this.#granted(turn, shared, next);
+    await this.#increment(turn, shared, this.#random() * 15, next);
   }
 
   /** Another turn, in any process, goes on with the lock. */
@@ -326,7 +395,7 @@ export class Application {
     if (this.#random() < 0.5) keys.reverse();
     const { number: worker } = this.self;
     const turns = keys.map((key) => ({ key, turn: this.#nextTurn() }));
-    const { wish, workMs } = calmly ? this.#shortTurn() : this.#anyTurn();
+    const { wish, workMs } = calmly ? this.#shortTurn() : this.#perhapsShared(this.#anyTurn(), 0.5);
     const askedAt = this.#nowMs();
     for (const { key, turn } of turns) this.#note({ type: 'asked', worker, turn, key, calmly });
     let set;
@@ -392,22 +461,27 @@ export class Application {
   }
 
   /** Until it no longer needs its lock, which its caller releases then. */
-  async #increment(turn: string, lock: Lock, workMs: number, { holdMs = 0 }: Wish): Promise<void> {
+  async #increment(turn: string, lock: Held, workMs: number, wish: Wish): Promise<void> {
     const { resource } = this.world;
-    const { key, fencingToken: token } = lock;
+    const { key } = lock;
+    const { fencingToken: token } = (lock as LockHandle).lease;
+    const mayWrite = holdOf(wish) === undefined;
+    const { holdMs = 0 } = wish;
     const { isHeld, end } = this.#watch(turn, lock);
     // Its time began when the call got the lock, before the store was asked to keep it.
     const keptMs = holdMs > 0 ? (lock as LockHandle).lease.keptForMs : 0;
     const keptUntil = this.#nowMs() + this.self.process.trueMs(keptMs) * 0.98 - 3;
     if (isHeld()) {
-      const { accepted, value } = resource.access({ turn, key, token });
+      // Permits have no token: what they protect is no counter.
+      const seen = token === undefined ? undefined : resource.access({ turn, key, token });
       const isLate = (lock as LockHandle).lease.provisionalTtlMs !== undefined && lock.remainingMs < LATE_GRANT_MS;
       if (isLate) this.lateGrants++;
       const until = this.#nowMs() + (isLate && this.#random() < SHARES.outlasting ? OUTLASTS_GRANT_MS : workMs);
       const lookMs = Math.max(LOOK_MS, (until - this.#nowMs()) / LOOKS);
       while (isHeld() && this.#nowMs() < until) await this.#sleep(Math.min(lookMs, until - this.#nowMs()));
       // Some do not look before they write, which the token has to make up for.
-      if (accepted && (this.#random() < 0.5 || isHeld())) resource.access({ turn, key, token, base: value });
+      if (seen?.accepted && (this.#random() < 0.5 || isHeld()))
+        resource.access({ turn, key, token: token!, ...(mayWrite && { base: seen.value }) });
     }
     if (!isHeld()) return;
     if (keptUntil > this.#nowMs()) this.world.scheduler.at(keptUntil * 1_000, () => end('released', keptUntil));
@@ -415,14 +489,15 @@ export class Application {
   }
 
   /** Notes how a turn holds its lock, and how that ends: once. */
-  #watch(turn: string, lock: Lock) {
+  #watch(turn: string, lock: Held) {
     const { marks, witness } = this.world;
     let ended = false;
     let noted = NaN;
     const end = (how: 'released' | 'lost', at?: number) => {
       if (ended) return;
       ended = true;
-      if (how === 'lost') reach(marks, 'lost lease');
+      const { lostReason } = (lock as LockHandle).lease;
+      if (how === 'lost') reach(marks, lostReason === 'overstayed' ? 'overstayed' : 'lost lease');
       this.#note({ type: 'ended', turn, how }, at);
     };
     lock.signal.addEventListener('abort', () => end('lost'), { once: true });
@@ -435,32 +510,36 @@ export class Application {
         // Once for each extension, as it says nothing new before; but always if it should have ended.
         if (!(Math.abs(until - noted) < 0.5 && this.#nowMs() < noted)) this.#note({ type: 'held', turn, until });
         noted = until;
-        witness.held(lock, this.self.process.now, turn);
+        const { fencingToken: token } = (lock as LockHandle).lease;
+        witness.held({ key: lock.key, owner: lock.owner, token }, this.self.process.now, turn);
       } else end('lost');
       return !ended;
     };
     return { isHeld, end };
   }
 
-  #granted(turn: string, lock: Lock, { ttlMs, holdMs = 0 }: Wish): void {
+  #granted(turn: string, lock: Held, wish: Wish): void {
+    const { ttlMs, holdMs = 0, maxHoldMs } = wish;
     const { grant, lease } = lock as LockHandle;
     const { provisionalTtlMs: grantMs } = lease;
     const until = this.#deadlineOf(lock);
     if (grant === 'passed') reach(this.world.marks, 'cohort');
     if (grantMs !== undefined) reach(this.world.marks, 'hand-over');
     const validMs = this.self.process.trueMs(this.library.validityMs(ttlMs, 0));
-    const sentAt = grantMs === undefined ? until - validMs : undefined;
+    const isKnown = grantMs === undefined && maxHoldMs === undefined; // which ends it earlier
+    const sentAt = isKnown ? until - validMs : undefined;
     const standsUntil = Math.max(until, this.#nowMs() + this.self.process.trueMs(holdMs));
-    const { owner, fencingToken: token } = lock;
+    const { owner } = lock;
     this.#note({
       type: 'granted',
       turn,
       ttlMs: Math.max(ttlMs, holdMs),
-      token,
+      token: lease.fencingToken,
       owner,
       sentAt,
       until: standsUntil,
       grantMs,
+      hold: holdOf(wish),
     });
   }
 
@@ -483,7 +562,7 @@ export class Application {
     return `${this.#name}.${this.#turns++}`;
   }
 
-  #deadlineOf(lock: Lock): number {
+  #deadlineOf(lock: Held): number {
     return this.#nowMs() + this.self.process.trueMs(lock.remainingMs);
   }
 
@@ -503,4 +582,13 @@ export class Application {
   #pick<T>(list: readonly T[]): T {
     return list[Math.floor(this.#random() * list.length)]!;
   }
+}
+
+function holdOf({ mode, permits = 1, limit }: Wish): Hold | undefined {
+  return limit === undefined ? mode && { mode } : { mode: 'permits', permits, limit };
+}
+
+/** Then it has neither a mode nor `holdMs`, which permits do not take. */
+function wantsPermits<W extends Wish>(wish: W): wish is W & { limit: number; mode?: undefined; holdMs?: undefined } {
+  return wish.limit !== undefined;
 }

@@ -17,6 +17,10 @@ export const MARKS = {
   'taken by force': ALL,
   abort: ALL,
   adopted: ['one', 'sentinel', 'cluster'],
+  readers: ['one', 'sentinel', 'cluster'],
+  downgraded: ['one', 'sentinel', 'cluster'],
+  permits: ['one', 'sentinel', 'cluster'],
+  overstayed: ['one', 'sentinel', 'cluster'],
   failover: ['sentinel', 'cluster'],
   'moved slot': ['cluster'],
 } as const satisfies Record<string, readonly Topology[]>;

@@ -80,9 +80,20 @@ const SELDOM: readonly FaultKind[] = ['pause-amid-hand-over', 'force-release'];
 const AMID_ISOLATION = 0.5;
 
 /** What the application does beside taking and releasing one lock at a time. */
-export const FEATURES = ['sets', 'holds', 'elections', 'fair', 'aborts', 'careless', 'with-lock', 'parcels'] as const;
+export const FEATURES = [
+  'sets',
+  'holds',
+  'elections',
+  'fair',
+  'aborts',
+  'careless',
+  'with-lock',
+  'parcels',
+  'shared',
+  'permits',
+] as const;
 /** What a Redlock does not have. */
-const NOT_ON_REDLOCK: readonly Feature[] = ['fair', 'parcels'];
+const NOT_ON_REDLOCK: readonly Feature[] = ['fair', 'parcels', 'shared', 'permits'];
 export type Feature = (typeof FEATURES)[number];
 
 /** A fault, as plain data: it can be printed, left out, and given again. */

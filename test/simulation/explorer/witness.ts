@@ -21,7 +21,8 @@ export interface Loss {
 export interface HeldLock {
   readonly key: string;
   readonly owner: string;
-  readonly fencingToken: number;
+  /** Permits have none. */
+  readonly token?: number;
 }
 
 /** For so long after a loss its holder may not know: the longest ttl, or that of a grant that is not confirmed. */
@@ -45,8 +46,8 @@ export class Witness {
   ) {}
 
   /** The library says that this lock is held. @param now the time of its process, in microseconds */
-  held({ key, owner, fencingToken }: HeldLock, now: number, turn: string): void {
-    const having = this.servers.filter((server) => this.#has(server, { key, owner, fencingToken }, now));
+  held({ key, owner, token }: HeldLock, now: number, turn: string): void {
+    const having = this.servers.filter((server) => this.#has(server, { key, owner, token }, now));
     if (having.length >= this.quorum) return;
     const mayBeLost = (loss: Loss) => loss.server === undefined && (loss.key === undefined || loss.key === key);
     if (this.losses.some((loss) => mayBeLost(loss) && isRecent(loss, now))) return;
@@ -71,18 +72,20 @@ export class Witness {
     for (const id of this.#highest.keys()) if (id.startsWith(`${server.port} `)) this.#highest.delete(id);
   }
 
-  #has(server: SimulatedServer, { key, owner, fencingToken }: HeldLock, now: number): boolean {
+  #has(server: SimulatedServer, { key, owner, token = 0 }: HeldLock, now: number): boolean {
     if (!server.isPrimary) return false;
     const entry = server.data.entry(`lock:{${key}}`);
     const value = typeof entry?.value === 'string' ? entry.value : undefined;
     // The process may be a moment ahead of the server.
     const clockMs = (server.clockUs() + now - this.scheduler.now) / 1_000;
     if (value?.startsWith(`${owner}@`)) return entry!.expiresAt === undefined || clockMs <= entry!.expiresAt + 1;
+    const mine = crowdOf(value).flatMap(({ holders }) => holders.filter((holder) => holder.owner === owner));
+    if (mine.some(({ end }) => clockMs <= end + 1)) return true;
     const losses = this.losses.filter((loss) => loss.server === server && isRecent(loss, now));
     if (losses.length === 0) return false;
     // One server that has lost a lock may grant it anew. Of several, that one votes for nobody, and has old locks at most.
     const mayGrant = this.quorum === 1 || losses.some(({ isUnnoticed }) => isUnnoticed);
-    return mayGrant || value === undefined || Number(/@(\d+)/.exec(value)?.[1]) < fencingToken;
+    return mayGrant || value === undefined || Number(/@(\d+)/.exec(value)?.[1]) < token;
   }
 
   #complain(rule: string, text: string): void {
@@ -92,6 +95,18 @@ export class Witness {
 
 function isRecent({ at, until }: Loss, now: number): boolean {
   return at <= now && now <= until + UNNOTICED_US;
+}
+
+/** Those who hold a lock together, by its value: empty if one holds it alone, or nobody. */
+export function crowdOf(value: unknown): { isOfReaders: boolean; holders: { owner: string; end: number }[] }[] {
+  if (typeof value !== 'string' || !value.startsWith('~')) return [];
+  const holders = [...value.matchAll(/ (\d+) \d+ \d+ (\S+)/g)];
+  return [
+    {
+      isOfReaders: value.startsWith('~s'),
+      holders: holders.map(([, end, owner]) => ({ owner: owner!, end: Number(end) })),
+    },
+  ];
 }
 
 /** Of a fencing counter. */

@@ -12,7 +12,7 @@ import { reach, type Marks } from './marks.js';
 import { isRedlock, type Plan } from './plan.js';
 import { Resource } from './resource.js';
 import { DRIFT, Stage, type Failover } from './stage.js';
-import { Witness, type Violation } from './witness.js';
+import { crowdOf, Witness, type Violation } from './witness.js';
 
 const FIRST_PORT = 7_001;
 /** How long a packet takes between two machines, in microseconds. */
@@ -191,6 +191,8 @@ export class World {
     this.witness.ran(server, keys, this.scheduler.now);
     const values = locks.map((key) => server.data.entry(key)?.value);
     if (values.some((value) => typeof value === 'string' && value.endsWith('='))) reach(this.marks, 'kept lock');
+    for (const { isOfReaders, holders } of values.flatMap(crowdOf))
+      if (holders.length > 1) reach(this.marks, isOfReaders ? 'readers' : 'permits');
     if (values.some((value) => value !== undefined) && this.#hasLost(server)) this.marks.set('re-admission', 1);
   }
 
