@@ -80,6 +80,19 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     expect(locks.size).toBe(0);
   });
 
+  it('keeps its token when it is passed on to a call of its process that waits', async () => {
+    const locks = await open({ cohortMs: 60_000 });
+    const first = await locks.acquire('passed', SHARED);
+    const { owner, fencingToken } = first;
+    const other = await locks.acquire('passed', { ...SHARED, ttlMs: 20_000 }); // the next call would share this one
+    const waits = locks.acquire('passed', SHARED);
+    void first.release();
+    const next = await waits;
+    expect(next).toMatchObject({ owner, fencingToken });
+    await Promise.all([other.release(), next.release()]);
+    expect(locks.size).toBe(0);
+  });
+
   it('lets no reader pass a writer that waits, and no writer a reader [G907]', async () => {
     const locks = await open({ cohortMs: 0 });
     const order: string[] = [];

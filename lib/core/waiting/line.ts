@@ -369,9 +369,10 @@ export class Line implements Bidder {
   #pass(lease: Lease, next: Waiter): void {
     const share = lease.share!;
     share.turnsLeft--;
-    const token = share.nextToken;
-    if (token !== undefined) share.nextToken = token + 1;
-    this.#grant(next, this.lines.leases.pass(lease, token), 'passed');
+    const { nextToken } = share;
+    if (nextToken !== undefined) share.nextToken = nextToken + 1;
+    // Readers have no tokens of their own: this one is of the same phase.
+    this.#grant(next, this.lines.leases.pass(lease, nextToken ?? lease.fencingToken), 'passed');
   }
 
   /** The lease of this process that a call can share. */
