@@ -29,6 +29,17 @@ describe('The explorer', () => {
     expect(figures.grants).toBeGreaterThan(20);
   });
 
+  it.each<[Topology, number]>([
+    ['one', 7],
+    ['sentinel', 8],
+    ['cluster', 9],
+  ])('finds nothing wrong on %s in seed %i where locks are shared, and permits held', async (topology, seed) => {
+    const features = ['sets', 'with-lock', 'shared', 'permits'] as const;
+    const { violations, marks } = await simulate(planOf(seed, topology, { ...SHORT, keys: 1, features }), copies);
+    expect(violations).toEqual([]);
+    expect([...marks.keys()]).toEqual(expect.arrayContaining(['readers', 'permits', 'downgraded', 'overstayed']));
+  });
+
   it('has the same happen again, with a library that was used before and with one that was not', async () => {
     const plan = planOf(4, 'one', SHORT);
     const hashes: string[] = [];

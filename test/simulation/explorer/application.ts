@@ -464,7 +464,7 @@ export class Application {
   async #increment(turn: string, lock: Held, workMs: number, wish: Wish): Promise<void> {
     const { resource } = this.world;
     const { key } = lock;
-    const { fencingToken: token } = (lock as LockHandle).lease;
+    const token = tokenOf(lock);
     const mayWrite = holdOf(wish) === undefined;
     const { holdMs = 0 } = wish;
     const { isHeld, end } = this.#watch(turn, lock);
@@ -510,8 +510,7 @@ export class Application {
         // Once for each extension, as it says nothing new before; but always if it should have ended.
         if (!(Math.abs(until - noted) < 0.5 && this.#nowMs() < noted)) this.#note({ type: 'held', turn, until });
         noted = until;
-        const { fencingToken: token } = (lock as LockHandle).lease;
-        witness.held({ key: lock.key, owner: lock.owner, token }, this.self.process.now, turn);
+        witness.held({ key: lock.key, owner: lock.owner, token: tokenOf(lock) }, this.self.process.now, turn);
       } else end('lost');
       return !ended;
     };
@@ -534,7 +533,7 @@ export class Application {
       type: 'granted',
       turn,
       ttlMs: Math.max(ttlMs, holdMs),
-      token: lease.fencingToken,
+      token: tokenOf(lock),
       owner,
       sentAt,
       until: standsUntil,
@@ -582,6 +581,12 @@ export class Application {
   #pick<T>(list: readonly T[]): T {
     return list[Math.floor(this.#random() * list.length)]!;
   }
+}
+
+/** Permits have none. */
+function tokenOf(lock: Held): number | undefined {
+  const handle = lock as LockHandle;
+  return handle.permits === undefined ? handle.fencingToken : undefined;
 }
 
 function holdOf({ mode, permits = 1, limit }: Wish): Hold | undefined {
