@@ -285,6 +285,24 @@ describe('permits of several processes', () => {
     await Promise.all([stays.release(), next.release()]);
   });
 
+  it('a call does not begin with fewer permits that were handed over for one that has given up', async () => {
+    const holder = await openLocks({ redis: server.url });
+    const locks = await openLocks({ redis: server.url });
+    const held = await holder.acquirePermits('fewer', { limit: 5, permits: 5 });
+    const gaveUp = new AbortController();
+    const one = locks.acquirePermits('fewer', { limit: 5, signal: gaveUp.signal });
+    await waiting(locks, 'fewer', 1);
+    const three = locks.acquirePermits('fewer', { limit: 5, permits: 3 });
+    await waiting(locks, 'fewer', 2);
+    gaveUp.abort();
+    await expect(one).rejects.toThrow();
+    await held.release();
+    const permit = await three;
+    const { permits } = (await holder.inspect('fewer'))!;
+    expect(permits).toEqual({ held: 3, limit: 5 });
+    await permit.release();
+  });
+
   it('who waits longest is served first, whatever the process [G902]', async () => {
     const [a, b] = await Promise.all([1, 2].map(() => openLocks({ redis: server.url, fair: true, fairSlackMs: 0 })));
     const holder = await openLocks({ redis: server.url });

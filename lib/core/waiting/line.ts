@@ -244,7 +244,9 @@ export class Line implements Bidder {
     if (!grant) return false;
     this.#bid!.won();
     this.#bid = undefined;
-    if (this.#mayBegin(first, grant, place.arrivedAt)) this.#begin(first, grant, handOver.ttlMs, trustedSince, ttlMs);
+    const isMeant = isSameHold(place.hold, first.hold); // its call may have gone, and the next want more permits
+    if (isMeant && this.#mayBegin(first, grant, place.arrivedAt))
+      this.#begin(first, grant, handOver.ttlMs, trustedSince, ttlMs);
     else this.#handBack(grant);
     return true;
   }
