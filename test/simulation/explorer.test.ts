@@ -30,7 +30,7 @@ describe('The explorer', () => {
   });
 
   it.each<[Topology, number]>([
-    ['one', 7],
+    ['one', 5],
     ['sentinel', 8],
     ['cluster', 9],
   ])('finds nothing wrong on %s in seed %i where locks are shared, and permits held', async (topology, seed) => {
