@@ -131,6 +131,20 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     await Promise.all(readers.map((reader) => reader.release()));
   });
 
+  it('has signals that any number of its readers can listen to', async () => {
+    const locks = await open();
+    const readers = await Promise.all(Array.from({ length: 20 }, () => locks.acquire('listeners', SHARED)));
+    const warnings: Error[] = [];
+    const note = (warning: Error) => void warnings.push(warning);
+    process.on('warning', note);
+    for (const { signal, closing } of readers)
+      for (const each of [signal, closing]) each.addEventListener('abort', () => {});
+    await sleep(50);
+    process.off('warning', note);
+    expect(warnings).toEqual([]);
+    await Promise.all(readers.map((reader) => reader.release()));
+  });
+
   it('ends for one reader alone when that has held it for longer than its maxHoldMs [G908]', async () => {
     const locks = await open();
     const stays = await locks.acquire('overstayed', SHARED);

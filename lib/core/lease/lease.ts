@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { HeldAs } from '../../api/events.js';
 import { EXCLUSIVE, type Grant, type Hold } from '../backend/lock-backend.js';
 import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../../api/errors.js';
@@ -296,6 +297,8 @@ export class Lease implements Linked<Lease> {
     const state = this.checkState();
     if (!this.#abort) {
       this.#abort = new AbortController(); // made when asked for: most locks are never asked
+      // Any number of readers may listen: Node.js takes more than ten for a leak.
+      if (this.grant.hold?.mode === 'shared') setMaxListeners(0, this.#abort.signal);
       if (state === 'lost') abort(this.#abort, this.#lost);
     }
     return this.#abort.signal;
@@ -303,7 +306,11 @@ export class Lease implements Linked<Lease> {
 
   /** Aborts when the application closes: work under the lease should end. */
   get closing(): AbortSignal {
-    return (this.#closing ??= new AbortController()).signal; // one for each lease: listeners are collected with it
+    if (!this.#closing) {
+      this.#closing = new AbortController(); // one for each lease: listeners are collected with it
+      if (this.grant.hold?.mode === 'shared') setMaxListeners(0, this.#closing.signal);
+    }
+    return this.#closing.signal;
   }
 
   /** The application closes: its work should end. */
