@@ -43,7 +43,13 @@ describe('a lock', () => {
   it('is logged and sent as what it is, not as how it is kept', async () => {
     const locks = await openLocks({ memory: true });
     const lock = await locks.acquire('shown', { ttlMs: 10_000 });
-    const shown = { key: 'shown', mode: 'exclusive', fencingToken: lock.fencingToken, isHeld: true, remainingMs: expect.any(Number) };
+    const shown = {
+      key: 'shown',
+      mode: 'exclusive',
+      fencingToken: lock.fencingToken,
+      isHeld: true,
+      remainingMs: expect.any(Number),
+    };
     expect(JSON.parse(JSON.stringify(lock))).toEqual(shown);
     expect(inspect(lock)).toContain("key: 'shown'");
     expect(inspect(lock)).not.toContain('claim');
