@@ -101,10 +101,11 @@ describe('Locks in MariaDB', () => {
     expect(text.out).not.toContain('waiting');
     expect(JSON.parse((await call(['inspect', key, '--json', ...on])).out)).toEqual({
       ...JSON.parse(JSON.stringify({ ...shown, waiters: undefined })),
+      holders: [expect.objectContaining({ digest: shown.digest })],
       remainingMs: expect.any(Number),
       since: expect.any(String),
     });
-    expect((await call(['ls', key, ...on])).out).toMatch(/\tunknown\n$/);
+    expect((await call(['ls', key, ...on])).out).toMatch(/\tunknown\texclusive\t1\n$/);
     await lock.release();
     await (await waiting).release();
   });
