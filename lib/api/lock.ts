@@ -72,8 +72,8 @@ export interface Lock extends AsyncDisposable {
    * @throws LockLostError if the lock is no longer held
    * @throws LockUnavailableError if the store did not confirm it. If it may have happened, the lock is lost here, and is given back as soon
    *   as the store can be reached. Otherwise it is still held exclusively
-   * @throws LockOptionsError for a lock that is shared already, that several calls of this process hold, one with `holdMs`, one that `guard`
-   *   was called for, or where the store has no shared locks
+   * @throws LockOptionsError for a lock that is shared already, that several calls of this process hold, one of several that were acquired at
+   *   once, one with `holdMs`, one that `guard` was called for, or where the store has no shared locks
    */
   downgrade(): Promise<Lock>;
 }

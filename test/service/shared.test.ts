@@ -195,6 +195,10 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     const lock = await locks.acquire('alone', { holdMs: 1 });
     await expect(lock.downgrade()).rejects.toMatchObject(REFUSED('holdMs'));
     await lock.release();
+    await locks.withLock(['one', 'two'], async (both) => {
+      await expect(both.get('one').downgrade()).rejects.toMatchObject(REFUSED('acquired together with others'));
+      expect(both.isHeld).toBe(true);
+    });
     await locks.withLock('twice', async (outer) => {
       await locks.withLock('twice', async () => {
         await expect(outer.downgrade()).rejects.toMatchObject(REFUSED('2 calls of this process hold it'));

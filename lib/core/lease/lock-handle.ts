@@ -165,13 +165,17 @@ export class LockHandle implements Lock {
     return this.leases.release(this.own);
   }
 
+  /** @throws LockOptionsError for one of several locks, whose handle is that of all */
+  #refuseSet(done: string): void {
+    if (!this.isOfSet) return;
+    throw new LockOptionsError(
+      `Lock ${quoted(this.key)} cannot be ${done}. It was acquired together with others: acquire it alone.`,
+    );
+  }
+
   async #detach(options: ParcelOptions): Promise<LockParcel> {
     const ttlMs = checkParcelOptions('detach', options);
-    if (this.isOfSet) {
-      throw new LockOptionsError(
-        `Lock ${quoted(this.key)} cannot be detached. It was acquired together with others: acquire it alone.`,
-      );
-    }
+    this.#refuseSet('detached');
     this.assertHeld();
     const parcel = await this.leases.detach(this.own, ttlMs);
     this.#released ??= Promise.resolve(false);
@@ -179,6 +183,7 @@ export class LockHandle implements Lock {
   }
 
   async #downgrade(): Promise<LockHandle> {
+    this.#refuseSet('downgraded');
     this.assertHeld();
     return (this.#heir = new LockHandle(await this.leases.downgrade(this.own), this.leases, this.grant));
   }

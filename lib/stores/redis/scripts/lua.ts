@@ -177,7 +177,7 @@ export const CROWD: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '44ab035c073544deddf2f5ed47482afef70bb810',
+  sha: '17bd4d15fd71a763fd98ff860b36e2c315259af3',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -284,7 +284,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
       end
     end
   end
-  local told, is_blocked = {}, false
+  local notices, is_blocked = {}, false
   if head[1] or (owner == '' and not crowd) then
     if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
     local GRANT_TTL_MS = '2000'
@@ -410,7 +410,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
               local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
               if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
             elseif not is_own and not (is_blind and deaf_at == sign_at) then
-              told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+              notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
             end
             if listeners ~= 0 then
               local name, token = ticket, first_token
@@ -551,11 +551,11 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
     local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
     crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if told[1] and not crowd.problem then
+    if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(told) do
+      for _, each in ipairs(notices) do
         local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
@@ -598,7 +598,7 @@ export const DOWNGRADE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '7ebb9504031573433dcf25b7d33ea5b22c27ae4f',
+  sha: '60e11a26759a293815d9b52eea92e9579e76c64f',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, to, ttl)
@@ -716,7 +716,7 @@ local function each(lock, queue, owner, to, ttl)
     crowd.last_text = text
   end
   crowd.is_new = false -- if it cannot be written, it stays as it was
-  local told, is_blocked = {}, false
+  local notices, is_blocked = {}, false
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local MOST_UNKNOWN = 1000
@@ -840,7 +840,7 @@ local function each(lock, queue, owner, to, ttl)
             local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
             if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
           elseif not is_own and not (is_blind and deaf_at == sign_at) then
-            told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+            notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
           end
           if listeners ~= 0 then
             local name, token = ticket, first_token
@@ -878,11 +878,11 @@ local function each(lock, queue, owner, to, ttl)
     local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
     crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if told[1] and not crowd.problem then
+    if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(told) do
+      for _, each in ipairs(notices) do
         local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
@@ -1110,7 +1110,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '0cb93ad3c092fdf3104575523ab40d5894569b5e',
+  sha: '7e1e4be8d2d75510fd5de9c7c3d27700a7311bf8',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -1204,7 +1204,7 @@ local function each(lock, queue, key, from)
       if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
     end
   end
-  local told, is_blocked = {}, false
+  local notices, is_blocked = {}, false
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local MOST_UNKNOWN = 1000
@@ -1328,7 +1328,7 @@ local function each(lock, queue, key, from)
             local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
             if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
           elseif not is_own and not (is_blind and deaf_at == sign_at) then
-            told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+            notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
           end
           if listeners ~= 0 then
             local name, token = ticket, first_token
@@ -1366,11 +1366,11 @@ local function each(lock, queue, key, from)
     local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
     crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if told[1] and not crowd.problem then
+    if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(told) do
+      for _, each in ipairs(notices) do
         local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
@@ -1610,7 +1610,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '8bc007f8231bffb8e03a4791f758fda082f8216d',
+  sha: '721d4accd13b87f95eb6c0c56d35e95f151e0b6c',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1620,7 +1620,7 @@ if #KEYS > 3 then
       if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
       if string.sub(value, 1, -18) ~= owner then return -1 end
       local crowd, asking
-      local told, is_blocked = {}, false
+      local notices, is_blocked = {}, false
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
       local MOST_UNKNOWN = 1000
@@ -1744,7 +1744,7 @@ if #KEYS > 3 then
                 local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
                 if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
               elseif not is_own and not (is_blind and deaf_at == sign_at) then
-                told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+                notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
               end
               if listeners ~= 0 then
                 local name, token = ticket, first_token
@@ -1782,11 +1782,11 @@ if #KEYS > 3 then
         local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
         crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
         if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-        if told[1] and not crowd.problem then
+        if notices[1] and not crowd.problem then
           local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
           local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
           local bound = next_place[2] or string.format('%.0f', us)
-          for _, each in ipairs(told) do
+          for _, each in ipairs(notices) do
             local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
             redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
           end
@@ -1811,7 +1811,7 @@ if type(value) == 'string' then
   if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
   if string.sub(value, 1, -18) ~= owner then return -1 end
   local crowd, asking
-  local told, is_blocked = {}, false
+  local notices, is_blocked = {}, false
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local MOST_UNKNOWN = 1000
@@ -1935,7 +1935,7 @@ if type(value) == 'string' then
             local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
             if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
           elseif not is_own and not (is_blind and deaf_at == sign_at) then
-            told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+            notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
           end
           if listeners ~= 0 then
             local name, token = ticket, first_token
@@ -1973,11 +1973,11 @@ if type(value) == 'string' then
     local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
     crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if told[1] and not crowd.problem then
+    if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(told) do
+      for _, each in ipairs(notices) do
         local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
@@ -2173,7 +2173,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'd73896f5b6c47fc95bf69374f189586703c5d9fe',
+  sha: 'bd15782726f65c2b40b3102a48f11440e9d33f7f',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -2272,7 +2272,7 @@ if #KEYS > 3 then
         end
       end
       if other_is_first or crowd then
-        local told, is_blocked = {}, false
+        local notices, is_blocked = {}, false
         local GRANT_TTL_MS = '2000'
         local SILENT_US = 2000000
         local MOST_UNKNOWN = 1000
@@ -2396,7 +2396,7 @@ if #KEYS > 3 then
                   local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
                   if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
                 elseif not is_own and not (is_blind and deaf_at == sign_at) then
-                  told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+                  notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
                 end
                 if listeners ~= 0 then
                   local name, token = ticket, first_token
@@ -2434,11 +2434,11 @@ if #KEYS > 3 then
           local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
           crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
           if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-          if told[1] and not crowd.problem then
+          if notices[1] and not crowd.problem then
             local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
             local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
             local bound = next_place[2] or string.format('%.0f', us)
-            for _, each in ipairs(told) do
+            for _, each in ipairs(notices) do
               local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
               redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
             end
@@ -2596,7 +2596,7 @@ if not mine then
     end
   end
   if other_is_first or crowd then
-    local told, is_blocked = {}, false
+    local notices, is_blocked = {}, false
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
     local MOST_UNKNOWN = 1000
@@ -2720,7 +2720,7 @@ if not mine then
               local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
               if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
             elseif not is_own and not (is_blind and deaf_at == sign_at) then
-              told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+              notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
             end
             if listeners ~= 0 then
               local name, token = ticket, first_token
@@ -2758,11 +2758,11 @@ if not mine then
       local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
       crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
       if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-      if told[1] and not crowd.problem then
+      if notices[1] and not crowd.problem then
         local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
         local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
         local bound = next_place[2] or string.format('%.0f', us)
-        for _, each in ipairs(told) do
+        for _, each in ipairs(notices) do
           local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
           redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
         end
@@ -3152,7 +3152,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '1ee26036b59008cc106222f8a306ac2e1b4a621a',
+  sha: 'a7bbb7a55c7ee32edd1ed7376cb46173f4a85e2b',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, entry)
@@ -3226,7 +3226,7 @@ local function each(lock, queue, owner, entry)
     gave = left or 0
     if crowd then crowd.is_changed = left ~= nil end
   end
-  local told, is_blocked = {}, false
+  local notices, is_blocked = {}, false
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local MOST_UNKNOWN = 1000
@@ -3350,7 +3350,7 @@ local function each(lock, queue, owner, entry)
             local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
             if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
           elseif not is_own and not (is_blind and deaf_at == sign_at) then
-            told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+            notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
           end
           if listeners ~= 0 then
             local name, token = ticket, first_token
@@ -3388,11 +3388,11 @@ local function each(lock, queue, owner, entry)
     local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
     crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if told[1] and not crowd.problem then
+    if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(told) do
+      for _, each in ipairs(notices) do
         local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end

@@ -81,7 +81,7 @@ elseif entry ~= '' then
     -- @include take-place
   end
 end
-local told, is_blocked = {}, false
+local notices, is_blocked = {}, false
 if head[1] or (owner == '' and not crowd) then
   if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
   -- @include serve

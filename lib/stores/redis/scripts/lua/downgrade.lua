@@ -45,7 +45,7 @@ local kind, weight, most, name, count = 's', 1, 0, to, 1
 if problem then return {problem} end
 -- @include join-crowd
 crowd.is_new = false -- if it cannot be written, it stays as it was
-local told, is_blocked = {}, false
+local notices, is_blocked = {}, false
 -- @include serve
 -- @include settle
 return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)

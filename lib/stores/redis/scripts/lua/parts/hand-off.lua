@@ -5,6 +5,6 @@
 --        asking  nil
 -- sets   crowd
 
-local told, is_blocked = {}, false
+local notices, is_blocked = {}, false
 -- @include serve
 -- @include settle

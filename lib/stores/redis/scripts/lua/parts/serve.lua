@@ -4,8 +4,8 @@
 -- needs  lock, fence, queue, us, minted
 --        crowd   those who hold it and stay, see read-crowd.lua; nil if it is given back
 --        asking  the `entry` of the asker itself, and its end in ms as `finish`, if it may be served; else nil
---        told    an empty list
--- sets   crowd, told
+--        notices an empty list
+-- sets   crowd, notices  of those who were granted it: ticket, channel, is_sharded
 --        is_blocked  whether a place does not fit, and all behind it wait
 --        asking.is_granted, asking.problem
 --
@@ -134,7 +134,7 @@ while true do
           local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
           if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
         elseif not is_own and not (is_blind and deaf_at == sign_at) then
-          told[#told + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+          notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
         end
         if listeners ~= 0 then
           local name, token = ticket, first_token
