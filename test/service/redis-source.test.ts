@@ -22,6 +22,11 @@ class OtherClient {
   async evalsha(): Promise<void> {}
 }
 
+/** By its form: @upstash/redis has such an object for its requests. */
+class UpstashClient extends OtherClient {
+  readonly client = { baseUrl: 'https://hunter2.example' };
+}
+
 class Getters {
   get host(): string {
     return 'hunter2';
@@ -43,6 +48,13 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     'a client of another library',
     () => new OtherClient(),
     'a client that is not from ioredis (OtherClient). Give one from',
+  ],
+  ['an address of HTTP', () => 'https://hunter2.example', 'a Redis that is reached by HTTP. Locks need a connection'],
+  ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a connection'],
+  [
+    'options of @upstash/redis',
+    () => ({ url: 'https://example', token: 'hunter2' }),
+    'a Redis that is reached by HTTP. Locks need a connection to it, on which it says whose turn it is: give the redis://',
   ],
   ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
   [
@@ -159,6 +171,7 @@ describe('a source function that returns no client of ioredis', () => {
   it.each<[what: string, made: () => unknown, got: string]>([
     ['nothing', () => undefined, 'nothing.'],
     ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one from ioredis'],
+    ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a'],
     ['a client of another library', async () => new OtherClient(), 'a client that is not from ioredis (OtherClient).'],
     ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
     ['options', () => ({ host: 'hunter2' }), 'an object. Return new Redis(…) with what it returns now.'],

@@ -90,6 +90,11 @@ const MEANT = new Map([
   ['pass', 'Did you mean password?'],
 ]);
 
+const HTTP = /^https?:\/\//i;
+const BY_HTTP =
+  'a Redis that is reached by HTTP. Locks need a connection to it, on which it says whose turn it is: ' +
+  'give the redis:// or rediss:// URL of the same server.';
+
 const IS_IT_SET = 'Is the variable that it comes from set?';
 const A_NEWER_OPTION = 'If a newer ioredis has it, give a function: () => new Redis({ … }).';
 
@@ -130,6 +135,7 @@ export function isClient(source: unknown): source is IoredisClient {
 function problemOfUrl(source: string): string | undefined {
   if (source.startsWith('/')) return undefined; // the path of a socket
   if (source.trim() === '') return `an empty string. ${IS_IT_SET}`;
+  if (HTTP.test(source)) return BY_HTTP;
   if (!/^rediss?:\/\//.test(source) || !URL.canParse(source)) {
     return 'a string of another form. Write redis://host:port, or the /path of a socket.';
   }
@@ -188,11 +194,14 @@ function isDatabase(db: unknown): boolean {
 /** Describes a value that is neither an ioredis client nor options, but is easily mistaken for one of them. */
 function mistaken(source: unknown): string | undefined {
   if (typeof source !== 'object' || source === null) return undefined;
-  const { then, EVALSHA, evalsha, isPipeline } = source as Record<string, unknown>;
+  const { then, EVALSHA, evalsha, isPipeline, url, client } = source as Record<string, unknown>;
   if (typeof then === 'function') {
     return 'a Promise. Give a function that returns it, () => promise, or await it in forRootAsync.';
   }
   if (isPipeline === true) return 'a pipeline of ioredis. Give its client.';
+  // The options of @upstash/redis, and its client, whose class has no name.
+  const address = url ?? (client as { baseUrl?: unknown } | undefined)?.baseUrl;
+  if (typeof address === 'string' && HTTP.test(address)) return BY_HTTP;
   const instead = "Give one from ioredis: import { Redis } from 'ioredis'; or the URL by itself.";
   if (typeof EVALSHA === 'function') return `a client of node-redis. ${instead}`;
   if (typeof evalsha === 'function') return `a client that is not from ioredis (${classOf(source)}). ${instead}`;
