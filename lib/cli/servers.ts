@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { loadIoredis } from '../stores/redis/client/ioredis.js';
+import { loadIoredis } from '../stores/redis/ioredis/ioredis.js';
 import type { RedisOptions, RedisSource } from '../stores/redis/client/source.js';
 import { UsageError, type CommandLine } from './command-line.js';
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { problemOfIoredis } from '../../lib/stores/redis/client/ioredis.js';
+import { problemOfIoredis } from '../../lib/stores/redis/ioredis/ioredis.js';
 import type { IoredisClient } from '../../lib/stores/redis/client/source.js';
 
 const clientWith = (options: object) => ({ isCluster: false, options }) as unknown as IoredisClient;

@@ -1,6 +1,6 @@
 import { ReplyError } from 'ioredis';
 import { expect, it } from 'vitest';
-import { isReplyError, loadIoredis } from '../../lib/stores/redis/client/ioredis.js';
+import { isReplyError, loadIoredis } from '../../lib/stores/redis/ioredis/ioredis.js';
 
 /** As of ioredis 5 in a bundle whose minifier has renamed its classes. */
 class A extends (ReplyError as new (message: string) => Error) {

@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
 import { replicaOf } from '../support/replica-of.js';
 import { redisServer } from '../support/stage.js';
-import { faultOf } from '../../lib/stores/redis/client/ioredis.js';
+import { faultOf } from '../../lib/stores/redis/ioredis/ioredis.js';
 import { ScriptFault, scriptFaultOf } from '../../lib/stores/redis/scripts/script-fault.js';
 
 it('a server that is a replica is known by the refusal of a script, and by the error in the middle of one', async () => {

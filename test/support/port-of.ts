@@ -1,4 +1,4 @@
-import { IoredisAdapter } from '../../lib/stores/redis/client/ioredis-adapter.js';
+import { IoredisAdapter } from '../../lib/stores/redis/ioredis/ioredis-client.js';
 import type { RedisClient } from '../../lib/stores/redis/client/redis-client.js';
 import type { IoredisClient } from '../../lib/stores/redis/client/source.js';
 

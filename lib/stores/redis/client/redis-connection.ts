@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { NodeError } from '../../../api/errors.js';
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { NEEDS_PASSWORD, nodeError } from './advice.js';
-import { openClient } from './ioredis-adapter.js';
+import { openClient } from '../ioredis/ioredis-client.js';
 import type { ConnectionFailure, RedisClient } from './redis-client.js';
 import type { RedisSource } from './source.js';
 

@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { nextTick, outsideOfCalls } from '../../../core/time/event-loop.js';
-import { checkMade, isClient } from './check-source.js';
-import { clusterSlot, SLOTS } from './cluster-slot.js';
-import { credentialsOf } from './credentials.js';
+import { checkMade, isClient } from '../client/check-source.js';
+import { clusterSlot, SLOTS } from '../client/cluster-slot.js';
+import { credentialsOf } from '../client/credentials.js';
 import { faultOf, isReplyError, loadIoredis, problemOfIoredis } from './ioredis.js';
-import { needsLogin, refusesCredentials, refusesDatabase } from './problem-of.js';
+import { needsLogin, refusesCredentials, refusesDatabase } from '../client/problem-of.js';
 import {
   SUBSCRIBE_LIMIT_MS,
   type Answer,
@@ -17,8 +17,8 @@ import {
   type ShardedSubscription,
   type Subscription,
   type SubscriptionListener,
-} from './redis-client.js';
-import type { Cluster, IoredisClient, Redis, RedisOptions, RedisSource } from './source.js';
+} from '../client/redis-client.js';
+import type { Cluster, IoredisClient, Redis, RedisOptions, RedisSource } from '../client/source.js';
 
 /**
  * Options of the clients that this library makes. A command fails as soon as its connection breaks, and the client does not

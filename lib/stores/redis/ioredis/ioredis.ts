@@ -1,8 +1,8 @@
 import { LockOptionsError } from '../../../api/errors.js';
-import { credentialsOf, withoutCredentials } from './credentials.js';
-import { problemOf } from './problem-of.js';
-import { CommandFault } from './redis-client.js';
-import type { IoredisClient } from './source.js';
+import { credentialsOf, withoutCredentials } from '../client/credentials.js';
+import { problemOf } from '../client/problem-of.js';
+import { CommandFault } from '../client/redis-client.js';
+import type { IoredisClient } from '../client/source.js';
 
 /** The class of errors that Redis answered with, once ioredis is loaded. */
 let replyError: unknown;
