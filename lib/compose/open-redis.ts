@@ -1,6 +1,7 @@
 import { LockOptionsError } from '../api/errors.js';
 import type { RedisSource } from '../stores/redis/client/source.js';
 import { commandTimeoutOf, type RedisServers } from '../stores/redis/options.js';
+import { openClient } from './open-client.js';
 import { processName } from './process-name.js';
 import { resolveOptions, type RedisLockSettings, type ResolvedOptions } from './redis-lock-options.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
@@ -100,7 +101,7 @@ async function openNodes(
   };
   const name = clientName(options);
   const opening = await Promise.allSettled(
-    sources.map((source) => RedisConnection.open(source, name, commandTimeoutMs)),
+    sources.map(async (source) => new RedisConnection(await openClient(source, name), name, commandTimeoutMs)),
   );
   const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   const failed = opening.find((result) => result.status === 'rejected');
@@ -117,7 +118,7 @@ async function openNodes(
 /** Why these servers cannot be used, or not together. */
 function unfit(connections: readonly RedisConnection[], { needsAdmission }: NodeSettings): string | undefined {
   for (const { client } of connections) {
-    const { isCluster, keyPrefix } = client;
+    const { isCluster, keyPrefix } = client.topology;
     // A brace in the client's prefix begins the hash tag of every key, unless it ends one: the keys of a lock must share theirs.
     if (isCluster && keyPrefix.includes('{') && !/^[^{]*\{[^}]+\}/.test(keyPrefix))
       return `The keyPrefix of the Cluster client must have no brace, or a whole hash tag: got ${JSON.stringify(keyPrefix)}.`;
@@ -125,7 +126,7 @@ function unfit(connections: readonly RedisConnection[], { needsAdmission }: Node
   const names = connections.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) < index);
   if (twice !== undefined) return `redlock needs independent masters: got ${twice} twice.`;
-  if (needsAdmission && connections.some(({ client }) => client.isCluster)) {
+  if (needsAdmission && connections.some(({ client }) => client.topology.isCluster)) {
     return 'redlock needs single servers: got a Cluster, which does not show when one of its servers has restarted. Set admission: false to use it anyway.';
   }
   return undefined;

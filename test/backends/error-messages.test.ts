@@ -1,15 +1,15 @@
 import { once } from 'node:events';
 import { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import { claimOn, extendOn, freshKey, opened } from '../support/claims.js';
+import { connectionTo } from '../support/port-of.js';
 import { redisServer } from '../support/stage.js';
 
 describe('An error', () => {
   it('does not tell what was wrong with an earlier connection', async () => {
     const server = await redisServer();
     const client = new Redis(server.port, '127.0.0.1', { lazyConnect: true });
-    const connection = await RedisConnection.open(() => client);
+    const connection = await connectionTo(() => client);
     client.emit('error', new Error('an earlier problem'));
     expect(connection.problem.problem).toBe('not connected (wait): an earlier problem');
     expect(await connection.ready(15_000)).toBeUndefined();

@@ -8,12 +8,12 @@ import { placeOf } from '../support/claims.js';
 function told({ awaitedReplicas = 0, isReady = true, handsOver = true } = {}): unknown[] {
   let subscription!: SubscriptionListener;
   const client = {
-    isCluster: false,
-    keyPrefix: '',
-    routeOf: () => ['only'],
-    subscribe: (_channel: string, _name: string, listener: SubscriptionListener) => {
-      subscription = listener;
-      return { close: () => {} };
+    topology: { isCluster: false, keyPrefix: '', routeOf: () => ['only'] },
+    messages: {
+      subscribe: (_channel: string, _name: string, listener: SubscriptionListener) => {
+        subscription = listener;
+        return { close: () => {} };
+      },
     },
   } as unknown as RedisClient;
   const node = new RedisNode({ client, isReady } as RedisConnection, {

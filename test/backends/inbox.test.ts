@@ -40,7 +40,7 @@ describe('an inbox', () => {
     inbox.open();
     await isOpen();
     expect(inbox.signOf()).toBe(HEARD);
-    Object.assign(port, { isCluster: true });
+    Object.assign(port.topology, { isCluster: true });
     expect(inbox.signOf()).toBe(UNHEARD);
   });
 

@@ -1,12 +1,10 @@
 import { performance } from 'node:perf_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { CommandFault, type RedisClient } from '../../lib/stores/redis/client/redis-client.js';
+import { CommandFault, type RedisClient, type ShardedListener } from '../../lib/stores/redis/client/redis-client.js';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 import { ShardedInbox } from '../../lib/stores/redis/node/sharded-inbox.js';
 import { until } from '../support/until.js';
-
-type ShardedListener = Parameters<RedisClient['subscribeSharded']>[1];
 
 const KEYS = new LockKeys('lock', 'per-slot');
 const [KEY, SAME_SLOT, OTHER_SLOT] = ['key', besideOf('key'), 'other'];
@@ -36,26 +34,28 @@ function setUp() {
   };
   const masters = ['a', 'b'].map((name) => ({
     name,
-    publishSharded: (channel: string) => {
-      log.push(`${name} checks ${channel.slice(channel.indexOf('{'))}`);
-      return answer(`${name} spublish`, cluster.listeners);
-    },
-    subscribeSharded: (_name: string, listener: ShardedListener) => {
-      log.push(`${name} connects`);
-      connections.push(listener);
-      return {
-        subscribe: async (channel: string) => {
-          log.push(`${name} subscribes ${channel.slice(channel.indexOf('{'))}`);
-          await (cluster.hangs ? new Promise<never>(() => {}) : answer(`${name} ssubscribe`, undefined));
-        },
-        unsubscribe: (channel: string) => void log.push(`${name} unsubscribes ${channel.slice(channel.indexOf('{'))}`),
-        close: () => void log.push(`${name} closes`),
-      };
+    messages: {
+      publish: (channel: string) => {
+        log.push(`${name} checks ${channel.slice(channel.indexOf('{'))}`);
+        return answer(`${name} spublish`, cluster.listeners);
+      },
+      subscribeSharded: (_name: string, listener: ShardedListener) => {
+        log.push(`${name} connects`);
+        connections.push(listener);
+        return {
+          subscribe: async (channel: string) => {
+            log.push(`${name} subscribes ${channel.slice(channel.indexOf('{'))}`);
+            await (cluster.hangs ? new Promise<never>(() => {}) : answer(`${name} ssubscribe`, undefined));
+          },
+          unsubscribe: (channel: string) =>
+            void log.push(`${name} unsubscribes ${channel.slice(channel.indexOf('{'))}`),
+          close: () => void log.push(`${name} closes`),
+        };
+      },
     },
   }));
   const client = {
-    routeOf: (key: string) => [clusterSlot(key), cluster.master],
-    masters: () => masters,
+    topology: { routeOf: (key: string) => [clusterSlot(key), cluster.master], masters: () => masters },
   } as unknown as RedisClient;
   const listener = {
     onMessage: (text: string) => heard.push(text),

@@ -3,10 +3,10 @@ import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { LIMIT_US } from '../../lib/stores/redis/node/node-answers.js';
 import type { NodeExtension, Vote } from '../../lib/stores/node/answers.js';
-import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import { LockKeys, valueText } from '../../lib/stores/redis/node/lock-keys.js';
 import { randomOf } from '../support/random.js';
+import { connectionTo } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { SCRIPTS, type KeyOnNode, type Lock } from './node.js';
@@ -28,7 +28,7 @@ let node: RedisNode;
 beforeAll(async () => {
   server = await RedisServer.start();
   await server.command('SET', 'lock:admission', `${EPOCH} 20 model`);
-  const connection = await RedisConnection.open(server.url);
+  const connection = await connectionTo(server.url);
   await connection.ready(5_000);
   node = new RedisNode(connection, {
     keyPrefix: 'lock',

@@ -2,7 +2,12 @@ import type { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ACQUIRE, EXTEND, INSPECT, RELEASE, VOTE } from '../../lib/stores/redis/scripts/lua.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { CommandFault, type RedisClient, type ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
+import {
+  CommandFault,
+  type RedisClient,
+  type RedisTopology,
+  type ScriptCall,
+} from '../../lib/stores/redis/client/redis-client.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
@@ -24,7 +29,7 @@ interface Call {
 }
 
 /** A client that notes what it is asked to send, and answers when the test says so. */
-function noting(calls: Call[], more: Partial<RedisClient> = {}): RedisClient {
+function noting(calls: Call[], topology: Partial<RedisTopology> = {}): RedisClient {
   const run = (call: ScriptCall) => {
     const script = SCRIPTS.find((each) => each.sha === call.script.sha)!;
     const keysEach = OWN_KEYS[script.name] ?? 1;
@@ -38,7 +43,7 @@ function noting(calls: Call[], more: Partial<RedisClient> = {}): RedisClient {
       fail: (problem) => queueMicrotask(() => call.failed(new CommandFault(problem, 'disconnected'))),
     });
   };
-  return { isReady: true, isCluster: false, routeOf: () => [0], run, ...more } as RedisClient;
+  return { isReady: true, topology: { isCluster: false, routeOf: () => [0], ...topology }, run } as RedisClient;
 }
 
 /** Each lock is answered with its name. */

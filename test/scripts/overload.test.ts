@@ -41,7 +41,8 @@ describe('Of the operations for a server that is busy', () => {
   beforeEach(() => {
     calls = [];
     answers.length = sentAt.length = now = 0;
-    client = { isReady: true, isCluster: false, generation: 1, routeOf: () => [0] } as unknown as typeof client;
+    const topology = { isCluster: false, routeOf: () => [0] };
+    client = { isReady: true, generation: 1, topology } as unknown as typeof client;
     client.run = (call) => void calls.push(call);
     runner = new ScriptRunner(client, LIMIT_MS, { now: () => now });
     onTestFinished(async () => {
@@ -270,8 +271,7 @@ describe('Of the operations for a server that is busy', () => {
     });
 
     it('a command that the server passes over has the time of one limit, and blocks its slot only', async () => {
-      client.routeOf = (key) => [clusterSlot(key), 'node'];
-      Object.assign(client, { isCluster: true });
+      Object.assign(client.topology, { isCluster: true, routeOf: (key: string) => [clusterSlot(key), 'node'] });
       run(EXTEND, '{a}');
       await endOfTick();
       const [passedOver] = calls.splice(0);

@@ -144,16 +144,16 @@ describe('In a Cluster with sharded publish/subscribe', () => {
     await client.ping();
     const listeners = await Promise.all(
       portOf(client)
-        .masters()
+        .topology.masters()
         .map(async (master) => {
           const channel = channelOn(cluster, master.name);
           return new Promise<string>((resolve, reject) => {
-            const subscription = master.subscribeSharded('inbox', {
+            const subscription = master.messages.subscribeSharded('inbox', {
               message: (text, name) => resolve(`${name} ${text}`),
               opened: () => {
                 subscription
                   .subscribe(channel)
-                  .then(() => master.publishSharded(channel, 'text'))
+                  .then(() => master.messages.publish(channel, 'text', 'sharded'))
                   .catch(reject);
               },
               closed: () => reject(new Error('closed')),

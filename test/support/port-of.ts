@@ -1,8 +1,15 @@
-import { IoredisAdapter } from '../../lib/stores/redis/ioredis/ioredis-client.js';
+import { openClient } from '../../lib/compose/open-client.js';
 import type { RedisClient } from '../../lib/stores/redis/client/redis-client.js';
-import type { IoredisClient } from '../../lib/stores/redis/client/source.js';
+import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
+import type { IoredisClient, RedisSource } from '../../lib/stores/redis/client/source.js';
+import { IoredisAdapter } from '../../lib/stores/redis/ioredis/ioredis-adapter.js';
 
 /** A client of ioredis that was handed in, as the library uses it. */
 export function portOf(client: IoredisClient): RedisClient {
   return new IoredisAdapter(client);
+}
+
+/** A connection to a Redis, made as the module makes its own. */
+export async function connectionTo(source: RedisSource): Promise<RedisConnection> {
+  return new RedisConnection(await openClient(source, 'nest-redis-lock'), 'nest-redis-lock', 1_000);
 }

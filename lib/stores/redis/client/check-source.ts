@@ -119,7 +119,7 @@ export function checkSource(name: string, source: unknown): void {
  * @throws LockOptionsError
  */
 export function checkMade(made: unknown): asserts made is IoredisClient {
-  if (isClient(made)) return;
+  if (isIoredisClient(made)) return;
   const isAsOptions = typeof made === 'string' || (typeof made === 'object' && made !== null);
   const problem =
     mistaken(made) ?? `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) with what it returns now.' : ''}`;
@@ -127,7 +127,7 @@ export function checkMade(made: unknown): asserts made is IoredisClient {
 }
 
 /** Whether a source is a client: known by its form, not its class, as the application may have an ioredis of its own. */
-export function isClient(source: unknown): source is IoredisClient {
+export function isIoredisClient(source: unknown): source is IoredisClient {
   const { evalsha, status } = (source ?? {}) as Partial<IoredisClient>;
   return typeof evalsha === 'function' && typeof status === 'string';
 }
@@ -147,7 +147,7 @@ function problemOfUrl(source: string): string | undefined {
 }
 
 function problemOfObject(source: unknown): string | undefined {
-  if (isClient(source)) return undefined;
+  if (isIoredisClient(source)) return undefined;
   const mistake = mistaken(source);
   if (mistake !== undefined) return mistake;
   if (typeof source !== 'object' || source === null) return `${kindOf(source)}.`;

@@ -1,5 +1,3 @@
-import type { Cluster, IoredisClient, Redis, RedisOptions } from './source.js';
-
 /** Stands in a message for a credential. */
 const HIDDEN = '***';
 /** A password of fewer characters is found as a whole word only: in others it would be found by chance. */
@@ -12,20 +10,6 @@ export interface Credentials {
   usernames: string[];
 }
 
-/** The credentials of a client as it has them now. */
-export function credentialsOf(client: IoredisClient): Credentials {
-  const options: (RedisOptions | undefined)[] = client.isCluster
-    ? [(client as Cluster).options.redisOptions, ...(client as Cluster).nodes('all').map((node) => node.options)]
-    : [(client as Redis).options];
-  const all = (...names: (keyof RedisOptions)[]) => [
-    ...new Set(options.flatMap((each) => names.map((name) => each?.[name] as unknown))),
-  ];
-  return {
-    passwords: texts(all('password', 'sentinelPassword')),
-    usernames: texts(all('username', 'sentinelUsername')).filter((name) => name !== 'default'),
-  };
-}
-
 /** A text of a server, or of the client, without the credentials that it repeats, also in the forms that URLs and quotes have. */
 export function withoutCredentials(text: string, { passwords, usernames }: Credentials): string {
   const anywhere = passwords.filter((each) => each.length >= FOUND_ANYWHERE);
@@ -35,10 +19,6 @@ export function withoutCredentials(text: string, { passwords, usernames }: Crede
     ...formsOf(asWords).map((each) => `(?<![\\p{L}\\p{N}_])${each}(?![\\p{L}\\p{N}_])`),
   ];
   return patterns.length === 0 ? text : text.replace(new RegExp(patterns.join('|'), 'gu'), HIDDEN);
-}
-
-function texts(values: unknown[]): string[] {
-  return values.filter((each) => each !== undefined && each !== null && each !== '').map(String);
 }
 
 /** As patterns, the longest first: one may be a part of another. */

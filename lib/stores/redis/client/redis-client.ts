@@ -1,19 +1,18 @@
+import type { RedisSource } from './source.js';
+
 /**
- * A client of Redis: everything that this library knows of the package behind it. There is one adapter,
- * `ioredis-adapter.ts`. Commands reject with a `CommandFault`.
+ * A client of Redis: everything that this library knows of the package behind it, in three parts. Each package has an adapter, in a
+ * folder of its own. Commands reject with a `CommandFault`.
  */
 export interface RedisClient {
   /** `host:port`, or the path of a socket: never the URL, which may hold a password. */
   readonly name: string;
-  readonly isCluster: boolean;
+  readonly topology: RedisTopology;
+  readonly messages: RedisMessages;
   /** Whether it was made here or by a function of the user. A client that the user passed is never closed or disconnected. */
   readonly isOwned: boolean;
   /** The name that the user gave its connections in `CLIENT LIST`. */
   readonly connectionName?: string;
-  /** The prefix that it puts before each key. */
-  readonly keyPrefix: string;
-  /** The number of the database that it uses, as far as it knows. */
-  readonly database: number;
   /** Whether it never settles commands that are open when its connection breaks. */
   readonly forgetsOpenCommands: boolean;
 
@@ -39,48 +38,69 @@ export interface RedisClient {
   /** Stops reporting, and closes the client if it is owned. */
   close(): void;
 
-  /** The server that has a key, as far as it is known: the same value for all keys, or its slot and the slot's master. */
-  routeOf(key: string): Route;
   /**
    * Runs a script by its sha; if the server does not know it, by its text. Never throws, and answers after it has returned,
    * in the server's order. No promise: one for each command would cost more than everything else that is done for it.
    */
   run(call: ScriptCall): void;
-  /** Sends one command. */
+  /** Sends one command. The master of a Cluster is sent its keys as they are, without the key prefix. */
   call(command: string, ...args: (string | number)[]): Promise<unknown>;
-  /** Sends several commands at once; to a master of a Cluster without its key prefix. Rejects when the connection fails. */
-  ask(commands: readonly (readonly [command: string, ...args: string[]])[]): Promise<Answer[]>;
+}
 
+/** Which servers there are, and which has a key. */
+export interface RedisTopology {
+  readonly isCluster: boolean;
+  /** The prefix that the client puts before each key. */
+  readonly keyPrefix: string;
+  /** The number of the database that the client uses, as far as it knows. */
+  readonly database: number;
+  /** The server that has a key, as far as it is known: the same value for all keys, or its slot and the slot's master. */
+  routeOf(key: string): Route;
   /**
    * The names of the servers that have the keys: in a Cluster the masters of its slots as it knows them, whether or not
    * `masters` has them. Undefined stands for the master of slots that have none.
    */
   readonly servers: ReadonlySet<string | undefined>;
-  /** The client itself; for a Cluster, one for each master, which sends to it alone and does not know the Cluster's key prefix. */
+  /** The client itself; for a Cluster, one for each master, which sends to it alone. */
   masters(): readonly RedisClient[];
   /**
    * Makes a client with a connection of its own, for commands that block it. It connects on `connect()`, sends nothing again
    * after a break, and sets no time limit. That of a Cluster's master knows the key prefix, and does not connect again.
    */
   duplicate(connectionName: string): RedisClient;
+}
+
+/** Messages of publish/subscribe. Nothing puts the key prefix before the name of a channel. */
+export interface RedisMessages {
   /** Subscribes to a channel on a connection of its own, and again after each break of it. */
   subscribe(channel: string, connectionName: string, listener: SubscriptionListener): Subscription;
+  /** Opens a connection of its own for sharded publish/subscribe: only for a master of a Cluster. It is not made again. */
+  subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription;
   /**
-   * Opens a connection of its own for sharded publish/subscribe: only for a master of a Cluster. It is not made again, and the
-   * key prefix is not put before the names of channels.
+   * Publishes a message; a sharded one only to a master of a Cluster. Rejects with a `CommandFault`.
+   * @returns how many listen to the channel, on that server
    */
-  subscribeSharded(
-    connectionName: string,
-    listener: Omit<SubscriptionListener, 'ended' | 'refused'>,
-  ): ShardedSubscription;
+  publish(channel: string, text: string, how?: 'sharded'): Promise<number>;
+}
+
+/** One package for Redis. */
+export interface RedisDriver {
+  /** Whether this is a client, or are options, of the package. A URL is nobody's. */
+  owns(source: unknown): boolean;
+  /** Loads the package when the first Redis is used. @throws LockOptionsError when it is not installed */
+  load(): Promise<unknown>;
   /**
-   * Publishes a sharded message: only for a master of a Cluster. The key prefix is not put before the name of the channel.
-   * Rejects with a `CommandFault`.
-   * @returns how many listen to the channel
+   * Opens a client; connects to nothing yet.
+   * @param source a URL, or options or a client that it owns
+   * @param clientName the name in `CLIENT LIST` of a client that is made here, unless its options have one
+   * @param isOwned whether a client is closed with the locks, since a function of the user has made it for them
+   * @throws LockOptionsError when the package is not installed
    */
-  publishSharded(channel: string, text: string): Promise<number>;
-  /** Tries whether a channel may be subscribed to, on a connection of its own. Never rejects. */
-  trySubscribing(channel: string, connectionName: string, timeoutMs: number, how?: 'sharded'): Promise<Answer>;
+  open(
+    source: Exclude<RedisSource, (...args: never) => unknown>,
+    clientName: string,
+    isOwned?: boolean,
+  ): Promise<RedisClient>;
 }
 
 /**
@@ -130,9 +150,6 @@ export interface ScriptCall {
   failed(fault: CommandFault): void;
 }
 
-/** The answer to one command. */
-export type Answer = { value: unknown } | { refusal: string };
-
 /** The error of a command that got no answer, or a refusal. The message holds no password. */
 export class CommandFault extends Error {
   constructor(
@@ -161,6 +178,9 @@ export interface ShardedSubscription {
   /** Stops reporting, and closes the connection. */
   close(): void;
 }
+
+/** Learns of sharded messages, and of changes of their connection. */
+export type ShardedListener = Omit<SubscriptionListener, 'ended' | 'refused'>;
 
 /** Learns of messages, and of changes of their connection. */
 export interface SubscriptionListener {

@@ -2,9 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { NodeError } from '../../../api/errors.js';
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { NEEDS_PASSWORD, nodeError } from './advice.js';
-import { openClient } from '../ioredis/ioredis-client.js';
 import type { ConnectionFailure, RedisClient } from './redis-client.js';
-import type { RedisSource } from './source.js';
 
 /** How long after a command was due, or while it is made, a silent connection counts as half-open, in milliseconds. */
 const HALF_OPEN_AFTER_MS = 4_000;
@@ -66,18 +64,6 @@ export class RedisConnection {
         if (this.#refusal) for (const waiter of this.#starting) waiter();
       },
     });
-  }
-
-  /**
-   * @param clientName the name in `CLIENT LIST` of a client that is made here, unless its options have one
-   * @throws what the user's function throws
-   */
-  static async open(
-    source: RedisSource,
-    clientName = 'nest-redis-lock',
-    commandTimeoutMs = 1_000,
-  ): Promise<RedisConnection> {
-    return new RedisConnection(await openClient(source, clientName), clientName, commandTimeoutMs);
   }
 
   get isReady(): boolean {
@@ -156,7 +142,7 @@ export class RedisConnection {
    */
   leaveReplica(): string {
     const isDue = this.isReady && performance.now() - Math.max(this.#readyAt, this.#renewedAt) >= RENEW_EVERY_MS;
-    if (this.client.isCluster) {
+    if (this.client.topology.isCluster) {
       if (isDue) this.#renew();
       return 'A node that the client takes for a master is a replica. The client asks anew which master has which slot.';
     }

@@ -1,4 +1,5 @@
-import type { Answer, RedisClient } from '../client/redis-client.js';
+import type { RedisClient } from '../client/redis-client.js';
+import { ask, type Answer } from './ask.js';
 
 /** A fencing counter from which tokens are not minted as they should be. */
 export interface OddCounter {
@@ -37,7 +38,7 @@ export async function findOddCounters(client: RedisClient, keys: readonly string
   for (let at = 0; at < keys.length; at += KEYS_PER_CALL) {
     calls.push(['EVAL', FIND_ODD, '0', ...keys.slice(at, at + KEYS_PER_CALL)]);
   }
-  return (await client.ask(calls)).flatMap(oddOf);
+  return (await ask(client, calls)).flatMap(oddOf);
 }
 
 /** A refusal is not of its own: without the right to EVAL there are no locks, which is found out anyway. */

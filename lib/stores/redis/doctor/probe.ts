@@ -4,7 +4,8 @@ import { countersOf, LockKeys } from '../node/lock-keys.js';
 import { findOddCounters } from './counters.js';
 import { commandRights, purposeOf, type Right } from './rights.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import type { Answer, RedisClient } from '../client/redis-client.js';
+import type { RedisClient } from '../client/redis-client.js';
+import { ask, trySubscribing, trySubscribingSharded, type Answer } from './ask.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import { problemOf, refusesDatabase } from '../client/problem-of.js';
 import { settingOf } from '../client/server-identity.js';
@@ -54,7 +55,7 @@ export class NodeProbe {
     const problem = await this.connection.ready(timeoutMs);
     if (problem) return [this.#unreachable(name, problem.problem)];
     const leftMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
-    return Promise.all(client.masters().map((master) => this.#checked(master, leftMs)));
+    return Promise.all(client.topology.masters().map((master) => this.#checked(master, leftMs)));
   }
 
   #checked(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
@@ -70,8 +71,8 @@ export class NodeProbe {
 
   async #check(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
     const { keyPrefix, processName, needsAdmission, awaitedReplicas, handsOver, commandTimeoutMs } = this.usage;
-    const { isCluster } = this.connection.client;
-    // `ask` does not put the key prefix of a Cluster before the keys of one of its masters.
+    const { isCluster } = this.connection.client.topology;
+    // `call` does not put the key prefix of a Cluster before the keys of one of its masters.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const keys = new LockKeys(keyPrefix, countersOf(handsOver, isCluster), this.#clientPrefix);
     const key = prefix + keys.lock(`doctor:${processName}`);
@@ -82,13 +83,13 @@ export class NodeProbe {
     try {
       const { clientName } = this.connection;
       const stepMs = timeoutMs * FOR_ONE_STEP;
-      const listening = client.trySubscribing(channel, clientName, stepMs);
-      const sharding = shard === undefined ? undefined : client.trySubscribing(shard, clientName, stepMs, 'sharded');
+      const listening = trySubscribing(client, channel, clientName, stepMs);
+      const sharding = shard === undefined ? undefined : trySubscribingSharded(client, shard, clientName, stepMs);
       const trials = [...rights, ...this.#selection(client)];
       // All at once, so that a server that is far away is checked in time, too.
       const [clock, [info, save, fsync, ...tried], odd] = await Promise.all([
         clockOf(client),
-        client.ask([
+        ask(client, [
           ['INFO'],
           ['CONFIG', 'GET', 'save'],
           ['CONFIG', 'GET', 'appendfsync'],
@@ -138,16 +139,16 @@ export class NodeProbe {
   }
 
   /** The trial of the database that the client believes to be in: ioredis reports a refusal, and goes on in database 0. */
-  #selection({ database }: RedisClient): Pick<Right, 'name' | 'probe'>[] {
+  #selection({ topology: { database } }: RedisClient): Pick<Right, 'name' | 'probe'>[] {
     // The nodes of a Cluster have only one.
-    if (database === 0 || this.connection.client.isCluster) return [];
+    if (database === 0 || this.connection.client.topology.isCluster) return [];
     return [{ name: 'select', probe: ['SELECT', String(database)] }];
   }
 
   /** The keys of the fencing counters that a server may have, as it knows them. */
   #countersOf({ name }: RedisClient, { fences }: LockKeys): string[] {
-    const { client } = this.connection;
-    const here = client.isCluster ? fences.filter((fence) => client.routeOf(fence)[1] === name) : fences;
+    const { topology } = this.connection.client;
+    const here = topology.isCluster ? fences.filter((fence) => topology.routeOf(fence)[1] === name) : fences;
     return here.map((fence) => this.#clientPrefix + fence); // no client adds it to an argument
   }
 
@@ -162,11 +163,11 @@ export class NodeProbe {
   }
 
   get #clientPrefix(): string {
-    return this.connection.client.keyPrefix;
+    return this.connection.client.topology.keyPrefix;
   }
 
   #unreachable(name: string, problem: string): ExaminedNode {
-    const { isCluster } = this.connection.client;
+    const { isCluster } = this.connection.client.topology;
     return { name, reachable: false, problem, isClusterClient: isCluster, ...nothingFound() };
   }
 }
@@ -181,7 +182,7 @@ type ClockReading = Pick<ExaminedNode, 'clockOffsetMs' | 'clockToleranceMs'>;
 async function clockOf(client: RedisClient): Promise<ClockReading> {
   const askedAt = performance.now();
   const asked = Date.now();
-  const [answer] = await client.ask([['TIME']]);
+  const [answer] = await ask(client, [['TIME']]);
   const toleranceMs = (performance.now() - askedAt) / 2;
   if (!('value' in answer!) || !Array.isArray(answer.value)) return {};
   const [seconds, micros] = answer.value.map(Number);

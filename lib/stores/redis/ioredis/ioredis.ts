@@ -1,8 +1,8 @@
 import { LockOptionsError } from '../../../api/errors.js';
-import { credentialsOf, withoutCredentials } from '../client/credentials.js';
+import { withoutCredentials, type Credentials } from '../client/credentials.js';
 import { problemOf } from '../client/problem-of.js';
 import { CommandFault } from '../client/redis-client.js';
-import type { IoredisClient } from '../client/source.js';
+import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
 
 /** The class of errors that Redis answered with, once ioredis is loaded. */
 let replyError: unknown;
@@ -57,4 +57,22 @@ export function faultOf(error: unknown, client: IoredisClient): CommandFault {
   // The user has set ioredis' option `commandTimeout`.
   const isOverdue = problemOf(error) === 'Command timed out';
   return new CommandFault(problem, isOverdue ? 'overdue' : 'disconnected');
+}
+
+/** The credentials of a client as it has them now. */
+export function credentialsOf(client: IoredisClient): Credentials {
+  const options: (RedisOptions | undefined)[] = client.isCluster
+    ? [(client as Cluster).options.redisOptions, ...(client as Cluster).nodes('all').map((node) => node.options)]
+    : [(client as Redis).options];
+  const all = (...names: (keyof RedisOptions)[]) => [
+    ...new Set(options.flatMap((each) => names.map((name) => each?.[name] as unknown))),
+  ];
+  return {
+    passwords: texts(all('password', 'sentinelPassword')),
+    usernames: texts(all('username', 'sentinelUsername')).filter((name) => name !== 'default'),
+  };
+}
+
+function texts(values: unknown[]): string[] {
+  return values.filter((each) => each !== undefined && each !== null && each !== '').map(String);
 }

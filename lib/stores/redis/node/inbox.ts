@@ -60,13 +60,13 @@ export class PlainInbox implements Inbox {
 
   /** In a Cluster it may listen at another node than the one that counts the listeners. */
   signOf(): Sign {
-    return this.#isOpen && !this.client.isCluster ? HEARD : UNHEARD;
+    return this.#isOpen && !this.client.topology.isCluster ? HEARD : UNHEARD;
   }
 
   /** Subscribes, and again after each break of the connection. */
   open(): void {
     if (this.#refusedAt !== undefined && performance.now() - this.#refusedAt < TRY_AGAIN_MS) return;
-    this.#subscription ??= this.client.subscribe(this.channel, this.clientName, {
+    this.#subscription ??= this.client.messages.subscribe(this.channel, this.clientName, {
       message: (text) => {
         this.heardAt = performance.now();
         if (text !== ECHO) this.listener.onMessage(text);
@@ -105,8 +105,8 @@ export class PlainInbox implements Inbox {
 
   /** In a Cluster PUBLISH counts the listeners of one node only. */
   async #publishEcho(): Promise<number> {
-    const listeners = await this.client.call('publish', this.channel, ECHO);
-    return this.client.isCluster ? Infinity : Number(listeners);
+    const listeners = await this.client.messages.publish(this.channel, ECHO);
+    return this.client.topology.isCluster ? Infinity : listeners;
   }
 
   /** Messages count as heard again only if they may be published, too. Never rejects. */

@@ -6,7 +6,7 @@ import { monotonic } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
-import type { RedisClient } from '../client/redis-client.js';
+import { CommandFault, type RedisClient } from '../client/redis-client.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import type { LockKeys } from './lock-keys.js';
 
@@ -42,7 +42,7 @@ export class KeyScan {
     let calls = 0;
     let isComplete = true;
     const search = async (name: string | undefined) => {
-      const server = client.masters().find((master) => master.name === name);
+      const server = client.topology.masters().find((master) => master.name === name);
       if (!server)
         throw new NodeError(name ?? client.name, name ? 'not connected' : 'some of its slots have no master');
       let cursor = '0';
@@ -60,7 +60,7 @@ export class KeyScan {
       } while (cursor !== '0' && errors.length === 0 && found.size <= limit && monotonic() < endsAt);
       isComplete &&= cursor === '0';
     };
-    const searching = [...client.servers].map((name) =>
+    const searching = [...client.topology.servers].map((name) =>
       search(name).catch((error: unknown) => {
         errors.push(error instanceof NodeError ? error : nodeError(name ?? client.name, problemOf(error)));
       }),
@@ -77,19 +77,17 @@ export class KeyScan {
     if (connection && this.#silent.has(connection)) {
       throw nodeError(name, 'it does not answer (an earlier command is still in flight)');
     }
-    const asked = server.ask([['SCAN', cursor, 'MATCH', pattern, 'COUNT', String(KEYS_PER_SCAN), 'TYPE', 'string']]);
-    const [answer] = await inTime(asked, this.commandTimeoutMs, () => {
+    const asked = server.call('SCAN', cursor, 'MATCH', pattern, 'COUNT', KEYS_PER_SCAN, 'TYPE', 'string');
+    const answered = inTime(asked, this.commandTimeoutMs, () => {
       const owing = connection ?? (server.generation as object | undefined);
       if (owing) this.#noteSilence(owing, asked);
       throw nodeError(name, `no answer within ${this.commandTimeoutMs} ms`);
     });
-    if (answer && 'refusal' in answer) {
-      const { refusal } = answer;
-      throw nodeError(name, refusal, refusal.startsWith('NOPERM') ? WITHOUT_RIGHT : undefined);
-    }
-    const [next, names] = Array.isArray(answer?.value)
-      ? (answer.value as [cursor?: string | number, names?: unknown])
-      : [];
+    const answer = await answered.catch((error: unknown) => {
+      if (!(error instanceof CommandFault && error.kind === 'refused')) throw error;
+      throw nodeError(name, error.message, error.message.startsWith('NOPERM') ? WITHOUT_RIGHT : undefined);
+    });
+    const [next, names] = Array.isArray(answer) ? (answer as [cursor?: string | number, names?: unknown]) : [];
     if (next === undefined || !Array.isArray(names)) throw new NodeError(name, 'unexpected answer to SCAN');
     return { cursor: String(next), names: names.map(String) };
   }

@@ -160,9 +160,9 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
       onAnswering: () => this.#retry.hurry(),
     };
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener, now });
-    this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.isCluster), client.keyPrefix);
+    this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.topology.isCluster), client.topology.keyPrefix);
     this.#scan = new KeyScan(connection, this.#keys, commandTimeoutMs);
-    this.#inbox = handsOver && client.isCluster ? this.#shardedInbox() : this.#plainInbox();
+    this.#inbox = handsOver && client.topology.isCluster ? this.#shardedInbox() : this.#plainInbox();
     connection.onReady = () => this.#becomeReady();
   }
 
@@ -581,7 +581,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   }
 
   #clockOf(name: string): ServerClock {
-    const server = this.connection.client.routeOf(name).at(-1)!;
+    const server = this.connection.client.topology.routeOf(name).at(-1)!;
     let clock = this.#clocks.get(server);
     if (!clock) this.#clocks.set(server, (clock = new ServerClock()));
     return clock;

@@ -123,7 +123,7 @@ export class ShardedInbox implements Inbox {
     this.#connectedAt.set(master, now);
     const shard: Shard = { master, channels: new Map(), isReady: false, echo: new EchoCheck() };
     this.#shards.set(master, shard);
-    shard.subscription = client.subscribeSharded(this.clientName, {
+    shard.subscription = client.messages.subscribeSharded(this.clientName, {
       message: (text, name) => {
         const channel = shard.channels.get(clusterSlot(name));
         if (channel) channel.heardAt = performance.now();
@@ -136,7 +136,7 @@ export class ShardedInbox implements Inbox {
       closed: () => this.#drop(shard),
     });
     // A user who may subscribe, but not publish, would be passed over in each queue.
-    client.publishSharded(this.#nameOf(slot), ECHO).catch((error: unknown) => this.#noteRefusal(error));
+    client.messages.publish(this.#nameOf(slot), ECHO, 'sharded').catch((error: unknown) => this.#noteRefusal(error));
     this.#sweeping ??= outsideOfCalls(() => setInterval(() => this.#sweep(), IDLE_MS / 2)).unref();
     return shard;
   }
@@ -164,7 +164,8 @@ export class ShardedInbox implements Inbox {
     const channel = shard.channels.get(slot);
     if (!channel?.isOpen) return;
     const publish = () =>
-      this.#clientOf(shard.master)?.publishSharded(channel.name, ECHO) ?? Promise.reject(new Error('gone'));
+      this.#clientOf(shard.master)?.messages.publish(channel.name, ECHO, 'sharded') ??
+      Promise.reject(new Error('gone'));
     void shard.echo.isDeaf(channel, publish).then(
       (isDeaf) => {
         if (isDeaf && shard.channels.get(slot) === channel) this.#drop(shard);
@@ -219,12 +220,12 @@ export class ShardedInbox implements Inbox {
 
   /** The slot of a lock, and the master that has it, as far as that is known. */
   #routeOf(key: string): { slot: number; master: string } {
-    const [slot, master = ''] = this.client.routeOf(this.keys.lock(key));
+    const [slot, master = ''] = this.client.topology.routeOf(this.keys.lock(key));
     return { slot: Number(slot), master: String(master) };
   }
 
   #clientOf(master: string): RedisClient | undefined {
-    return this.client.masters().find(({ name }) => name === master);
+    return this.client.topology.masters().find(({ name }) => name === master);
   }
 
   #nameOf(slot: number): string {

@@ -47,7 +47,7 @@ export class ReplicaWait {
    * before. The extension also shows when this server is not the one that granted the lock.
    */
   extend(request: ExtendRequest): Promise<NodeExtension> {
-    const server = this.source.client.isCluster ? this.#masterOf(request.grant.key) : 'only';
+    const server = this.source.client.topology.isCluster ? this.#masterOf(request.grant.key) : 'only';
     if (server === undefined) return Promise.resolve(faulty('cluster', 'no master is known for the slot of the lock'));
     let rounds = this.#rounds.get(server);
     if (!rounds) {
@@ -63,16 +63,18 @@ export class ReplicaWait {
 
   /** The name of the master that has a key. */
   #masterOf(key: string): string | undefined {
-    const [, master] = this.source.client.routeOf(new LockKeys(this.settings.keyPrefix).lock(key));
+    const [, master] = this.source.client.topology.routeOf(new LockKeys(this.settings.keyPrefix).lock(key));
     return master as string | undefined;
   }
 
   #connect(server: string): RedisConnection {
-    const masters = this.source.client.masters();
-    const master = this.source.client.isCluster ? masters.find(({ name }) => name === server) : this.source.client;
+    const masters = this.source.client.topology.masters();
+    const master = this.source.client.topology.isCluster
+      ? masters.find(({ name }) => name === server)
+      : this.source.client;
     if (!master) throw new Error('it is no longer a master of the Cluster');
     const { clientName } = this.source;
-    return new RedisConnection(master.duplicate(clientName), clientName, this.settings.commandTimeoutMs);
+    return new RedisConnection(master.topology.duplicate(clientName), clientName, this.settings.commandTimeoutMs);
   }
 }
 

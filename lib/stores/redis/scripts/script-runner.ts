@@ -214,13 +214,13 @@ export class ScriptRunner {
       this.#drop([operation], WITHDRAWN);
       return undefined;
     }
-    const route = this.#client.routeOf(keys[0]!);
+    const route = this.#client.topology.routeOf(keys[0]!);
     if (this.#isBlocked(route)) {
       this.#drop([operation], STILL_OPEN);
       return undefined;
     }
     const lane = this.#laneOf(route.at(-1)!);
-    const kind = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
+    const kind = this.#client.topology.isCluster ? `${script.name}:${route[0]}` : script;
     const waiting = lane.commandFor(kind, operation);
     const command = waiting ?? new ScriptCommand(script, route, lane, generation, this);
     command.operations.push(operation);

@@ -1,0 +1,314 @@
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { nextTick } from '../../../core/time/event-loop.js';
+import { needsLogin, refusesCredentials, refusesDatabase } from '../client/problem-of.js';
+import type {
+  ConnectionFailure,
+  RedisClient,
+  RedisClientListener,
+  RedisMessages,
+  RedisTopology,
+  Route,
+  ScriptCall,
+} from '../client/redis-client.js';
+import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
+import { credentialsOf, faultOf, isReplyError, problemOfIoredis } from './ioredis.js';
+import { IoredisMessages } from './ioredis-messages.js';
+import { IoredisCluster } from './ioredis-cluster.js';
+
+/** Options of a duplicate. It may send nothing again: WAIT answers for the writes of its own connection. */
+const DUPLICATE = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  enableAutoPipelining: false,
+  autoResendUnfulfilledCommands: true, // as above
+  maxRetriesPerRequest: 0,
+  reconnectOnError: null,
+  commandTimeout: undefined, // WAIT may take longer than any other command; each round has a limit
+  socketTimeout: undefined,
+} satisfies RedisOptions;
+
+const ONE_SERVER: Route = [0];
+
+/** So many keys and arguments are handed to the client one by one: those of one lock. */
+const MOST_SPREAD = 12;
+
+/** A client of ioredis, 5.4 or later: for one server, a master that Sentinel names, or a Cluster. */
+export class IoredisAdapter implements RedisClient {
+  readonly name: string;
+  readonly topology: RedisTopology;
+  readonly messages: RedisMessages;
+  readonly #client: IoredisClient;
+  #listener?: RedisClientListener;
+  #failure?: ConnectionFailure;
+  /** The last connection that was given up because it is not in the right database. */
+  #givenUp?: Duplex;
+  /** The streams of a Cluster's masters whose writes wait for the end of this tick. */
+  #corked: readonly Duplex[] = [];
+
+  /** @param cluster the Cluster, if the client is that of one of its nodes */
+  constructor(
+    client: IoredisClient,
+    readonly isOwned = false,
+    private readonly cluster?: Cluster,
+  ) {
+    this.#client = client;
+    this.name = nameOf(client);
+    this.topology = client.isCluster
+      ? new IoredisCluster(this.#cluster, (node) => new IoredisAdapter(node, false, this.#cluster))
+      : new IoredisServer(this.#single, this, cluster, (duplicate) => new IoredisAdapter(duplicate, true));
+    this.messages = new IoredisMessages(client, (command, ...args) => this.call(command, ...args));
+  }
+
+  get connectionName(): string | undefined {
+    const options = this.#client.isCluster ? this.#cluster.options.redisOptions : this.#single.options;
+    return options?.connectionName ?? undefined;
+  }
+
+  get forgetsOpenCommands(): boolean {
+    return this.#single.options.autoResendUnfulfilledCommands === false;
+  }
+
+  get isReady(): boolean {
+    return this.#client.status === 'ready' && !this.#isGivenUp;
+  }
+
+  get isEnded(): boolean {
+    return this.#client.status === 'end';
+  }
+
+  get status(): string {
+    return this.#client.status;
+  }
+
+  get failure(): ConnectionFailure | undefined {
+    return this.#failure;
+  }
+
+  get generation(): unknown {
+    return this.#single.stream; // a Cluster has none of its own
+  }
+
+  get received(): number {
+    return (this.#single.stream as Partial<Socket> | undefined)?.bytesRead ?? 0;
+  }
+
+  // One handler for each event: several registrations may share a client, and Node warns of more than ten handlers.
+  listen(listener: RedisClientListener): void {
+    this.#listener = listener;
+    this.#client.on('ready', this.#onReady).on('close', this.#onClose).on('end', this.#onEnd);
+    if (this.isOwned) this.#client.on('connect', this.#onConnect);
+    if (this.#client.isCluster) {
+      this.#client.on('node error', this.#onNodeError).on('+node', askQuietly);
+      this.#cluster.nodes().forEach(askQuietly);
+    }
+    // A client of the user keeps its way of reporting errors: with a handler here it would not report unhandled ones.
+    if (this.isOwned) this.#client.on('error', this.#onError);
+  }
+
+  readonly #onConnect = (): void => this.#listener!.accepted();
+
+  readonly #onReady = (): void => {
+    if (this.#isGivenUp) return; // without its ready check the client still becomes ready for a moment
+    this.#failure = undefined;
+    this.#listener!.ready();
+  };
+
+  readonly #onClose = (): void => {
+    const error = this.isOwned ? undefined : this.#single.stream?.errored;
+    if (error) this.#failure = { problem: problemOfIoredis(error, this.#client) };
+    this.#listener!.closed();
+  };
+
+  readonly #onEnd = (): void => this.#listener!.ended();
+
+  readonly #onError = (error: Error): void => {
+    if (this.#isGivenUp) return; // a consequence of giving it up
+    const failure = { problem: problemOfIoredis(error, this.#client), refused: refusedBy(error, this.#client) };
+    // An error of the Cluster itself only says that all its nodes failed.
+    if (this.#client.isCluster) this.#failure ??= failure;
+    else this.#failure = failure;
+    // Whatever the reason, the client would go on in database 0, where other processes do not look for the lock.
+    if (isOfSelect(error)) {
+      this.#givenUp = this.#single.stream;
+      this.#givenUp?.destroy();
+    }
+    this.#listener!.failed();
+  };
+
+  readonly #onNodeError = (error: Error, node: string): void => {
+    if (!this.isReady) this.#failure = { problem: `${node}: ${problemOfIoredis(error, this.#client)}` };
+  };
+
+  connect(): void {
+    if (this.#client.status === 'wait') this.#client.connect().catch(() => {}); // reported by the status
+  }
+
+  drop(reason: string): void {
+    if (this.#client.isCluster) this.#cluster.refreshSlotsCache();
+    else this.#single.stream?.destroy(new Error(reason));
+  }
+
+  close(): void {
+    this.#client.off('ready', this.#onReady).off('close', this.#onClose).off('end', this.#onEnd);
+    this.#client.off('connect', this.#onConnect).off('node error', this.#onNodeError).off('+node', askQuietly);
+    if (this.isOwned) this.#client.disconnect();
+  }
+
+  run(call: ScriptCall): void {
+    if (this.#client.isCluster) this.#writeTogether();
+    this.#run(call, true);
+  }
+
+  /** Has what is sent to a node of a Cluster in one tick be one write: a command there is for one slot, so there are many. */
+  #writeTogether(): void {
+    if (this.#corked.length > 0) return;
+    this.#corked = this.#cluster.nodes('master').flatMap(({ stream }) => (stream as Duplex | undefined) ?? []);
+    for (const stream of this.#corked) stream.cork();
+    nextTick(() => {
+      const corked = this.#corked;
+      this.#corked = [];
+      for (const stream of corked) stream.uncork();
+    });
+  }
+
+  #run(call: ScriptCall, bySha: boolean): void {
+    const { script, keys, args } = call;
+    const count = keys.length;
+    try {
+      let reply: Promise<unknown>;
+      if (!bySha) reply = this.#client.eval(script.source, count, ...keys, ...args);
+      else if (count + args.length <= MOST_SPREAD) reply = this.#client.evalsha(script.sha, count, ...keys, ...args);
+      // The client flattens a list, which costs less than to spread hundreds of arguments.
+      else reply = this.#client.evalsha(script.sha, count, [...keys, ...args] as unknown as string);
+      void reply.then(
+        (answer) => call.answered(answer),
+        (error: unknown) => this.#refused(call, error, bySha),
+      );
+    } catch (error) {
+      // The client threw instead of rejecting: the call needs an answer all the same.
+      void Promise.resolve().then(() => this.#refused(call, error, bySha));
+    }
+  }
+
+  #refused(call: ScriptCall, error: unknown, bySha: boolean): void {
+    const isUnknown = bySha && error instanceof Error && error.message.startsWith('NOSCRIPT');
+    if (isUnknown && call.isWanted) {
+      call.sentAgain();
+      this.#run(call, false);
+    } else {
+      call.failed(faultOf(error, this.#client));
+    }
+  }
+
+  async call(command: string, ...args: (string | number)[]): Promise<unknown> {
+    try {
+      // ioredis 5.4 puts the key prefix before the keys of commands in lower case only.
+      return await this.#client.call.call(this.#caller, command.toLowerCase(), ...args);
+    } catch (error) {
+      throw faultOf(error, this.#client);
+    }
+  }
+
+  /** For a master of a Cluster, the client as one without the key prefix: that of `redisOptions` is every node's, too. */
+  get #caller(): Redis {
+    const node = this.#single;
+    if (!this.cluster) return node;
+    const sendCommand = (command: Parameters<Redis['sendCommand']>[0]) => node.sendCommand(command);
+    return {
+      options: { ...node.options, keyPrefix: '', enableAutoPipelining: false },
+      sendCommand,
+    } as unknown as Redis;
+  }
+
+  /** The client as one for a single server; properties of these names are undefined where it is a Cluster. */
+  get #single(): Redis {
+    return this.#client as Redis;
+  }
+
+  get #cluster(): Cluster {
+    return this.#client as Cluster;
+  }
+
+  get #isGivenUp(): boolean {
+    return this.#givenUp !== undefined && this.#givenUp === this.#single.stream;
+  }
+}
+
+/** The one server of a client of ioredis. */
+export class IoredisServer implements RedisTopology {
+  readonly isCluster = false;
+  readonly servers: ReadonlySet<string>;
+
+  /**
+   * @param cluster the Cluster, if it is one of its nodes
+   * @param adapter of a client that is made here
+   */
+  constructor(
+    private readonly client: Redis,
+    private readonly self: RedisClient,
+    private readonly cluster: Cluster | undefined,
+    private readonly adapter: (client: Redis) => RedisClient,
+  ) {
+    this.servers = new Set([self.name]);
+  }
+
+  get keyPrefix(): string {
+    return this.client.options.keyPrefix ?? '';
+  }
+
+  get database(): number {
+    return this.client.condition?.select ?? 0;
+  }
+
+  routeOf(): Route {
+    return ONE_SERVER;
+  }
+
+  masters(): readonly RedisClient[] {
+    return [this.self];
+  }
+
+  duplicate(connectionName: string): RedisClient {
+    const { condition, options } = this.client;
+    const more = this.cluster
+      ? { db: 0, keyPrefix: this.cluster.options.keyPrefix, retryStrategy: () => null }
+      : { db: condition?.select ?? options.db }; // the application may have selected another database than that of its options
+    return this.adapter(this.client.duplicate({ ...DUPLICATE, connectionName, ...more }));
+  }
+}
+
+/** The nodes of Clusters whose `asking` is awaited. */
+const askedQuietly = new WeakSet<Redis>();
+
+/**
+ * While a slot moves, ioredis sends a node `ASKING` before the command, and awaits only the command: where both fail, as at a node that
+ * is loading its data, the first would be an unhandled rejection, and the end of the process.
+ */
+function askQuietly(node: Redis): void {
+  if (askedQuietly.has(node)) return;
+  askedQuietly.add(node);
+  const asking = node.asking.bind(node);
+  node.asking = (...args: Parameters<typeof asking>) => {
+    const asked = asking(...args);
+    asked.catch(() => {});
+    return asked;
+  };
+}
+
+function nameOf(client: IoredisClient): string {
+  if (client.isCluster) return 'cluster';
+  const { host, port, path, sentinels, name } = (client as Redis).options;
+  return sentinels?.length ? `sentinel master ${name}` : (path ?? `${host}:${port}`);
+}
+
+function refusedBy(error: Error, client: IoredisClient): ConnectionFailure['refused'] {
+  // After a password that was refused other commands are answered by NOAUTH, too.
+  if (needsLogin(error.message) && credentialsOf(client).passwords.length === 0) return 'login';
+  if (refusesCredentials(error.message)) return 'credentials';
+  return isOfSelect(error) && refusesDatabase(error.message) ? 'database' : undefined;
+}
+
+function isOfSelect(error: Error & { command?: { name: string } }): boolean {
+  return isReplyError(error) && error.command?.name === 'select';
+}
