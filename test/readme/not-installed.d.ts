@@ -36,23 +36,3 @@ declare module '@prisma/client' {
     };
   }
 }
-
-declare module 'bullmq' {
-  export interface Job<Data = unknown> {
-    readonly data: Data;
-    moveToDelayed(timestamp: number, token?: string): Promise<void>;
-  }
-  export class DelayedError extends Error {}
-  export interface Queue<Data = unknown> {
-    add(name: string, data: Data): Promise<Job<Data>>;
-  }
-}
-
-declare module '@nestjs/bullmq' {
-  import type { Job } from 'bullmq';
-  export function Processor(queue: string, options?: { concurrency?: number }): ClassDecorator;
-  export function InjectQueue(queue: string): ParameterDecorator;
-  export abstract class WorkerHost {
-    abstract process(job: Job, token?: string): Promise<unknown>;
-  }
-}

@@ -1,26 +1,53 @@
-import type { Type } from '@nestjs/common';
+import { BullModule, getQueueToken } from '@nestjs/bullmq';
+import type { Provider, Type } from '@nestjs/common';
+import type { Job, JobState, Queue } from 'bullmq';
 import { LockContendedError, type LockParcel } from 'nest-redis-lock';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { examplesOf, generate } from '../readme/compile.js';
 import { Gate } from '../support/gate.js';
 import { execute, graphQLModule } from '../support/graphql.js';
-import { makeApp, post, startApp } from '../support/nest-app.js';
+import { makeApp, post, startApp, type LockOptions, type TestApp } from '../support/nest-app.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { Job, Queue, type WorkerHost } from './bullmq.stand-in.js';
 
 let server: RedisServer;
 beforeAll(async () => {
   server = await RedisServer.start();
 });
 afterAll(() => server.stop());
+beforeEach(() => server.command('FLUSHALL')); // the jobs of other tests
 
-/** The classes of the example that declares this one. */
-async function recipeWith(name: string, page = 'docs/recipes.md'): Promise<Record<string, Type>> {
+/** The classes of the example that declares this one. @param edit changes the source of the example; by default it is as it stands */
+async function recipeWith(
+  name: string,
+  page = 'docs/recipes.md',
+  edit = (source: string) => source,
+): Promise<Record<string, Type>> {
   const source = examplesOf(page).find((example) => example.includes(`class ${name} `))!;
-  const runnable = source.replaceAll(/'(?:@nestjs\/)?bullmq'/g, "'../../recipes/bullmq.stand-in.js'");
-  return (await import(/* @vite-ignore */ generate(`recipe-${name}.ts`, runnable))) as Record<string, Type>;
+  return (await import(/* @vite-ignore */ generate(`recipe-${++recipes}-${name}.ts`, edit(source)))) as Record<
+    string,
+    Type
+  >;
+}
+let recipes = 0;
+
+/** An application with a queue of BullMQ, and its locks on the same server unless told otherwise. */
+async function startWorker(
+  name: string,
+  providers: Provider[],
+  lock: LockOptions = { redis: server.url, commandTimeoutMs: 20_000 },
+): Promise<TestApp & { queue: Queue }> {
+  const imports = [
+    BullModule.forRoot({ connection: { host: '127.0.0.1', port: server.port } }),
+    BullModule.registerQueue({ name }),
+  ];
+  const made = await makeApp({ imports, providers }, lock);
+  return { ...made, queue: made.app.get<Queue>(getQueueToken(name)) };
+}
+
+async function untilState(job: Job, state: JobState): Promise<void> {
+  await until(async () => (await job.getState()) === state, { what: `job ${job.id} is ${state}` });
 }
 
 it('the webhook handles an event once that two processes receive at the same time, and answers both alike', async () => {
@@ -64,56 +91,132 @@ it('the worker delays a job whose lock is busy, at no attempt, and does it when 
       sent.push(customer);
     },
   };
-  const { app, locks } = await makeApp(
-    { providers: [InvoiceWorker!, { provide: Invoices!, useValue: invoices }] },
-    { redis: server.url, commandTimeoutMs: 20_000 },
-  );
-  const worker = app.get<WorkerHost>(InvoiceWorker!);
-  const job = new Job({ customer: 'ada' });
+  const { locks, queue } = await startWorker('invoices', [InvoiceWorker!, { provide: Invoices!, useValue: invoices }]);
   const held = await locks.acquire('customer:ada');
-  await job.runOn(worker);
-  expect(job).toMatchObject({ state: 'delayed', attemptsMade: 0 });
-  expect(job.delayMs).toBeGreaterThan(4_000);
+  const job = await queue.add('send', { customer: 'ada' });
+  await untilState(job, 'delayed');
+  expect(await queue.getJob(job.id!)).toMatchObject({ attemptsMade: 0, delay: expect.closeTo(5_000, -3) });
+  expect(await server.keys('bull:invoices:*:lock')).toEqual([]); // it was moved with the token of the worker
   expect(sent).toEqual([]);
   await held.release();
-  await job.runOn(worker);
-  expect(job).toMatchObject({ state: 'completed', attemptsMade: 0 });
+  await job.promote(); // its five seconds are over
+  await untilState(job, 'completed');
   expect(sent).toEqual(['ada']);
   for (const customer of ['broke', 'nested']) {
-    const failing = new Job({ customer });
-    await failing.runOn(worker);
-    expect(failing).toMatchObject({ state: 'failed', attemptsMade: 1 });
+    const failing = await queue.add('send', { customer });
+    await untilState(failing, 'failed');
+    expect(await queue.getJob(failing.id!)).toMatchObject({ attemptsMade: 1 });
   }
 });
 
-it('so many jobs of one customer run at a time, further ones go back to those that wait, and other customers are served', async () => {
-  const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker');
-  const gate = new Gate();
+it('a job begins as soon as another of its customer gives its permit back', async () => {
+  const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker', 'docs/recipes.md', (source) =>
+    source.replace('waitMs: 500', 'waitMs: 60_000'),
+  );
+  const gates = new Map(['1', '2', '3', '4', '5', '6'].map((image) => [image, new Gate()]));
+  const openAll = () => gates.forEach((gate) => gate.open());
   const made: string[] = [];
   const thumbnails = {
     make: async (image: string) => {
       made.push(image);
+      await gates.get(image)!.opened;
+    },
+  };
+  const { queue } = await startWorker('thumbnails', [ThumbnailWorker!, { provide: Thumbnails!, useValue: thumbnails }]);
+  onTestFinished(openAll); // work that runs on would keep the application from closing
+  const jobs = await queue.addBulk(
+    [...gates.keys()].map((image) => ({ name: 'make', data: { customer: 'ada', image } })),
+  );
+  await untilQueued(server, 'thumbnails:ada', 1);
+  expect(made).toHaveLength(5);
+  gates.get(made[0]!)!.open();
+  await until(() => made.length === 6, { what: 'the sixth job runs' });
+  openAll();
+  for (const job of jobs) await untilState(job, 'completed');
+  for (const { attemptsStarted } of await queue.getCompleted()) expect(attemptsStarted).toBe(1);
+});
+
+it('a job that finds no permit goes behind those that wait, at no attempt, so that other customers are served', async () => {
+  const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker', 'docs/recipes.md', (source) =>
+    source.replace('concurrency: 50', 'concurrency: 6'),
+  );
+  const gate = new Gate();
+  const made: string[] = [];
+  let running = 0;
+  let most = 0;
+  const thumbnails = {
+    make: async (image: string) => {
+      made.push(image);
+      if (image === 'bob.png') return;
       if (image === 'broken.png') throw new Error('no image');
+      most = Math.max(most, ++running);
+      await gate.opened;
+      running--;
+    },
+  };
+  const { queue } = await startWorker('thumbnails', [ThumbnailWorker!, { provide: Thumbnails!, useValue: thumbnails }]);
+  onTestFinished(gate.open); // work that runs on would keep the application from closing
+  const add = (customer: string, image: string) => queue.add('make', { customer, image });
+  for (let image = 0; image < 8; image++) await add('ada', `${image}.png`);
+  const broken = await add('bob', 'broken.png');
+  const other = await add('bob', 'bob.png');
+  // Five of Ada's jobs run, and the others take turns in the sixth place of the worker.
+  await untilState(broken, 'failed');
+  expect(await queue.getJob(broken.id!)).toMatchObject({ attemptsMade: 1 });
+  await untilState(other, 'completed');
+  expect(made).toHaveLength(7);
+  gate.open();
+  await until(async () => (await queue.getCompletedCount()) === 9, { what: 'all other jobs are done' });
+  const done = await queue.getCompleted();
+  expect(new Set(done.map(({ attemptsMade }) => attemptsMade))).toEqual(new Set([1]));
+  expect(done.some(({ attemptsStarted }) => attemptsStarted > 1)).toBe(true);
+  expect(most).toBe(5);
+});
+
+it('no job fails because an application closes, and another one does what it has not begun', async () => {
+  const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker', 'docs/recipes.md', (source) =>
+    source.replace('concurrency: 50', 'concurrency: 7').replace('waitMs: 500', 'waitMs: 60_000'),
+  );
+  const gate = new Gate();
+  let begun = 0;
+  const thumbnails = {
+    make: async () => {
+      begun++;
       await gate.opened;
     },
   };
-  const { app } = await makeApp({ providers: [ThumbnailWorker!, { provide: Thumbnails!, useValue: thumbnails }] });
-  const worker = app.get<WorkerHost>(ThumbnailWorker!);
-  const jobOf = (customer: string, image: string) => new Job({ customer, image });
-  const jobs = ['1', '2', '3', '4', '5'].map((image) => jobOf('ada', image));
-  const running = jobs.map((job) => job.runOn(worker));
-  await until(() => made.length === 5, { what: 'five jobs run' });
-  const sixth = jobOf('ada', '6');
-  await sixth.runOn(worker);
-  expect(sixth).toMatchObject({ state: 'delayed', attemptsMade: 0 });
-  expect(sixth.delayMs).toBeLessThanOrEqual(0);
-  const broken = jobOf('bob', 'broken.png');
-  await broken.runOn(worker);
-  expect(broken).toMatchObject({ state: 'failed', attemptsMade: 1 });
+  const start = () => startWorker('thumbnails', [ThumbnailWorker!, { provide: Thumbnails!, useValue: thumbnails }]);
+  const closing = await start();
+  onTestFinished(gate.open); // work that runs on would keep the application from closing
+  for (let image = 0; image < 20; image++) {
+    await closing.queue.add('make', { customer: 'ada', image: `${image}.png` });
+  }
+  await until(async () => (await closing.queue.getActiveCount()) === 7, { what: 'the worker has seven jobs' });
+  await until(() => begun === 5, { what: 'five of them run' });
+  await untilQueued(server, 'thumbnails:ada', 1);
+  const closed = closing.app.close();
+  await until(async () => (await closing.queue.getDelayedCount()) === 2, { what: 'two were put back' });
+  expect(await closing.queue.getJobCounts()).toMatchObject({ active: 5, delayed: 2, waiting: 13, failed: 0 });
   gate.open();
-  await Promise.all(running);
-  await sixth.runOn(worker);
-  expect([...jobs, sixth].map(({ state }) => state)).toEqual(Array.from({ length: 6 }, () => 'completed'));
+  await closed;
+  const { queue } = await start();
+  await queue.promoteJobs(); // their five seconds are over
+  await until(async () => (await queue.getCompletedCount()) === 20, { what: 'all jobs are done' });
+  expect(begun).toBe(20);
+});
+
+it.each([
+  ['InvoiceWorker', 'Invoices', 'invoices'],
+  ['ThumbnailWorker', 'Thumbnails', 'thumbnails'],
+])('a job whose lock is in a Redis that is down is delayed by the %s, at no attempt', async (host, service, name) => {
+  const recipe = await recipeWith(host);
+  const down = await RedisServer.start();
+  const providers = [recipe[host]!, { provide: recipe[service]!, useValue: {} }];
+  const { queue } = await startWorker(name, providers, { redis: down.url, commandTimeoutMs: 200 });
+  await down.stop();
+  const job = await queue.add('work', { customer: 'ada', image: 'a.png' });
+  await untilState(job, 'delayed');
+  expect(await queue.getJob(job.id!)).toMatchObject({ attemptsMade: 0, delay: expect.closeTo(5_000, -3) });
 });
 
 it('so many calls to a partner run at a time, and a client that finds no permit gets 409', async () => {
@@ -176,28 +279,41 @@ it.each(['docs/permits.md', 'docs/migrate-redis-semaphore.md'])(
 
 it('the job goes on with the lock of the request that put it into the queue, once, and a queue that is down leaves no lock', async () => {
   const { Feeds, Imports, ImportWorker } = await recipeWith('ImportWorker', 'docs/detach.md');
-  const queue = new Queue();
+  const gate = new Gate();
   const imported: [string, number][] = [];
-  const feeds = { import: async (feed: string, token: number) => void imported.push([feed, token]) };
-  const providers = [Imports!, ImportWorker!, { provide: Feeds!, useValue: feeds }, Queue.provider('imports', queue)];
-  const settings = { redis: server.url, commandTimeoutMs: 20_000 };
-  const [web, worker] = [await makeApp({ providers }, settings), await makeApp({ providers }, settings)];
+  const feeds = {
+    import: async (feed: string, token: number) => {
+      imported.push([feed, token]);
+      await gate.opened;
+    },
+  };
+  const provided = { provide: Feeds!, useValue: feeds };
+  const web = await startWorker('imports', [Imports!, provided]);
+  onTestFinished(gate.open); // work that runs on would keep the application from closing
   const imports = web.app.get<{ start(feed: string): Promise<void> }>(Imports!);
 
   await imports.start('news');
   await expect(imports.start('news')).rejects.toMatchObject({ code: 'LOCK_CONTENDED', holder: { detached: true } });
-  const job = () => new Job(JSON.parse(queue.added[0]!) as { parcel: LockParcel });
-  const [first, again] = [job(), job()];
-  await first.runOn(worker.app.get(ImportWorker!));
-  expect(first.state).toBe('completed');
+  const [job] = (await web.queue.getWaiting()) as [Job<{ parcel: LockParcel }>];
+  const startImports = () => startWorker('imports', [ImportWorker!, provided]);
+  const closing = await startImports();
+  await until(() => imported.length === 1, { what: 'the job runs' });
+  await expect(imports.start('news')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+  const closed = closing.app.close();
+  await imports.start('weather'); // left to others by the application that closes
+  gate.open();
+  await closed;
+  expect(await web.queue.getJobCounts()).toMatchObject({ completed: 1, waiting: 1, failed: 0 });
   expect(imported).toEqual([['news', expect.any(Number)]]);
-  expect(imported[0]![1]).toBeGreaterThan(first.data.parcel.fencingToken);
+  expect(imported[0]![1]).toBeGreaterThan(job.data.parcel.fencingToken);
   expect(await web.locks.isLocked('feed:news')).toBe(false);
-  await again.runOn(worker.app.get(ImportWorker!));
-  expect(again.state).toBe('failed');
-  expect(imported).toHaveLength(1);
+  await startImports();
+  await until(() => imported.length === 2, { what: 'another application does what the first has left' });
+  const again = await web.queue.add('import', job.data);
+  await untilState(again, 'failed');
+  expect(imported.map(([feed]) => feed)).toEqual(['news', 'weather']);
 
-  queue.add = () => Promise.reject(new Error('the queue is down'));
+  web.queue.add = () => Promise.reject(new Error('the queue is down'));
   await expect(imports.start('sports')).rejects.toThrow('the queue is down');
   expect(await web.locks.isLocked('feed:sports')).toBe(false);
 });
