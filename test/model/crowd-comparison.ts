@@ -184,6 +184,8 @@ class Comparison {
       const expected = (isOfTheirs ? first : last) - model.ms;
       expect(expected === 0 ? [0, 1] : [expected]).toContain(leftMs);
       expect(model.holders.map((holder) => holder.owner)).toContain(readValue(String(value)).owner);
+      const besides = reply[hold.mode === 'exclusive' ? 6 : 7] ?? 0;
+      expect(besides).toBe(model.holders.length - 1);
     }
     claim.isPlaced = !isGranted && hasPlace;
     if (!isGranted && !hasPlace) this.#drop(owner);

@@ -161,6 +161,27 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     ]);
   });
 
+  it.each([0, 50])(
+    'a call that is refused after %i ms says how many hold the permits, or the lock, beside the one that it names',
+    async (waitMs) => {
+      const locks = await open();
+      const hold = (ttlMs: number) => locks.acquirePermits('named', { limit: 4, ttlMs, watchdog: false });
+      const held = [await hold(1_000), await hold(20_000), await hold(30_000), await hold(40_000)];
+      const refusals = (permits: number) =>
+        Promise.all([
+          locks.acquirePermits('named', { limit: 4, permits, waitMs }).catch((error: unknown) => error),
+          locks.acquire('named', { waitMs }).catch((error: unknown) => error),
+        ]);
+      const andTwo = expect.stringContaining(' and 2 others (') as string;
+      for (const error of await refusals(1)) expect(error).toMatchObject({ code: 'LOCK_CONTENDED', others: 3 });
+      await sleep(1_500); // the first of them has ended, and its words are still in the value
+      for (const error of await refusals(2)) expect(error).toMatchObject({ others: 2, message: andTwo });
+      await Promise.all(held.slice(1, 3).map((permit) => permit.release()));
+      for (const error of await refusals(4)) expect(error).toMatchObject({ code: 'LOCK_CONTENDED', others: undefined });
+      await held[3]!.release();
+    },
+  );
+
   it('a refused call says that others hold the permits, within its time', async () => {
     const locks = await open();
     const held = await locks.acquirePermits('refused', { limit: 1 });
@@ -283,6 +304,16 @@ describe('permits of several processes', () => {
     const next = await living.acquirePermits('dies', { limit: 2 });
     expect(stays.isHeld).toBe(true);
     await Promise.all([stays.release(), next.release()]);
+  });
+
+  it('whose time is over does not count among those who keep a lock from another process', async () => {
+    const [holders, asker] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+    for (const ttlMs of [1_000, 20_000, 30_000]) {
+      await holders.acquirePermits('over', { limit: 3, ttlMs, watchdog: false });
+    }
+    await sleep(1_500);
+    const refused = asker.acquire('over', { waitMs: 0 });
+    await expect(refused).rejects.toMatchObject({ code: 'LOCK_CONTENDED', others: 1 });
   });
 
   it('a call does not begin with fewer permits that were handed over for one that has given up', async () => {

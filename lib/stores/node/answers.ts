@@ -30,6 +30,8 @@ export type Vote =
   | {
       status: 'refused';
       owner: string;
+      /** How many hold it beside that owner, where the store tells. */
+      others?: number;
       remainingMs: number;
       isKept?: boolean;
       /** Its earlier place was passed over, as the message that its turn had come did not arrive. */

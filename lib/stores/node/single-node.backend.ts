@@ -126,9 +126,9 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
       }
       if (vote.status === 'refused') {
         if (undo && !place) this.#undo(request);
-        const { owner, remainingMs, isKept, wasPassedOver: placeWasLost, latestToken, smallestLimit } = vote;
+        const { owner, others, remainingMs, isKept, wasPassedOver: placeWasLost, latestToken, smallestLimit } = vote;
         const connection = place && this.node.connection.generation;
-        const seen = { owner, remainingMs, isKept, placeWasLost, latestToken, connection };
+        const seen = { owner, others, remainingMs, isKept, placeWasLost, latestToken, connection };
         const smallerLimit = smallerThanIts(request, smallestLimit);
         const refusal = { status: 'contended', ...seen, smallerLimit, queued: place !== undefined } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;

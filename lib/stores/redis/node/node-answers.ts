@@ -66,14 +66,14 @@ export function turnOf(reply: Reply, node: string): Vote {
     const error = nodeError(node, String(reply[0]).replace(/\.$/, ''));
     return { status: 'fault', error, mayHaveRun: false, disconnected: false, gaveBack };
   }
-  if (reply.length !== 6) return unexpected(node);
+  if (reply.length !== 6 && reply.length !== 7) return unexpected(node);
   const [isGranted, nodeTimeUs] = [Number(reply[0]), Number(reply[2])];
   if (isGranted === 1) {
     const [fencingToken, lastToken, boundUs] = reply.slice(3).map(Number) as [number, number, number];
     if (isToken(fencingToken) && isToken(lastToken) && lastToken >= fencingToken)
       return { status: 'granted', fencingToken, lastToken, boundUs, nodeTimeUs, gaveBack };
   } else {
-    const refusal = refusalOf(reply[3], reply[4], reply[5]);
+    const refusal = refusalOf(reply[3], reply[4], reply[5], reply[6]);
     const latestToken = Math.max(nodeTimeUs, readValue(String(reply[4])).fencingToken ?? 0);
     if (refusal) return { ...refusal, latestToken, nodeTimeUs, gaveBack };
   }
@@ -84,7 +84,7 @@ export function turnOf(reply: Reply, node: string): Vote {
 export function crowdOf(reply: Reply, node: string): Vote | Joined {
   if (!Array.isArray(reply)) return unexpected(node);
   const gaveBack = Number(reply[1]) === 1 ? 'released' : 'gone';
-  if (reply.length !== 7) return reply.length === 2 ? turnOf(reply, node) : unexpected(node);
+  if (reply.length !== 7 && reply.length !== 8) return reply.length === 2 ? turnOf(reply, node) : unexpected(node);
   const [nodeTimeUs, smallestLimit] = [Number(reply[2]), Number(reply[6])];
   if (Number(reply[0]) === 1) {
     const [token, others, boundUs] = reply.slice(3, 6).map(Number) as [number, number, number];
@@ -93,20 +93,29 @@ export function crowdOf(reply: Reply, node: string): Vote | Joined {
       return { status: 'joined', fencingToken, others, boundUs, smallestLimit, nodeTimeUs, gaveBack };
     return unexpected(node);
   }
-  const refusal = turnOf(reply.slice(0, 6), node);
+  const refusal = turnOf([...reply.slice(0, 6), reply[7]!], node);
   return refusal.status === 'refused' && smallestLimit > 0 ? { ...refusal, smallestLimit } : refusal;
 }
 
-function refusalOf(pttl: ReplyPart, value: ReplyPart, wasGone: ReplyPart) {
+/** @param others how many hold it besides; by default it is counted in the value */
+function refusalOf(pttl: ReplyPart, value: ReplyPart, wasGone: ReplyPart, others?: ReplyPart) {
   if (typeof value !== 'string' || Number.isNaN(Number(pttl))) return undefined;
   const { owner, isKept } = readValue(value);
   return {
     status: 'refused',
     remainingMs: remainingMs(pttl),
     owner,
+    others: Number(others ?? othersIn(value, remainingMs(pttl))) || undefined,
     isKept,
     wasPassedOver: Number(wasGone) === 1 || undefined,
   } as const;
+}
+
+/** How many hold a lock beside one of them, by the whole of its value, which stands until the time of the last of them is over. */
+function othersIn(value: string, standsForMs: number): number {
+  const ends = readCrowd(value)?.members.map(({ endsAt }) => endsAt) ?? [];
+  const now = Math.max(...ends) - standsForMs;
+  return Math.max(0, ends.filter((endsAt) => endsAt >= now).length - 1);
 }
 
 function unexpected(node: string, to = 'an acquire: expected a fencing token, or the holder'): Fault {

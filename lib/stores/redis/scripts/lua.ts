@@ -177,7 +177,7 @@ export const CROWD: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '17bd4d15fd71a763fd98ff860b36e2c315259af3',
+  sha: 'cc7fc6759659cfd2368ea21d40bd27b3eb945b5c',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -209,7 +209,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
   local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
   local is_crowd = text_head ~= nil
   if is_crowd then
-    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
     local at = #text_head + 1
     repeat
       local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
@@ -230,6 +230,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
           text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
         end
         crowd.texts[#crowd.texts + 1] = text
+        crowd.count = crowd.count + 1
         crowd.used = crowd.used + weight
         crowd.smallest = math.min(crowd.smallest, most)
         if tonumber(finish) < crowd.first then
@@ -417,11 +418,12 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
               local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
               if not crowd then
                 local text_head = kind == 's' and '~s@' .. token or '~p'
-                crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+                crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
               end
               crowd.is_changed = true
               local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
               crowd.texts[#crowd.texts + 1] = text
+              crowd.count = crowd.count + 1
               crowd.used = crowd.used + weight
               crowd.smallest = math.min(crowd.smallest, most)
               if tonumber(finish) < crowd.first then
@@ -490,11 +492,12 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
       local name, token = owner, phase
       if not crowd then
         local text_head = kind == 's' and '~s@' .. token or '~p'
-        crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+        crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
       end
       crowd.is_changed = true
       local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
       crowd.texts[#crowd.texts + 1] = text
+      crowd.count = crowd.count + 1
       crowd.used = crowd.used + weight
       crowd.smallest = math.min(crowd.smallest, most)
       if tonumber(finish) < crowd.first then
@@ -527,11 +530,12 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
         if head[1] or not fits then break end
         if not crowd then
           local text_head = kind == 's' and '~s@' .. token or '~p'
-          crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+          crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
         end
         crowd.is_changed = true
         local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
         crowd.texts[#crowd.texts + 1] = text
+        crowd.count = crowd.count + 1
         crowd.used = crowd.used + weight
         crowd.smallest = math.min(crowd.smallest, most)
         if tonumber(finish) < crowd.first then
@@ -570,9 +574,9 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
   if crowd then
     local is_first = kind == crowd.kind -- another kind has to wait for all of them
     local finish, text = is_first and crowd.first or crowd.last, is_first and crowd.first_text or crowd.last_text
-    return {0, gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.smallest}
+    return {0, gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.smallest, crowd.count - 1}
   end
-  return {0, gave, us, redis.call('PTTL', lock), holder, was_gone, 0}
+  return {0, gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}
 end
 if #KEYS > 3 then
   local replies = {}
@@ -598,7 +602,7 @@ export const DOWNGRADE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '60e11a26759a293815d9b52eea92e9579e76c64f',
+  sha: '2e6463d6c17fa567db062fc88210263e7bec1fb2',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, to, ttl)
@@ -623,7 +627,7 @@ local function each(lock, queue, owner, to, ttl)
   local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
   local is_crowd = text_head ~= nil
   if is_crowd then
-    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
     local at = #text_head + 1
     repeat
       local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
@@ -644,6 +648,7 @@ local function each(lock, queue, owner, to, ttl)
           text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
         end
         crowd.texts[#crowd.texts + 1] = text
+        crowd.count = crowd.count + 1
         crowd.used = crowd.used + weight
         crowd.smallest = math.min(crowd.smallest, most)
         if tonumber(finish) < crowd.first then
@@ -700,11 +705,12 @@ local function each(lock, queue, owner, to, ttl)
   if problem then return {problem} end
   if not crowd then
     local text_head = kind == 's' and '~s@' .. token or '~p'
-    crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+    crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
   end
   crowd.is_changed = true
   local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
   crowd.texts[#crowd.texts + 1] = text
+  crowd.count = crowd.count + 1
   crowd.used = crowd.used + weight
   crowd.smallest = math.min(crowd.smallest, most)
   if tonumber(finish) < crowd.first then
@@ -847,11 +853,12 @@ local function each(lock, queue, owner, to, ttl)
             local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
             if not crowd then
               local text_head = kind == 's' and '~s@' .. token or '~p'
-              crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+              crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
             end
             crowd.is_changed = true
             local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
             crowd.texts[#crowd.texts + 1] = text
+            crowd.count = crowd.count + 1
             crowd.used = crowd.used + weight
             crowd.smallest = math.min(crowd.smallest, most)
             if tonumber(finish) < crowd.first then
@@ -954,7 +961,7 @@ export const EXTEND_CROWD: Script = {
   locksPerCall: 100,
   sharedKeys: 0,
   sharedArgs: 1,
-  sha: '82c0bd2d23bee32ae9eb3b4c69cf43e748dc7b4b',
+  sha: 'd955e81aed55ad2c7aec96c461c7a5e6f5c38306',
   source: `local us
 local ttl = ARGV[1]
 if #KEYS > 1 then
@@ -979,7 +986,7 @@ if #KEYS > 1 then
     local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
     local is_crowd = text_head ~= nil
     if is_crowd then
-      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
       local at = #text_head + 1
       repeat
         local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
@@ -1000,6 +1007,7 @@ if #KEYS > 1 then
             text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
           end
           crowd.texts[#crowd.texts + 1] = text
+          crowd.count = crowd.count + 1
           crowd.used = crowd.used + weight
           crowd.smallest = math.min(crowd.smallest, most)
           if tonumber(finish) < crowd.first then
@@ -1053,7 +1061,7 @@ local renewed = {}
 local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
 local is_crowd = text_head ~= nil
 if is_crowd then
-  crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+  crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
   local at = #text_head + 1
   repeat
     local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
@@ -1074,6 +1082,7 @@ if is_crowd then
         text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
       end
       crowd.texts[#crowd.texts + 1] = text
+      crowd.count = crowd.count + 1
       crowd.used = crowd.used + weight
       crowd.smallest = math.min(crowd.smallest, most)
       if tonumber(finish) < crowd.first then
@@ -1110,7 +1119,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '7e1e4be8d2d75510fd5de9c7c3d27700a7311bf8',
+  sha: '840e7d8e112921c643411ae685e7a1e1e90d3bc2',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -1137,7 +1146,7 @@ local function each(lock, queue, key, from)
     local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
     local is_crowd = text_head ~= nil
     if is_crowd then
-      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
       local at = #text_head + 1
       repeat
         local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
@@ -1158,6 +1167,7 @@ local function each(lock, queue, key, from)
             text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
           end
           crowd.texts[#crowd.texts + 1] = text
+          crowd.count = crowd.count + 1
           crowd.used = crowd.used + weight
           crowd.smallest = math.min(crowd.smallest, most)
           if tonumber(finish) < crowd.first then
@@ -1335,11 +1345,12 @@ local function each(lock, queue, key, from)
             local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
             if not crowd then
               local text_head = kind == 's' and '~s@' .. token or '~p'
-              crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+              crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
             end
             crowd.is_changed = true
             local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
             crowd.texts[#crowd.texts + 1] = text
+            crowd.count = crowd.count + 1
             crowd.used = crowd.used + weight
             crowd.smallest = math.min(crowd.smallest, most)
             if tonumber(finish) < crowd.first then
@@ -1610,7 +1621,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '721d4accd13b87f95eb6c0c56d35e95f151e0b6c',
+  sha: 'bd5402049c73b56085960784ede23d5d0887037f',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1751,11 +1762,12 @@ if #KEYS > 3 then
                 local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
                 if not crowd then
                   local text_head = kind == 's' and '~s@' .. token or '~p'
-                  crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+                  crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
                 end
                 crowd.is_changed = true
                 local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
                 crowd.texts[#crowd.texts + 1] = text
+                crowd.count = crowd.count + 1
                 crowd.used = crowd.used + weight
                 crowd.smallest = math.min(crowd.smallest, most)
                 if tonumber(finish) < crowd.first then
@@ -1942,11 +1954,12 @@ if type(value) == 'string' then
             local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
             if not crowd then
               local text_head = kind == 's' and '~s@' .. token or '~p'
-              crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+              crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
             end
             crowd.is_changed = true
             local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
             crowd.texts[#crowd.texts + 1] = text
+            crowd.count = crowd.count + 1
             crowd.used = crowd.used + weight
             crowd.smallest = math.min(crowd.smallest, most)
             if tonumber(finish) < crowd.first then
@@ -2173,7 +2186,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'bd15782726f65c2b40b3102a48f11440e9d33f7f',
+  sha: '95f6fdf5b99a3af0e31a937248afeb6b9711b45f',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -2201,7 +2214,7 @@ if #KEYS > 3 then
       local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
       local is_crowd = text_head ~= nil
       if is_crowd then
-        crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+        crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
         local at = #text_head + 1
         repeat
           local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
@@ -2222,6 +2235,7 @@ if #KEYS > 3 then
               text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
             end
             crowd.texts[#crowd.texts + 1] = text
+            crowd.count = crowd.count + 1
             crowd.used = crowd.used + weight
             crowd.smallest = math.min(crowd.smallest, most)
             if tonumber(finish) < crowd.first then
@@ -2403,11 +2417,12 @@ if #KEYS > 3 then
                   local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
                   if not crowd then
                     local text_head = kind == 's' and '~s@' .. token or '~p'
-                    crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+                    crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
                   end
                   crowd.is_changed = true
                   local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
                   crowd.texts[#crowd.texts + 1] = text
+                  crowd.count = crowd.count + 1
                   crowd.used = crowd.used + weight
                   crowd.smallest = math.min(crowd.smallest, most)
                   if tonumber(finish) < crowd.first then
@@ -2450,8 +2465,9 @@ if #KEYS > 3 then
       end
     end
     if value and not mine then
-      if crowd then value = crowd.head .. ' ' .. crowd.last_text end
-      return {0, gave, us, redis.call('PTTL', lock), value, was_gone}
+      local left_ms = redis.call('PTTL', lock)
+      if crowd then return {0, gave, us, left_ms, crowd.head .. ' ' .. crowd.last_text, was_gone, crowd.count - 1} end
+      return {0, gave, us, left_ms, value, was_gone}
     end
     count = tonumber(count)
     local MOST_AHEAD_US = 1000
@@ -2525,7 +2541,7 @@ if value and string.sub(value, 1, 1) == '~' then
   local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
   local is_crowd = text_head ~= nil
   if is_crowd then
-    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
     local at = #text_head + 1
     repeat
       local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
@@ -2546,6 +2562,7 @@ if value and string.sub(value, 1, 1) == '~' then
           text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
         end
         crowd.texts[#crowd.texts + 1] = text
+        crowd.count = crowd.count + 1
         crowd.used = crowd.used + weight
         crowd.smallest = math.min(crowd.smallest, most)
         if tonumber(finish) < crowd.first then
@@ -2727,11 +2744,12 @@ if not mine then
               local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
               if not crowd then
                 local text_head = kind == 's' and '~s@' .. token or '~p'
-                crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+                crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
               end
               crowd.is_changed = true
               local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
               crowd.texts[#crowd.texts + 1] = text
+              crowd.count = crowd.count + 1
               crowd.used = crowd.used + weight
               crowd.smallest = math.min(crowd.smallest, most)
               if tonumber(finish) < crowd.first then
@@ -2774,8 +2792,9 @@ if not mine then
   end
 end
 if value and not mine then
-  if crowd then value = crowd.head .. ' ' .. crowd.last_text end
-  return {0, gave, us, redis.call('PTTL', lock), value, was_gone}
+  local left_ms = redis.call('PTTL', lock)
+  if crowd then return {0, gave, us, left_ms, crowd.head .. ' ' .. crowd.last_text, was_gone, crowd.count - 1} end
+  return {0, gave, us, left_ms, value, was_gone}
 end
 count = tonumber(count)
 local MOST_AHEAD_US = 1000
@@ -3152,7 +3171,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'a7bbb7a55c7ee32edd1ed7376cb46173f4a85e2b',
+  sha: '7f427ae708f1e87aea9e9aba8397e82410b5b292',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, entry)
@@ -3185,7 +3204,7 @@ local function each(lock, queue, owner, entry)
     local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
     local is_crowd = text_head ~= nil
     if is_crowd then
-      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
       local at = #text_head + 1
       repeat
         local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
@@ -3206,6 +3225,7 @@ local function each(lock, queue, owner, entry)
             text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
           end
           crowd.texts[#crowd.texts + 1] = text
+          crowd.count = crowd.count + 1
           crowd.used = crowd.used + weight
           crowd.smallest = math.min(crowd.smallest, most)
           if tonumber(finish) < crowd.first then
@@ -3357,11 +3377,12 @@ local function each(lock, queue, owner, entry)
             local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
             if not crowd then
               local text_head = kind == 's' and '~s@' .. token or '~p'
-              crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+              crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
             end
             crowd.is_changed = true
             local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
             crowd.texts[#crowd.texts + 1] = text
+            crowd.count = crowd.count + 1
             crowd.used = crowd.used + weight
             crowd.smallest = math.min(crowd.smallest, most)
             if tonumber(finish) < crowd.first then

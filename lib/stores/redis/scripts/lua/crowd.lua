@@ -20,15 +20,16 @@
 --        number  of its place, as in turn.lua
 --        placed  '1' when the place was taken before, else '0'
 --        others  further owners, separated by spaces, who join behind the first, each with as many permits, if nobody waits
--- reply  {1, gave, us, token, others, bound, smallest}                      granted
---        {0, gave, us, ms that are left, value, was_gone, smallest}         others hold it
---        gave                                                               nobody asks
---        {error}                                                            nothing was changed
---        {error, gave}                                                      no token could be minted: it was only given back
+-- reply  {1, gave, us, token, others, bound, smallest}                        granted
+--        {0, gave, us, ms that are left, value, was_gone, smallest, besides}  others hold it
+--        gave                                                                 nobody asks
+--        {error}                                                              nothing was changed
+--        {error, gave}                                                        no token could be minted: it was only given back
 --
 -- token is that of all readers, 0 of permits. others is how many of them have joined. smallest is the smallest limit that a holder
 -- of permits names. In a refusal the value has, of several holders, only the one whose time is over first, or last for a kind that
--- has to wait for all of them, and for how long that still is. The rest is as in turn.lua.
+-- has to wait for all of them, and for how long that still is; besides
+-- is how many more hold it. The rest is as in turn.lua.
 --
 -- An owner that holds it already was handed it over, or the command runs twice: it counts as granted, and its ttl starts anew.
 --
@@ -136,6 +137,6 @@ end
 if crowd then
   local is_first = kind == crowd.kind -- another kind has to wait for all of them
   local finish, text = is_first and crowd.first or crowd.last, is_first and crowd.first_text or crowd.last_text
-  return {0, gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.smallest}
+  return {0, gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.smallest, crowd.count - 1}
 end
-return {0, gave, us, redis.call('PTTL', lock), holder, was_gone, 0}
+return {0, gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}

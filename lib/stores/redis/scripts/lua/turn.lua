@@ -18,7 +18,7 @@
 --        number  of its place: when it came, by the clock of the server in us, or '' where that is not known
 --        placed  '1' when the place was taken before, else '0'
 -- reply  {1, gave, us, first token, last token, bound}           granted
---        {0, gave, us, ttl that is left in ms, value, was_gone}  another owner holds it
+--        {0, gave, us, ttl that is left in ms, value, was_gone}  another owner holds it; if several do, and how many besides
 --        {error}                                                 nothing was changed
 --        {error, gave}                                           no token could be minted: only the lock was given back
 --
@@ -76,8 +76,9 @@ if not mine then
   end
 end
 if value and not mine then
-  if crowd then value = crowd.head .. ' ' .. crowd.last_text end
-  return {0, gave, us, redis.call('PTTL', lock), value, was_gone}
+  local left_ms = redis.call('PTTL', lock)
+  if crowd then return {0, gave, us, left_ms, crowd.head .. ' ' .. crowd.last_text, was_gone, crowd.count - 1} end
+  return {0, gave, us, left_ms, value, was_gone}
 end
 count = tonumber(count)
 -- @include mint

@@ -4,6 +4,7 @@
 --        finish, weight, most  its end in ms, its permits, and the limit that it names
 
 crowd.texts[#crowd.texts + 1] = text
+crowd.count = crowd.count + 1
 crowd.used = crowd.used + weight
 crowd.smallest = math.min(crowd.smallest, most)
 if tonumber(finish) < crowd.first then

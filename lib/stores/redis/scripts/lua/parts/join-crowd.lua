@@ -7,7 +7,7 @@
 
 if not crowd then
   local text_head = kind == 's' and '~s@' .. token or '~p'
-  crowd = {kind = kind, head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+  crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
 end
 crowd.is_changed = true
 local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name

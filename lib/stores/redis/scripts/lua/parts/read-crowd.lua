@@ -8,6 +8,7 @@
 --        crowd     who holds it, without the one that is left out; nil if nobody does:
 --                  kind, head           s or p; what its text begins with
 --                  texts                of the holders, in the order of their arrival
+--                  count                how many they are
 --                  used, smallest       permits of all of them; the smallest limit that one of them names
 --                  first, first_text    the one whose time is over first, and when, in ms
 --                  last, last_text      the one whose time is over last
@@ -25,7 +26,7 @@ local renewed = {}
 local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
 local is_crowd = text_head ~= nil
 if is_crowd then
-  crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, used = 0, smallest = 9e15, first = 9e15, last = 0}
+  crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
   local at = #text_head + 1
   repeat
     local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
