@@ -49,6 +49,7 @@ export type {
   Observation,
   ObservedExtension,
   ObservedLocks,
+  ObservedStats,
 } from './api/telemetry.js';
 export type { OddCounter } from './stores/redis/doctor/counters.js';
 export type { FindingCode, NodeDiagnosis, ServerName } from './stores/redis/doctor/diagnosis.js';

@@ -2,7 +2,7 @@ import type { LockPing } from './diagnosis.js';
 import type { LockLostReason } from './errors.js';
 import type { HeldAs, LockEvent, LockGrant } from './events.js';
 import type { LockHolder } from './holder.js';
-import type { LockStats } from './lock.js';
+import type { LockMode, LockStats } from './lock.js';
 
 interface OfCall extends Readonly<HeldAs> {
   /** Name of the registration. */
@@ -63,13 +63,19 @@ export interface LockTelemetry {
 /** The lock service that is observed. */
 export interface ObservedLocks {
   readonly registration: string;
-  stats(): LockStats[];
+  /** What is held and waited for, by label and mode. */
+  stats(): ObservedStats[];
   ping(): Promise<LockPing>;
   /**
    * How wrong this process may know the clock of its servers, by which calls are ordered with `fair`, in milliseconds; `undefined` before
    * the first call that asks with `fair`, or that waits, and without such a clock.
    */
   clockErrorMs?(): number | undefined;
+}
+
+/** Locks of one label that are held, or wanted, in one mode. */
+export interface ObservedStats extends LockStats {
+  mode: LockMode;
 }
 
 /**

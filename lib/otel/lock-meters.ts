@@ -1,6 +1,7 @@
 import type { Attributes, BatchObservableCallback, Meter, ObservableCallback } from '@opentelemetry/api';
 import { LockError } from '../api/errors.js';
 import type { LockEvent } from '../api/events.js';
+import type { LockMode } from '../api/lock.js';
 import type { AcquireTrace, ObservedExtension, ObservedLocks } from '../api/telemetry.js';
 
 /** Buckets in seconds. */
@@ -12,6 +13,13 @@ const EXTENSION = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30];
 /** Why held locks are lost. */
 const REASONS = ['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'overstayed', 'shutdown'];
 
+/** What is counted together: locks of one label, in one mode. */
+interface Kind {
+  readonly label: string;
+  /** @default 'exclusive' */
+  readonly mode?: LockMode;
+}
+
 /** The metrics of one lock service. No attribute of them is a key, an owner, a token, a host or a process. */
 export class LockMeters {
   readonly #of: Attributes;
@@ -20,8 +28,8 @@ export class LockMeters {
   readonly #extensions;
   readonly #losses;
   readonly #releaseFailures;
-  /** The labels that were seen: what is counted by label has a series from then on. */
-  readonly #labels = new Set<string>();
+  /** What was seen: what is counted by label and mode has a series from then on. */
+  readonly #kinds = new Map<string, Kind>();
   /** Ends what the meter calls. */
   readonly close: () => void;
 
@@ -59,11 +67,11 @@ export class LockMeters {
       if (errorMs !== undefined) result.observe(errorMs / 1_000, this.#of);
     };
     const count: BatchObservableCallback = (result) => {
-      const stats = new Map(locks.stats().map((each) => [each.label, each]));
-      for (const label of stats.keys()) this.#see(label);
-      for (const label of this.#labels) {
-        const { held: heldNow = 0, waiting = 0 } = stats.get(label) ?? {};
-        const attributes = this.#ofLabel(label);
+      const stats = new Map(locks.stats().map((each) => [nameOf(each), each]));
+      for (const kind of stats.values()) this.#see(kind);
+      for (const [name, kind] of this.#kinds) {
+        const { held: heldNow = 0, waiting = 0 } = stats.get(name) ?? {};
+        const attributes = this.#ofKind(kind);
         result.observe(held, heldNow, attributes);
         result.observe(pending, waiting, attributes);
       }
@@ -83,9 +91,10 @@ export class LockMeters {
     };
   }
 
-  acquired({ label, outcome, grant, error }: AcquireTrace, tookMs: number): void {
-    this.#see(label);
-    const attributes = this.#ofLabel(label, { 'nest_redis_lock.outcome': outcome });
+  acquired(trace: AcquireTrace, tookMs: number): void {
+    const { outcome, grant, error } = trace;
+    this.#see(trace);
+    const attributes = this.#ofKind(trace, { 'nest_redis_lock.outcome': outcome });
     if (grant !== undefined) attributes['nest_redis_lock.grant'] = grant;
     if (error !== undefined) attributes['error.type'] = errorType(error);
     this.#acquires.record(tookMs / 1_000, attributes);
@@ -98,7 +107,7 @@ export class LockMeters {
   note(event: LockEvent): void {
     switch (event.type) {
       case 'acquired':
-        this.#see(event.label);
+        this.#see(event);
         break;
       case 'released':
         this.#held(event, 'released');
@@ -108,7 +117,7 @@ export class LockMeters {
         break;
       case 'lost':
         this.#held(event, 'lost');
-        this.#losses.add(1, this.#loss(event.label, event.reason));
+        this.#losses.add(1, this.#loss(event, event.reason));
         break;
       case 'release-failed':
         this.#releaseFailures.add(1, this.#of);
@@ -116,24 +125,29 @@ export class LockMeters {
     }
   }
 
-  /** Begins the series of a label with zeros: the first loss would not show as an increase in a series that begins with it. */
-  #see(label: string): void {
-    if (this.#labels.has(label)) return;
-    this.#labels.add(label);
-    for (const reason of REASONS) this.#losses.add(0, this.#loss(label, reason));
+  /** Begins the series of a kind with zeros: the first loss would not show as an increase in a series that begins with it. */
+  #see(kind: Kind): void {
+    const name = nameOf(kind);
+    if (this.#kinds.has(name)) return;
+    this.#kinds.set(name, { label: kind.label, mode: kind.mode });
+    for (const reason of REASONS) this.#losses.add(0, this.#loss(kind, reason));
   }
 
-  #held({ label, heldMs }: { label: string; heldMs: number }, end: string): void {
-    this.#holds.record(heldMs / 1_000, this.#ofLabel(label, { 'nest_redis_lock.end': end }));
+  #held(event: Kind & { heldMs: number }, end: string): void {
+    this.#holds.record(event.heldMs / 1_000, this.#ofKind(event, { 'nest_redis_lock.end': end }));
   }
 
-  #ofLabel(label: string, more?: Attributes): Attributes {
-    return { ...this.#of, 'nest_redis_lock.label': label, ...more };
+  #ofKind({ label, mode = 'exclusive' }: Kind, more?: Attributes): Attributes {
+    return { ...this.#of, 'nest_redis_lock.label': label, 'nest_redis_lock.mode': mode, ...more };
   }
 
-  #loss(label: string, reason: string): Attributes {
-    return this.#ofLabel(label, { 'nest_redis_lock.reason': reason });
+  #loss(kind: Kind, reason: string): Attributes {
+    return this.#ofKind(kind, { 'nest_redis_lock.reason': reason });
   }
+}
+
+function nameOf({ label, mode = 'exclusive' }: Kind): string {
+  return `${mode} ${label}`;
 }
 
 /** The code of an error of this library, or the name of another. */

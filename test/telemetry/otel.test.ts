@@ -12,7 +12,7 @@ import {
 } from '@opentelemetry/sdk-metrics';
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base';
 import { Injectable } from '@nestjs/common';
-import { Locked, RedisLockModule } from 'nest-redis-lock';
+import { Locked, RedisLockModule, type ObservedLocks } from 'nest-redis-lock';
 import { otelLocks, type OtelLocksOptions } from 'nest-redis-lock/otel';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
@@ -25,6 +25,13 @@ beforeAll(() => void context.setGlobalContextManager(new AsyncLocalStorageContex
 afterAll(() => context.disable());
 
 const nothing = () => Promise.resolve();
+
+/** Locks that nothing is asked of. */
+const UNUSED: ObservedLocks = {
+  registration: 'default',
+  stats: () => [],
+  ping: () => Promise.reject(new Error('asked')),
+};
 
 /** The providers of an SDK of its own, and what they have recorded. */
 function sdk(options: OtelLocksOptions = {}) {
@@ -126,12 +133,13 @@ describe('spans', () => {
     });
   });
 
-  it('of permits say so, and how many, while metrics count them like locks, by their label', async () => {
+  it('of permits say so, and how many, while metrics count them like locks, by their label and mode', async () => {
+    const OF_MAIL = { registration: 'default', label: 'mail', mode: 'permits' };
     const { telemetry, span, points } = sdk();
     const locks = await openLocks({ memory: true, telemetry });
     await locks.withPermits('mail:1', { limit: 3, permits: 2 }, async () => {
       const of = (all: Map<string, unknown>) => all.get('held.count');
-      expect(of(await points())).toEqual([{ registration: 'default', label: 'mail', value: 1 }]);
+      expect(of(await points())).toEqual([{ ...OF_MAIL, value: 1 }]);
     });
     for (const name of ['acquire mail', 'hold mail']) {
       expect(span(name).attributes).toMatchObject({
@@ -142,9 +150,9 @@ describe('spans', () => {
       expect(span(name).attributes).not.toHaveProperty(['nest_redis_lock.fencing_token']);
     }
     const { 'hold.duration': held, 'acquire.duration': acquired } = Object.fromEntries(await points());
-    expect(held).toEqual([{ registration: 'default', label: 'mail', end: 'released', value: 1 }]);
+    expect(held).toEqual([{ ...OF_MAIL, end: 'released', value: 1 }]);
     const outcome = { outcome: 'acquired', grant: 'free' };
-    expect(acquired).toEqual([{ registration: 'default', label: 'mail', ...outcome, value: 1 }]);
+    expect(acquired).toEqual([{ ...OF_MAIL, ...outcome, value: 1 }]);
   });
 
   it('are errors where a call fails, by their codes, and not where it goes on without the lock [G457]', async () => {
@@ -193,9 +201,8 @@ describe('spans', () => {
 
   it('have a loss at the time when it was found', async () => {
     const { telemetry, spans } = sdk();
-    const locks = await openLocks({ memory: true });
     const lost = { reason: 'expired', beforeMs: 60_000 } as const;
-    telemetry.open(locks).hold!({ registration: 'default', label: 'k', key: 'k', lost }).end();
+    telemetry.open(UNUSED).hold!({ registration: 'default', label: 'k', key: 'k', lost }).end();
     const [seconds] = spans()[0]!.events[0]!.time;
     expect(seconds).toBeGreaterThan(Date.now() / 1_000 - 70);
     expect(seconds).toBeLessThan(Date.now() / 1_000 - 55);
@@ -221,7 +228,7 @@ describe('spans', () => {
 });
 
 describe('metrics', () => {
-  it('are eight on locks in memory, by label and registration, without a key, an owner, a token, a host or a process [G459]', async () => {
+  it('are eight on locks in memory, by registration, label and mode, without a key, an owner, a token, a host or a process [G459]', async () => {
     const { telemetry, points } = sdk();
     const locks = await openLocks({ memory: true, telemetry }, 'stock');
     const held = await locks.acquire('order:7');
@@ -230,7 +237,7 @@ describe('metrics', () => {
     expect(await locks.tryAcquire('order:7')).toBeNull();
     await held.extend();
     const C = { registration: 'stock' };
-    const N = { ...C, label: 'order' };
+    const N = { ...C, label: 'order', mode: 'exclusive' };
     const now = await points();
     expect(now.get('held.count')).toEqual([{ ...N, value: 2 }]);
     expect(now.get('pending_requests')).toEqual([{ ...N, value: 1 }]);
@@ -268,6 +275,43 @@ describe('metrics', () => {
       'pending_requests',
       'release.failures',
     ]);
+  });
+
+  it('tell the modes of one label apart', async () => {
+    const { telemetry, points } = sdk();
+    const locks = await openLocks({ memory: true, telemetry });
+    const of = (mode: string) => ({ registration: 'default', label: 'report', mode });
+    const reader = await locks.acquire('report:7', { mode: 'shared' });
+    const writer = locks.acquire('report:7', { waitMs: 20_000 });
+    const now = await points();
+    expect(now.get('held.count')).toEqual([
+      { ...of('shared'), value: 1 },
+      { ...of('exclusive'), value: 0 },
+    ]);
+    expect(now.get('pending_requests')).toEqual([
+      { ...of('shared'), value: 0 },
+      { ...of('exclusive'), value: 1 },
+    ]);
+    expect(locks.stats()).toEqual([{ label: 'report', held: 1, waiting: 1 }]);
+    await reader.release();
+    const writing = await writer;
+    const next = locks.acquire('report:7', { mode: 'shared', waitMs: 20_000 });
+    expect((await points()).get('pending_requests')).toEqual([
+      { ...of('shared'), value: 1 },
+      { ...of('exclusive'), value: 0 },
+    ]);
+    await writing.release();
+    await next;
+    await locks.forceRelease('report:7');
+    await until(async () => (await points()).get('hold.duration')?.length === 3, { what: 'all three have ended' });
+    const later = await points();
+    expect(later.get('hold.duration')).toEqual([
+      { ...of('shared'), end: 'released', value: 1 },
+      { ...of('exclusive'), end: 'released', value: 1 },
+      { ...of('shared'), end: 'lost', value: 1 },
+    ]);
+    expect(later.get('losses')).toContainEqual({ ...of('shared'), reason: 'forced', value: 1 });
+    expect(later.get('losses')).toContainEqual({ ...of('exclusive'), reason: 'forced', value: 0 });
   });
 
   it('tell how well the clock of Redis is known, by which fair calls are ordered, from the first of them on [G645]', async () => {
@@ -310,18 +354,22 @@ describe('metrics', () => {
 
   it('count releases that are not confirmed', async () => {
     const { telemetry, points } = sdk();
-    const locks = await openLocks({ memory: true });
-    const observer = telemetry.open(locks);
+    const observer = telemetry.open(UNUSED);
     observer.noted!({ type: 'release-failed', key: 'k', label: 'k', owner: 'o', causes: [] });
     expect((await points()).get('release.failures')).toEqual([{ registration: 'default', value: 1 }]);
   });
 
   it('ask closed locks nothing', async () => {
     const { telemetry, points } = sdk();
-    const locks = await openLocks({ memory: true, telemetry });
+    const asked: unknown[] = [];
+    const spying = (observed: ObservedLocks) => {
+      asked.push(vi.spyOn(observed, 'stats'), vi.spyOn(observed, 'ping'));
+      return telemetry.open(observed);
+    };
+    const locks = await openLocks({ memory: true, telemetry: { open: spying } });
     await locks.withLock('k', nothing);
-    const asked = [vi.spyOn(locks, 'stats'), vi.spyOn(locks, 'ping')];
-    expect((await points()).get('held.count')).toEqual([{ registration: 'default', label: '_key', value: 0 }]);
+    const of = { registration: 'default', label: '_key', mode: 'exclusive' };
+    expect((await points()).get('held.count')).toEqual([{ ...of, value: 0 }]);
     for (const each of asked) expect(each).toHaveBeenCalledOnce();
     await locks.onApplicationShutdown();
     await points();

@@ -2,9 +2,9 @@ import { channel } from 'node:diagnostics_channel';
 import { Subject } from 'rxjs';
 import { failureEvent, type LockEvent } from '../../api/events.js';
 import { digestOf } from '../../api/holder.js';
-import type { LockStats } from '../../api/lock.js';
+import type { LockMode } from '../../api/lock.js';
 import type { LockParcel } from '../../api/parcel.js';
-import type { LockEventMessage } from '../../api/telemetry.js';
+import type { LockEventMessage, ObservedStats } from '../../api/telemetry.js';
 import { EXCLUSIVE, type AcquireOutcome, type LockBackend } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases, type Keeping } from '../lease/leases.js';
@@ -91,16 +91,17 @@ export class LockEngine {
     return this.#lines.leasesOf(key);
   }
 
-  /** What is held, and what is waited for, by label. */
-  stats(): LockStats[] {
-    const stats = new Map<string, LockStats>();
-    const of = (label: string) => {
-      let entry = stats.get(label);
-      if (!entry) stats.set(label, (entry = { label, held: 0, waiting: 0 }));
+  /** What is held, and what is waited for, by label and mode. */
+  stats(): ObservedStats[] {
+    const stats = new Map<string, ObservedStats>();
+    const of = (label: string, mode: LockMode) => {
+      const name = `${mode} ${label}`;
+      let entry = stats.get(name);
+      if (!entry) stats.set(name, (entry = { label, mode, held: 0, waiting: 0 }));
       return entry;
     };
-    this.leases.eachLabel((label) => of(label).held++);
-    this.#lines.eachWaiter(({ key, label = this.leases.labels.of(key) }) => of(label).waiting++);
+    this.leases.eachLabel((label, { grant: { hold = EXCLUSIVE } }) => of(label, hold.mode).held++);
+    this.#lines.eachWaiter(({ key, label = this.leases.labels.of(key), hold }) => of(label, hold.mode).waiting++);
     return [...stats.values()];
   }
 
@@ -108,7 +109,7 @@ export class LockEngine {
   labels(): Map<string, string> {
     const labels = new Map<string, string>();
     this.#lines.eachWaiter(({ key, label = this.leases.labels.of(key) }) => labels.set(key, label));
-    this.leases.eachLabel((label, key) => labels.set(key, label));
+    this.leases.eachLabel((label, { key }) => labels.set(key, label));
     return labels;
   }
 

@@ -413,10 +413,10 @@ export class Leases implements LeaseOwner {
     return { key, label, owner: grant.owner, fencingToken, ...heldAs(grant.hold) };
   }
 
-  /** Calls with the label and the key of each lease. */
-  eachLabel(call: (label: string, key: string) => void): void {
+  /** Calls with the label of each lease. */
+  eachLabel(call: (label: string, lease: Lease) => void): void {
     this.settle();
-    for (const { key, label = this.labels.of(key) } of this.#watchdog.items) call(label, key);
+    for (const lease of this.#watchdog.items) call(lease.label ?? this.labels.of(lease.key), lease);
   }
 
   /** Called by the lease. */

@@ -140,7 +140,7 @@ export class LockService {
     this.#telemetry = new Telemetry(registration, engine);
     if (telemetry) {
       const clockErrorMs = () => engine.clockErrorMs;
-      const locks = { registration, stats: () => this.stats(), ping: () => this.ping(), clockErrorMs };
+      const locks = { registration, stats: () => this.#engine.stats(), ping: () => this.ping(), clockErrorMs };
       this.#telemetry.open(telemetry, locks);
     }
   }
@@ -386,7 +386,12 @@ export class LockService {
    * monitoring.
    */
   stats(): LockStats[] {
-    return this.#engine.stats();
+    const stats = new Map<string, LockStats>();
+    for (const { label, held, waiting } of this.#engine.stats()) {
+      const { held: heldElse = 0, waiting: waitingElse = 0 } = stats.get(label) ?? {};
+      stats.set(label, { label, held: held + heldElse, waiting: waiting + waitingElse });
+    }
+    return [...stats.values()];
   }
 
   /** The labels of the locks that this process holds, or waits for, by key. @internal */
