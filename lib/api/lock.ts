@@ -82,11 +82,9 @@ export interface Lock extends AsyncDisposable {
  * Permits of a key that are, or were, held: what `acquirePermits` returns and `withPermits` passes to the work. As others hold permits of
  * the key at the same time there is no fencing token: a resource could not tell by one who is late.
  */
-export interface Permit extends Omit<Lock, 'fencingToken' | 'detach' | 'downgrade' | 'extend' | 'mode'> {
+export interface Permit extends Omit<Lock, 'fencingToken' | 'detach' | 'downgrade' | 'mode'> {
   /** How many of the permits of the key these are. */
   readonly permits: number;
-  /** As `Lock.extend`. */
-  extend(ttlMs?: number): Promise<void>;
 }
 
 /** Several locks that were acquired together, all or none: what `acquireAll` returns and `withLock([…])` passes to the work. */

@@ -224,6 +224,10 @@ export const PAGE_SCRIPT = `'use strict';
     setText(element('dialog-key'), textOf(row));
     const others = row.holders === undefined ? '' : ' Other holders keep what they have.';
     setText(element('dialog-holder'), (holder.detached ? 'It was ' : 'Held by ') + partOf(holder) + '.' + others);
+    const late = row.permits
+      ? 'more calls may run than the limit says, and permits have no fencing token that could stop them'
+      : 'only a resource that checks fencing tokens refuses what it writes';
+    setText(element('dialog-late'), late);
     dialog.showModal();
   }
 

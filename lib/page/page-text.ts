@@ -67,8 +67,8 @@ const DIALOG = `
       <p id="dialog-key"></p>
       <p id="dialog-holder"></p>
       <p id="dialog-text">
-        Its holder learns of it at its next extension at the latest, and its work goes on until then: only a resource that checks fencing tokens
-        refuses what it writes. If the lock has another holder by now, nothing happens.
+        Its holder learns of it at its next extension at the latest, and its work goes on until then: <span id="dialog-late"></span>. If the lock has
+        another holder by now, nothing happens.
       </p>
       <p class="buttons">
         <button id="dialog-cancel" type="button" autofocus>Cancel</button>

@@ -1,13 +1,6 @@
 import { ok } from 'node:assert/strict';
-import type {
-  AcquireOutcome,
-  Hold,
-  Holder,
-  LockBackend,
-  Mode,
-  Place,
-  WaitListener,
-} from '../core/backend/lock-backend.js';
+import type { LockMode } from '../api/lock.js';
+import type { AcquireOutcome, Hold, Holder, LockBackend, Place, WaitListener } from '../core/backend/lock-backend.js';
 import { monotonic } from '../core/time/clock.js';
 import { between, equal, matches, notBefore, shown as inText } from './assertions.js';
 import { acquireOn, claimOn, extendOn, freshKey, granted, releaseOn, transferOn, type Claim } from './claims.js';
@@ -16,7 +9,7 @@ import { until } from './until.js';
 type Granted = Extract<AcquireOutcome, { status: 'acquired' }>;
 type Refusal = Extract<AcquireOutcome, { status: 'contended' }>;
 
-const HOLDS: Record<Mode, Hold> = {
+const HOLDS: Record<LockMode, Hold> = {
   exclusive: { mode: 'exclusive' },
   shared: { mode: 'shared' },
   permits: { mode: 'permits', permits: 1, limit: 4 },
@@ -54,14 +47,14 @@ export function describeCrowds(
 ): void {
   let backend: LockBackend;
 
-  const itHolds = (modes: readonly Mode[], sentence: string, run: () => Promise<void>) =>
+  const itHolds = (modes: readonly LockMode[], sentence: string, run: () => Promise<void>) =>
     it(sentence, async () => {
       backend = backendOf();
       const lacking = modes.find((mode) => mode !== 'exclusive' && !backend.modes?.includes(mode));
       await (lacking ? refusesHold(backend, HOLDS[lacking]) : run());
     });
 
-  const itServes = (modes: readonly Mode[], sentence: string, run: (key: string) => Promise<void>) =>
+  const itServes = (modes: readonly LockMode[], sentence: string, run: (key: string) => Promise<void>) =>
     itHolds(modes, sentence, async () => {
       const key = freshKey();
       if (backend.waitQueue) {

@@ -14,7 +14,6 @@ export type {
   Listed,
   ListRequest,
   LockBackend,
-  Mode,
   Place,
   Releasing,
   ReleaseOutcome,

@@ -115,6 +115,25 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     expect(next.isHeld).toBe(false);
   });
 
+  it('it says, before it releases permits, that no fencing token stops the work of their holder', async () => {
+    const held = [await locks.acquirePermits('mail:1', { limit: 2 }), await locks.acquire('order:11')];
+    const page = await openTab(browser, admin);
+    const dialog = page.getByRole('dialog');
+    const tokens = 'a resource that checks fencing tokens';
+    const [permits, lock] = [lineOf(page, 'mail:1').getByRole('button'), button(page, 'order:11')];
+    for (const [release, said, unsaid] of [
+      [permits, 'permits have no fencing token', tokens],
+      [lock, tokens, 'permits'],
+      [permits, 'permits have no fencing token', tokens],
+    ] as const) {
+      await release.click();
+      await dialog.getByText(said).waitFor();
+      expect(await dialog.innerText()).not.toContain(unsaid);
+      await dialog.getByRole('button', { name: 'Cancel' }).click();
+    }
+    for (const each of held) await each.release();
+  });
+
   it('it has nothing to release with where it is read-only, and the server refuses that, too [G473]', async () => {
     const lock = await locks.acquire('order:9');
     const { digest } = (await locks.inspect('order:9'))!;

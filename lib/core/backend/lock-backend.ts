@@ -1,4 +1,5 @@
 import type { NodeError } from '../../api/errors.js';
+import type { LockMode } from '../../api/lock.js';
 import type { ListOptions } from '../../api/options.js';
 import type { BackendPing, BackendReport } from './report.js';
 
@@ -18,8 +19,6 @@ export type Hold =
       readonly permits: number;
       readonly limit: number;
     };
-
-export type Mode = Hold['mode'];
 
 export const EXCLUSIVE: Hold = { mode: 'exclusive' };
 export const SHARED: Hold = { mode: 'shared' };
@@ -199,7 +198,7 @@ export function keptUntil({ isKept, remainingMs }: Partial<Holder>): Date | unde
 /** A held lock, as far as the backend knows it. */
 export interface Holding {
   /** Exclusive if undefined. */
-  mode?: Mode;
+  mode?: LockMode;
   /** An exclusive lock has one. */
   holders: readonly [Holder, ...Holder[]];
   /** The tickets of the places in its queue, in order, as far as the store shows them. Without a queue: nobody knows, unless it is empty. */
@@ -252,7 +251,7 @@ export interface Taken {
 export interface LockBackend {
   readonly bounds: Bounds;
   /** A capability: the modes beside `exclusive` in which it holds locks. */
-  readonly modes?: readonly Mode[];
+  readonly modes?: readonly LockMode[];
   /** Why it holds locks in no other mode, and what to do: sentences of the store, for the error of a call that asks for one. */
   readonly whyOnlyExclusive?: string;
   /**

@@ -6,13 +6,13 @@ import {
   type HandOver,
   type Hold,
   type LockBackend,
-  type Mode,
   type ReleaseOutcome,
   type WaitListener,
 } from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import type { LockGrant } from '../../api/events.js';
+import type { LockMode } from '../../api/lock.js';
 import type { Lease } from '../lease/lease.js';
 import type { LeaseListener, Leases } from '../lease/leases.js';
 import { leftMs, validityMs } from '../time/clock.js';
@@ -68,7 +68,7 @@ export class Line implements Bidder {
 
   constructor(
     readonly key: string,
-    readonly mode: Mode,
+    readonly mode: LockMode,
     private readonly lines: Lines,
   ) {}
 
@@ -564,7 +564,7 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   readonly checks: Pacer<Bid>;
   /** Made when a call had to wait: an uncontended call passes by. */
   #contested?: ContestedKeys;
-  readonly #lines: Readonly<Record<Mode, Map<string, Line>>> = {
+  readonly #lines: Readonly<Record<LockMode, Map<string, Line>>> = {
     exclusive: new Map(),
     shared: new Map(),
     permits: new Map(),
@@ -700,7 +700,7 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
     this.#lines[mode].delete(key);
   }
 
-  #lineOf(key: string, mode: Mode): Line {
+  #lineOf(key: string, mode: LockMode): Line {
     const lines = this.#lines[mode];
     let line = lines.get(key);
     if (!line) lines.set(key, (line = new Line(key, mode, this)));
@@ -721,7 +721,7 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   }
 }
 
-function modeOf({ grant }: Lease): Mode {
+function modeOf({ grant }: Lease): LockMode {
   return grant.hold?.mode ?? 'exclusive';
 }
 

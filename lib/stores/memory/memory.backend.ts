@@ -1,5 +1,6 @@
 import type { Finding } from '../../api/diagnosis.js';
 import { NodeError } from '../../api/errors.js';
+import type { LockMode } from '../../api/lock.js';
 import {
   EXCLUSIVE,
   type AcquireOutcome,
@@ -14,7 +15,6 @@ import {
   type Listed,
   type ListRequest,
   type LockBackend,
-  type Mode,
   type Place,
   type ReleaseOutcome,
   type Releasing,
@@ -41,7 +41,7 @@ const UNKNOWN_MODE: AcquireOutcome = {
 
 /** A lock, and who holds it. */
 interface Entry {
-  mode: Mode;
+  mode: LockMode;
   /** Of the exclusive holder, or of all who share the lock; permits have none. */
   fencingToken?: number;
   /** In the order of their arrival. Who expired stays until the next attempt, and learns why the lock is lost. */
@@ -67,7 +67,7 @@ export class MemoryBackend implements LockBackend, WaitQueue {
   readonly handsOver = false;
   readonly waitQueue: WaitQueue = this;
   readonly bounds: Bounds = {};
-  readonly modes: readonly Mode[] = ['shared', 'permits'];
+  readonly modes: readonly LockMode[] = ['shared', 'permits'];
   readonly #entries = new Map<string, Entry>();
   /** Those that wait for a lock, in the order in which they came. */
   readonly #places = new Map<string, Place[]>();

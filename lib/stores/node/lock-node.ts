@@ -1,4 +1,5 @@
 import type { LockError, NodeError } from '../../api/errors.js';
+import type { LockMode } from '../../api/lock.js';
 import type {
   AcquireRequest,
   Bound,
@@ -6,7 +7,6 @@ import type {
   Grant,
   GuardStatement,
   ListRequest,
-  Mode,
   Releasing,
   Transfer,
   WaitQueue,
@@ -48,7 +48,7 @@ export interface LockNode extends StoreNode {
   /** As of `LockBackend`. */
   readonly pollEveryMs?: number;
   /** As of `LockBackend`. */
-  readonly modes?: readonly Mode[];
+  readonly modes?: readonly LockMode[];
   /** As of `LockBackend`. */
   readonly whyOnlyExclusive?: string;
   /**

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { NodeError } from '../../api/errors.js';
+import type { LockMode } from '../../api/lock.js';
 import {
   type AcquireOutcome,
   type AcquireRequest,
@@ -8,7 +9,6 @@ import {
   type ExtendRequest,
   type Grant,
   type LockBackend,
-  type Mode,
   type ReleaseOutcome,
   type Releasing,
   type Transfer,
@@ -29,7 +29,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   readonly waitQueue?: WaitQueue;
   readonly turn: LockBackend['turn'];
   readonly pollEveryMs?: number;
-  readonly modes?: readonly Mode[];
+  readonly modes?: readonly LockMode[];
   readonly whyOnlyExclusive?: string;
   readonly guard: LockBackend['guard'];
 

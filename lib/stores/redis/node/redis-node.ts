@@ -1,4 +1,5 @@
 import { NodeError, type LockUnavailableError } from '../../../api/errors.js';
+import type { LockMode } from '../../../api/lock.js';
 import {
   ACQUIRE,
   ADMIT,
@@ -43,7 +44,6 @@ import {
   type Grant,
   type Hold,
   type ListRequest,
-  type Mode,
   type Place,
   type Releasing,
   type Transfer,
@@ -84,7 +84,7 @@ import type { ServerIdentity } from '../client/server-identity.js';
 const CONGESTED =
   'If it answers others, this process asks for more locks at a time than the server can answer: raise waitMs, or ask for fewer together.';
 
-const MODES: readonly Mode[] = ['shared', 'permits'];
+const MODES: readonly LockMode[] = ['shared', 'permits'];
 
 /** Settings of a node. */
 export interface NodeSettings {
@@ -176,7 +176,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   }
 
   /** No node of a Redlock could keep a limit, or know all readers. */
-  get modes(): readonly Mode[] | undefined {
+  get modes(): readonly LockMode[] | undefined {
     return this.handsOver ? MODES : undefined;
   }
 
