@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { LockLostError, LockOptionsError } from '../../lib/api/errors.js';
 import type { LockEvent } from '../../lib/api/events.js';
 import { freshKey } from '../support/claims.js';
+import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { leaseHasEnded, mariaDb, openAnother } from './server.js';
 
@@ -19,6 +20,12 @@ async function begun(level = 'REPEATABLE READ'): Promise<Connection> {
   await tx.query(`SET SESSION TRANSACTION ISOLATION LEVEL ${level}`);
   await tx.beginTransaction();
   return tx;
+}
+
+/** How often locks of the server were to be changed: three times by one attempt to release one whose row is locked. */
+async function triesOf(): Promise<number> {
+  const rows = await (await mariaDb()).query("SHOW GLOBAL STATUS LIKE 'Com_update'");
+  return Number(rows[0]!.Value);
 }
 
 /** Ends the lease in the table, as if its holder had been paused for as long. A guard keeps this from it, too. */
@@ -95,6 +102,27 @@ describe('a guard in a MariaDB', () => {
     expect(await b.tryAcquire(key)).toBeNull();
     await tx.commit();
     await until(async () => (await b.tryAcquire(key))?.release(), { what: 'the lock is free' });
+  });
+
+  it('holds up a release by force for as long as a statement may take', async () => {
+    const a = await openAnother();
+    const patient = await openAnother();
+    const hasty = await openSqlLocks({ mysql: (await mariaDb()).url, commandTimeoutMs: 500 });
+    const key = freshKey();
+    const lock = await a.acquire(key, { watchdog: false, ttlMs: 600_000 });
+    const tx = await begun();
+    await guard(lock, tx);
+    await expect(hasty.forceRelease(key)).rejects.toMatchObject({
+      code: 'LOCK_UNAVAILABLE',
+      message: expect.stringContaining('a transaction that guards the lock is still open') as string,
+    });
+    expect(await patient.isLocked(key)).toBe(true);
+    const before = await triesOf();
+    const forced = patient.forceRelease(key);
+    await until(async () => (await triesOf()) >= before + 6, { what: 'it has tried more than once' });
+    await tx.commit();
+    expect(await forced).toBe(true);
+    expect(await lock.release()).toBe(false);
   });
 
   it('holds up no other lock of its process', async () => {

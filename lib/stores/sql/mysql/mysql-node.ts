@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type {
   AcquireRequest,
   ExtendRequest,
@@ -6,7 +7,7 @@ import type {
   Releasing,
   Transfer,
 } from '../../../core/backend/lock-backend.js';
-import { leftMs } from '../../../core/time/clock.js';
+import { leftMs, monotonic } from '../../../core/time/clock.js';
 import type { NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, NodeView, Vote } from '../../node/answers.js';
 import { standsMs } from '../../node/grants.js';
 import type { LockNode } from '../../node/lock-node.js';
@@ -92,14 +93,20 @@ export class MysqlNode extends SqlNode implements LockNode {
     return row instanceof SqlFault ? this.faultOf(row) : { status: 'seen', holding: holdingOf(row) };
   }
 
+  /** Tries again for a while if another session has locked the row: a guard does so until it ends, and whoever asks for the lock for a moment. */
   async forceRelease(key: string, from?: string): Promise<NodeSeizure> {
-    const view = await this.inspect(key);
-    if (view.status === 'fault') return view;
-    const owner = view.holding?.holders[0]?.owner;
-    if (owner === undefined || (from !== undefined && owner !== from)) return { status: 'absent' };
-    const release = await new Promise<NodeRelease>((resolve) => this.giveBack({ key, owner }, resolve));
-    if (release.status === 'fault') return release;
-    return release.status === 'released' ? { status: 'taken', from: [owner] } : { status: 'absent' };
+    const giveUpAt = monotonic() + this.settings.commandTimeoutMs;
+    for (;;) {
+      const view = await this.inspect(key);
+      if (view.status === 'fault') return view;
+      const owner = view.holding?.holders[0]?.owner;
+      if (owner === undefined || (from !== undefined && owner !== from)) return { status: 'absent' };
+      const row = await this.runner.ask(this.statements.release, [stored(key), owner], stored(key));
+      if (row instanceof SqlFault) return this.faultOf(row);
+      if (!is(row.is_locked)) return is(row.is_done) ? { status: 'taken', from: [owner] } : { status: 'absent' };
+      if (monotonic() >= giveUpAt) return this.guarded();
+      await delay(this.pollEveryMs);
+    }
   }
 
   timeAt(): undefined {
