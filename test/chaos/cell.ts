@@ -8,7 +8,7 @@ import { startProgram, Worker } from './crew.js';
 import { checkHistory, type Terms, type Verdict } from './history-checker.js';
 import { nowMs, type FaultKind } from './history.js';
 import { Journal, readJournals } from './journal.js';
-import type { RedisLockSettings } from './library.js';
+import type { LockParcel, RedisLockSettings } from './library.js';
 import { Link } from './link.js';
 import { shutOut } from './liveness.js';
 import { unleash } from './nemesis.js';
@@ -110,7 +110,9 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
       parallel: 4,
       careless: contestant === 'library' && worker === WORKERS - 1,
     };
-    workers.push(new Worker(terms, journal));
+    let parcels = worker;
+    const onDetached = (parcel: LockParcel) => workers[++parcels % WORKERS]!.adopt(parcel);
+    workers.push(new Worker(terms, journal, onDetached));
   }
   closers.push(() => Promise.all(workers.map((worker) => worker.kill())));
   await Promise.all(workers.map((worker) => worker.start()));

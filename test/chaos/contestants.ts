@@ -5,25 +5,17 @@ import type {
   GuardStatement,
   Lock,
   LockHandle,
+  LockParcel,
   RedisLockModuleOptions,
   RedisLockSettings,
   SqlLockModuleOptions,
 } from './library.js';
 import { ALL_MUTANTS } from './all-mutants.js';
 import type { Topology } from './topologies.js';
+import { hasOverstayed, leaseLeftMs, tokenOf, wantsPermits, type Held, type Wish } from './wishes.js';
 
 export const CONTESTANTS = ['library', 'redlock-5', 'redis-semaphore'] as const;
 export type ContestantId = (typeof CONTESTANTS)[number];
-
-/** How a turn wants its lock. Peers have one ttl for all, and keep or do not keep a lease as they do by themselves. */
-export interface Wish {
-  ttlMs: number;
-  watchdog: boolean;
-  /** The library's. */
-  signal?: AbortSignal;
-  /** Of the library; peers have one for all. */
-  waitMs?: number;
-}
 
 export interface HeldLock {
   readonly token?: number;
@@ -37,8 +29,14 @@ export interface HeldLock {
   /** The deadline of the lease; undefined where there is none to be asked for. */
   until(): number | undefined;
   onLost(tell: () => void): void;
+  /** Whether it was lost as its turn has held it for too long. */
+  hasOverstayed?(): boolean;
   /** The statement by which a transaction in the database of the locks guards it. @throws when it is known to be lost */
   guard?(): GuardStatement;
+  /** Goes on as a reader. */
+  downgrade?(): Promise<HeldLock>;
+  /** Ends it here; whoever has the parcel can go on with it. */
+  detach?(ttlMs: number): Promise<LockParcel>;
   release(): Promise<unknown>;
 }
 
@@ -61,7 +59,12 @@ export interface LeaderTerm {
 export interface Contestant {
   /** In the database of the locks, if they are in one. */
   readonly counters?: Counters;
+  /** Whether several can hold a lock, as readers or with permits. */
+  readonly hasModes?: boolean;
+  /** Peers have one ttl for all, and keep or do not keep a lease as they do by themselves. */
   acquire(key: string, wish: Wish): Promise<HeldLock>;
+  /** With the ttl of the service; where locks can be detached. */
+  adopt?(parcel: LockParcel): Promise<HeldLock>;
   /** The locks of all keys, or none; not of peers. */
   acquireAll?(keys: string[], wish: Wish): Promise<HeldSet>;
   /** Takes a lock away from whoever has it, if anybody does; peers cannot. */
@@ -107,22 +110,30 @@ async function openLibrary({ mutant, ports, options, store, ...terms }: OpenTerm
       ? await openLocks({ ...settings, ...source } as RedisLockModuleOptions)
       : await composeSqlLocks({ ...settings, ...database, createTable: true } as SqlLockModuleOptions).open();
   const countedIn = { redis: undefined, postgres: inPostgres, mariadb: inMariaDb }[store];
-  const granted = (lock: Lock, ttlMs: number): HeldLock => ({
-    ...justGranted(lock, validityMs(ttlMs, 0)),
-    guard: () => guardStatement(lock),
-  });
+  const granted = (held: Held, { ttlMs }: Wish): HeldLock => {
+    const lock = held as Lock; // nobody guards, downgrades or detaches permits
+    return {
+      ...justGranted(held, validityMs(ttlMs, 0)),
+      guard: () => guardStatement(lock),
+      downgrade: async () => granted(await lock.downgrade(), { ttlMs }),
+      detach: (standsMs) => lock.detach({ ttlMs: standsMs }),
+    };
+  };
+  const isOne = ports.length === 1;
   return {
     counters: countedIn && new Counters(countedIn(store === 'mariadb' ? mysql : postgres)),
+    hasModes: isOne && store === 'redis',
     async acquire(key, wish) {
-      return granted(await service.acquire(key, wish), wish.ttlMs);
+      return granted(await (wantsPermits(wish) ? service.acquirePermits(key, wish) : service.acquire(key, wish)), wish);
     },
     async acquireAll(keys, wish) {
       const set = await service.acquireAll(keys, wish);
       return {
-        get: (key) => granted(set.get(key), wish.ttlMs),
+        get: (key) => granted(set.get(key), wish),
         release: () => set.release(),
       };
     },
+    adopt: isOne ? async (parcel) => granted(await service.adopt(parcel), { ttlMs }) : undefined,
     campaign(key, ttlMs, work) {
       const leader = service.leader(key, { ttlMs });
       let askedAt = nowMs();
@@ -130,7 +141,7 @@ async function openLibrary({ mutant, ports, options, store, ...terms }: OpenTerm
         if (status === 'campaigning') askedAt = nowMs();
       });
       service.whileLeader(key, { ttlMs }, ({ signal }) => {
-        const lock = granted(service.current(key), ttlMs);
+        const lock = granted(service.current(key), { ttlMs });
         return work({ lock, askedAt, signal, resign: () => leader.resign() });
       });
     },
@@ -140,27 +151,28 @@ async function openLibrary({ mutant, ports, options, store, ...terms }: OpenTerm
 }
 
 /** A lock that was handed over a moment ago stands on a grant that may be older than its deadline tells. */
-function justGranted(lock: Lock, validMs: number): HeldLock {
+function justGranted(lock: Held, validMs: number): HeldLock {
   const { provisionalTtlMs, sentAt } = (lock as LockHandle).lease;
   return {
     ...heldByLibrary(lock),
-    sentAt: provisionalTtlMs === undefined ? deadlineOf(lock) - validMs : sentAt,
+    sentAt: nowMs() + (provisionalTtlMs === undefined ? leaseLeftMs(lock) - validMs : sentAt - performance.now()),
     grantMs: provisionalTtlMs,
   };
 }
 
-function heldByLibrary(lock: Lock): HeldLock {
+function heldByLibrary(lock: Held): HeldLock {
   return {
-    token: lock.fencingToken,
+    token: tokenOf(lock),
     owner: lock.owner,
     isHeld: () => lock.isHeld,
     until: () => deadlineOf(lock),
     onLost: (tell) => (lock.signal.aborted ? tell() : lock.signal.addEventListener('abort', tell)),
+    hasOverstayed: () => hasOverstayed(lock),
     release: () => lock.release(),
   };
 }
 
-function deadlineOf(lock: Lock): number {
+function deadlineOf(lock: Held): number {
   const now = nowMs();
   return now + lock.remainingMs;
 }

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 import type { Journal } from './journal.js';
+import type { LockParcel } from './library.js';
 import type { Turn } from './liveness.js';
-import type { Order, WorkerTerms } from './worker.program.js';
+import type { Order, Report, WorkerTerms } from './worker.program.js';
 
 /** Starts a program of this folder in a process of its own, which ends with this one. */
 export async function startProgram(name: string, args: string[]): Promise<ChildProcess> {
@@ -26,6 +27,8 @@ export class Worker {
   constructor(
     private readonly terms: Omit<WorkerTerms, 'incarnation'>,
     private readonly journal: Journal,
+    /** A lock was detached, for another worker to adopt. */
+    private readonly onDetached: (parcel: LockParcel) => void,
   ) {}
 
   get number(): number {
@@ -37,10 +40,12 @@ export class Worker {
     const terms: WorkerTerms = { ...this.terms, incarnation: this.#incarnation++ };
     const child = await startProgram('worker', [JSON.stringify(terms)]);
     this.#child = child;
-    child.on('message', (message) => {
-      if (typeof message === 'object') this.calmTurns.push(message as Turn);
-      if (message === 'passing') this.#onPassing?.();
-      if (message === 'ready' && this.#healed) child.send('healed');
+    child.on('message', (report: Report) => {
+      if (report === 'passing') this.#onPassing?.();
+      else if (report === 'ready') {
+        if (this.#healed) child.send('healed');
+      } else if ('owner' in report) this.onDetached(report);
+      else this.calmTurns.push(report);
     });
     child.once('exit', (code, signal) => {
       this.journal.note({ type: 'exited', process: `${this.number}.${terms.incarnation}`, worker: this.number });
@@ -82,6 +87,10 @@ export class Worker {
     this.#tell('force-release');
   }
 
+  adopt(parcel: LockParcel): void {
+    this.#tell({ adopt: parcel });
+  }
+
   healed(): void {
     this.#healed = true;
     this.#tell('healed');
@@ -101,7 +110,7 @@ export class Worker {
     clearTimeout(timer);
   }
 
-  #tell(word: Order): void {
-    if (this.#child?.connected) this.#child.send(word);
+  #tell(order: Order): void {
+    if (this.#child?.connected) this.#child.send(order);
   }
 }

@@ -40,6 +40,11 @@ describe('a history that is right', () => {
         refusedAccesses: 0,
         allowedOverlaps: 0,
         allowedTokens: 0,
+        readers: 0,
+        permits: 0,
+        downgraded: 0,
+        adopted: 0,
+        overstayed: 0,
       });
     }
   });
@@ -230,12 +235,12 @@ describe('a history with locks that several hold', () => {
     turnOf({ turn: `${worker}.0.${from}`, worker, token, asked, from, to, hold: { mode: 'shared' } });
   const writer = (token: number, from: number, to = from + 10) =>
     turnOf({ turn: `9.0.${from}`, worker: 9, token, from, to });
-  const permits = (worker: number, count: number, from: number, limit = 5) =>
+  const permits = (worker: number, count: number, from: number, limit = 5, to = from + 50) =>
     turnOf({
       turn: `${worker}.0.${from}`,
       worker,
       from,
-      to: from + 50,
+      to,
       hold: { mode: 'permits', permits: count, limit },
     });
 
@@ -286,6 +291,47 @@ describe('a history with locks that several hold', () => {
     expect(rulesBroken([...writer(5, 10), ...reader(0, 5, 30)])).toContain('token given twice');
     const late = [...reader(0, 5, 1, 5), ...writer(6, 10), ...reader(1, 5, 30)];
     expect(rulesBroken(late)).toEqual(['token not above that of an earlier holder']);
+  });
+
+  it.each([
+    ['brings back', 'restart-old', []],
+    ['does not bring back', 'restart-empty', ['token not above that of an earlier holder']],
+  ] as const)('a reader may have the token of an earlier phase that %s its readers: %s', (_, kind, broken) => {
+    const phases = [...reader(0, 5, 1, 5), ...writer(6, 10)];
+    const losses = ['restart-old', 'restart-empty'] as const;
+    expect(rulesBroken([...phases, fault(kind, 25), ...reader(1, 5, 30)], { losses })).toEqual(broken);
+    expect(rulesBroken([...phases, fault(kind, 25), ...reader(1, 4, 30)], { losses })).toEqual([
+      'token not above that of an earlier holder',
+    ]);
+  });
+
+  describe('a lock that is downgraded', () => {
+    const downgraded = turnOf({
+      turn: '9.0.2',
+      worker: 9,
+      token: 8,
+      asked: 20,
+      from: 40,
+      to: 60,
+      hold: { mode: 'shared' },
+    });
+    const history = [
+      ...writer(5, 10, 20),
+      ...downgraded.map((entry) => (entry.type === 'granted' ? { ...entry, came: 'downgraded' as const } : entry)),
+    ];
+
+    it('may have readers beside it from when it is called, and is counted', () => {
+      const { violations, figures } = verdict([...history, ...reader(0, 8, 30)]);
+      expect(violations).toEqual([]);
+      expect(figures).toMatchObject({ downgraded: 1, readers: 1 });
+    });
+
+    it.each([
+      ['writer', writer(6, 25, 35)],
+      ['holder of permits', permits(0, 1, 25, 5, 35)],
+    ])('has no %s in between', (_, between) => {
+      expect(rulesBroken([...history, ...between])).toContain('overlapping holders');
+    });
   });
 
   it('a reader does not count as a worker that is served after the nemesis', () => {

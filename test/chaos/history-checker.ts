@@ -55,6 +55,13 @@ export interface Verdict {
     allowedOverlaps: number;
     /** Tokens of a lock that was passed on within a process which did not know yet that a fault had lost it. */
     allowedTokens: number;
+    /** Those who held a lock together with others that had it already. */
+    readers: number;
+    permits: number;
+    downgraded: number;
+    adopted: number;
+    /** Those whose work took longer than its `maxHoldMs`. */
+    overstayed: number;
   };
 }
 
@@ -62,6 +69,7 @@ export interface Verdict {
 export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
   const history = [...entries].sort((a, b) => a.at - b.at);
   const faults = of(history, 'fault');
+  const granted = of(history, 'granted');
   const holdings = holdingsOf(history);
   const lossy = faults.filter(({ kind }) => terms.losses.includes(kind));
   const losses: Loss[] = [...lossy, ...of(history, 'forced')];
@@ -93,6 +101,10 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
       refusedAccesses: accessesOf(history).filter(({ accepted }) => !accepted).length,
       allowedOverlaps: holders.allowed,
       allowedTokens: tokens.allowed,
+      ...holders.together,
+      downgraded: granted.filter(({ came }) => came === 'downgraded').length,
+      adopted: granted.filter(({ came }) => came === 'adopted').length,
+      overstayed: of(history, 'ended').filter(({ how }) => how === 'overstayed').length,
     },
   };
 }
@@ -134,6 +146,7 @@ function sameTokens(holdings: readonly Holding[]): Violation[] {
 
 /** A lock may be lost while it is held. */
 interface Loss {
+  kind?: LossKind;
   at: number;
   until: number;
   /** All, if there is none. */
@@ -149,7 +162,7 @@ interface Judgement {
 function tokensBehind(all: readonly Holding[], losses: readonly Loss[], slackMs: number): Judgement {
   const behind = byKey(all).flatMap(behindEarlier);
   const isExcused = ([earlier, later]: [Holding, Holding]) =>
-    losses.some((loss) => excusesToken(loss, earlier, later, slackMs));
+    losses.some((loss) => excusesToken(loss, earlier, later, slackMs) || bringsBack(loss, later, all));
   const forbidden = behind
     .filter((pair) => !isExcused(pair))
     .map(([earlier, { key, turn, token }]) => {
@@ -184,14 +197,27 @@ function excusesToken({ at, until, key }: Loss, earlier: Holding, later: Holding
   return later.leaseFrom <= until && at <= earlier.from && later.from <= until + later.ttlMs / 3 + slackMs;
 }
 
-function overlaps(all: readonly Holding[], losses: readonly Loss[]): Judgement {
+/**
+ * A server that goes back to old data may have readers back who had left: whoever shares the lock then has the token of these, for as long
+ * as they or others after them share it.
+ */
+function bringsBack({ kind, at }: Loss, later: Holding, all: readonly Holding[]): boolean {
+  if ((kind !== 'restart-old' && kind !== 'swap-primary') || later.from < at) return false;
+  const { key, token } = later;
+  return all.some((other) => other.key === key && other.token === token && other.from < at && areReaders(other, later));
+}
+
+function overlaps(all: readonly Holding[], losses: readonly Loss[]) {
   const forbidden: Violation[] = [];
+  const together = { readers: 0, permits: 0 };
   let allowed = 0;
   for (const holdings of byKey(all)) {
     let open: Holding[] = [];
     for (const later of [...holdings].sort((a, b) => a.from - b.from)) {
       open = open.filter(({ to }) => to > later.from);
       if (later.to <= later.from) continue;
+      const isBeside = open.some(({ hold }) => hold && hold.mode === later.hold?.mode);
+      if (isBeside) together[later.hold?.mode === 'shared' ? 'readers' : 'permits']++;
       const certain = open.filter((earlier) => !losses.some((loss) => excuses(loss, earlier, later)));
       for (const earlier of open) {
         const rule = brokenBy(earlier, later);
@@ -205,7 +231,7 @@ function overlaps(all: readonly Holding[], losses: readonly Loss[]): Judgement {
       open.push(later);
     }
   }
-  return { forbidden, allowed };
+  return { forbidden, allowed, together };
 }
 
 /** What two who hold a lock at the same time break. Of more than two holders of permits see `exceedLimit`. */

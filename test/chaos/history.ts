@@ -66,7 +66,8 @@ export type Entry = { at: number } &
     /**
      * The lock was had. `sentAt`: when, by the deadline of its lease, the command was sent that won it; `until`: that
      * deadline; both undefined for peers whose locks know no deadline. `grantMs`: it was begun with a grant for so long,
-     * which is younger than `sentAt`. `hold`: undefined if it is held alone.
+     * which is younger than `sentAt`. `hold`: undefined if it is held alone. `came`: of a lock that was held before, and was not
+     * asked for anew; one that was downgraded is held all the while.
      */
     | ({
         type: 'granted';
@@ -77,11 +78,12 @@ export type Entry = { at: number } &
         until?: number;
         grantMs?: number;
         hold?: Hold;
+        came?: 'downgraded' | 'adopted';
       } & OfTurn)
     /** The holder looked, and would have gone on to write. */
     | ({ type: 'held'; until?: number } & OfTurn)
-    /** Written just before the release is called, and the moment a loss is told or seen. */
-    | ({ type: 'ended'; how: 'released' | 'lost' } & OfTurn)
+    /** Written just before the release is called, and the moment a loss is told or seen. `overstayed`: for its `maxHoldMs`. */
+    | ({ type: 'ended'; how: 'released' | 'lost' | 'overstayed' } & OfTurn)
     /** The acquire rejected. */
     | ({ type: 'refused'; code: string } & OfTurn)
     /** Its event loop runs: written again and again, by a timer. */

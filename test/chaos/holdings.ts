@@ -40,7 +40,7 @@ export function holdingsOf(history: readonly Entry[]): Holding[] {
   for (const entry of history) {
     if (entry.type === 'granted') {
       const { worker, key, at: askedAt } = asked.get(entry.turn)!;
-      const { turn, at, token, owner, hold, sentAt, grantMs = 0, until: deadline = Infinity } = entry;
+      const { turn, at, token, owner, hold, came, sentAt, grantMs = 0, until: deadline = Infinity } = entry;
       const ttlMs = Math.max(grantMs, entry.ttlMs);
       const chain = `${worker} ${key} ${owner ?? turn}`;
       const leaseFrom = Math.min(chains.get(chain) ?? Infinity, sentAt ?? askedAt);
@@ -50,7 +50,7 @@ export function holdingsOf(history: readonly Entry[]): Holding[] {
         key,
         worker,
         askedAt,
-        from: at,
+        from: came === 'downgraded' ? askedAt : at,
         to: NaN,
         owner,
         leaseFrom,

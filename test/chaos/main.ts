@@ -50,10 +50,11 @@ async function runCells(settings: Settings, place: Place): Promise<number> {
         const options = fair && nodes === 1 && store !== 'mariadb' ? { fair } : {};
         const result = await runCell({ ...planOf(topology, place), contestant, seed, durationMs, options });
         rows.push({ topology, contestant, seed, result });
-        const { operations, faults } = result.figures;
+        const { operations, faults, readers, permits, downgraded, adopted, overstayed } = result.figures;
         const verdict = result.violations.length === 0 ? 'ok' : `${result.violations.length} violations`;
         console.log(
           `${topology}, ${contestant}, seed ${seed}: ${operations} operations, ${faults} faults, ` +
+            `readers ${readers}, permits ${permits}, downgraded ${downgraded}, adopted ${adopted}, overstayed ${overstayed}, ` +
             `${result.seconds.toFixed(1)} s: ${verdict}`,
         );
         if (result.violations.length > 0) console.log(complaintsOf(result));

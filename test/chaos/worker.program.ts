@@ -10,13 +10,14 @@ import {
   type HeldSet,
   type LeaderTerm,
   type OpenTerms,
-  type Wish,
 } from './contestants.js';
-import { CALM_KEY, CALM_SET, nowMs } from './history.js';
+import { CALM_KEY, CALM_SET, nowMs, type EntryOf } from './history.js';
+import type { Counters } from './counters.js';
 import { Journal } from './journal.js';
-import type { GuardStatement } from './library.js';
+import type { GuardStatement, LockParcel } from './library.js';
 import type { Turn } from './liveness.js';
 import type { Access, Answer } from './resource.program.js';
+import { CROWDED_KEY, holdOf, ofPermits, ONE_PERMIT, perhapsLimited, shared, type Wish } from './wishes.js';
 
 export interface WorkerTerms extends OpenTerms {
   worker: number;
@@ -33,7 +34,10 @@ export interface WorkerTerms extends OpenTerms {
 }
 
 /** What it is told to do. */
-export type Order = 'cohort' | 'force-release' | 'healed' | 'stop';
+export type Order = 'cohort' | 'force-release' | 'healed' | 'stop' | { adopt: LockParcel };
+
+/** What it tells: it listens; a lock is being passed on; a turn when the faults are over; a lock that another one is to adopt. */
+export type Report = 'ready' | 'passing' | Turn | LockParcel;
 
 const terms = JSON.parse(process.argv[2]!) as WorkerTerms;
 const { worker, incarnation, folder, keys, ttlsMs, answerMs } = { answerMs: terms.waitMs + 5_000, ...terms };
@@ -51,6 +55,17 @@ const BEAT_MS = 100;
 const COHORT = { turns: 12, acting: 3, leaving: 4, laterMs: 20 };
 /** How many of the turns are under two locks: when the faults are over more, as two that wait for each other show only then. */
 const SETS = { share: 0.1, whenCalm: 0.4 };
+/** Of the turns under one lock, where the store has this: shared ones, those that want permits, and what follows an exclusive one. */
+const SHARES = {
+  shared: 0.67,
+  sharedSet: 0.5,
+  sharedWhenCalm: 0.4,
+  crowded: 0.25,
+  permits: 0.85,
+  downgrade: 0.2,
+  detach: 0.1,
+  deliveredTwice: 0.3,
+};
 /** Longer than a run goes on when the faults are over, in milliseconds. */
 const UNTIL_SERVED_MS = 60_000;
 /** The elections that all workers take part in. */
@@ -80,14 +95,16 @@ const cohorts: Promise<void>[] = [];
 process.on('message', (order: Order) => {
   if (order === 'healed') healed = true;
   if (order === 'stop') running = false;
-  if (order === 'cohort') cohorts.push(takeTogether(() => process.send?.('passing')));
+  if (order === 'cohort') cohorts.push(takeTogether(() => tell('passing')));
   if (order === 'force-release') cohorts.push(takeTogether(takeAway));
+  if (typeof order === 'object' && running) cohorts.push(adopt(order.adopt));
 });
 process.on('disconnect', () => process.exit());
+const tell = (report: Report) => process.send?.(report);
 const beat = () => journal.note({ type: 'beat', process: self, worker });
 beat();
 const beating = setInterval(beat, BEAT_MS);
-process.send?.('ready');
+tell('ready');
 for (const key of ELECTIONS) {
   const ttlMs = pick(ttlsMs);
   contestant.campaign?.(key, ttlMs, (term) => lead(term, key, ttlMs));
@@ -102,7 +119,9 @@ process.disconnect();
 async function takeTurns(locks: Contestant): Promise<void> {
   while (running) {
     if (locks.acquireAll && random() < (healed ? SETS.whenCalm : SETS.share)) await takeSet(locks.acquireAll);
-    else await (healed ? takeTurn(locks, CALM_KEY, shortTurn()) : takeTurn(locks, pick(keys), anyTurn()));
+    else if (healed) await takeTurn(locks, CALM_KEY, perhapsShared(shortTurn(), SHARES.sharedWhenCalm));
+    else if (locks.hasModes && random() < SHARES.crowded) await takeTurn(locks, CROWDED_KEY, crowdedTurn());
+    else await takeTurn(locks, pick(keys), perhapsShared(anyTurn()));
     await sleep(random() * 10);
   }
 }
@@ -124,7 +143,17 @@ function anyTurn(): TurnPlan {
   const watchdog = style < 0.92;
   const ttlMs = watchdog ? pick(ttlsMs) : Math.min(...ttlsMs);
   const holdMs = style < 0.9 ? random() * 15 : watchdog ? ttlMs * (1 + 2 * random()) : 2 * ttlMs;
-  return { wish: { ttlMs, watchdog }, holdMs: () => holdMs };
+  return { wish: perhapsLimited({ ttlMs, watchdog }, random), holdMs: () => holdMs };
+}
+
+function perhapsShared(turn: TurnPlan, share = SHARES.shared): TurnPlan {
+  return contestant.hasModes && random() < share ? { ...turn, wish: shared(turn.wish) } : turn;
+}
+
+/** Some want the lock alone, or share it: they exclude all permits. */
+function crowdedTurn(): TurnPlan {
+  const turn = anyTurn();
+  return random() < SHARES.permits ? { ...turn, wish: ofPermits(turn.wish, random) } : perhapsShared(turn);
 }
 
 function shortTurn(): TurnPlan {
@@ -133,7 +162,8 @@ function shortTurn(): TurnPlan {
 
 /** Many turns want one lock, which is passed on among them; amid that, something is done. */
 async function takeTogether(act: (key: string) => unknown): Promise<void> {
-  const key = pick(keys);
+  const isCrowded = contestant.hasModes && random() < SHARES.crowded;
+  const key = isCrowded ? CROWDED_KEY : pick(keys);
   const giveUp = new AbortController();
   let granted = 0;
   const holdMs = () => {
@@ -145,7 +175,7 @@ async function takeTogether(act: (key: string) => unknown): Promise<void> {
   };
   const take = (signal?: AbortSignal) => {
     const { wish } = shortTurn();
-    return takeTurn(contestant, key, { wish: { ...wish, signal }, holdMs });
+    return takeTurn(contestant, key, { wish: { ...wish, ...(isCrowded && ONE_PERMIT), signal }, holdMs });
   };
   const leaves = (index: number) => index >= COHORT.turns - COHORT.leaving;
   const first = Array.from({ length: COHORT.turns }, (_, index) => take(leaves(index) ? giveUp.signal : undefined));
@@ -172,10 +202,57 @@ async function takeTurn(locks: Contestant, key: string, plan: TurnPlan): Promise
   const asked = await (terms.careless ? insist : ask)(locks, turn, key, plan.wish);
   if (!asked) return;
   const { lock, askedAt } = asked;
-  noteGranted(turn, plan.wish.ttlMs, lock);
-  if (key === CALM_KEY) process.send?.({ worker, askedAt, grantedAt: nowMs() } satisfies Turn);
-  await increment(lock, turn, key, plan.holdMs());
+  const { wish } = plan;
+  const isAlone = holdOf(wish) === undefined;
+  const goesOn = isAlone && key !== CALM_KEY;
+  const isDetached = goesOn && locks.adopt !== undefined && random() < SHARES.detach;
+  noteGranted(turn, wish, lock);
+  if (key === CALM_KEY && isAlone) tell({ worker, askedAt, grantedAt: nowMs() });
+  await increment(lock, turn, key, plan.holdMs(), wish, isDetached ? undefined : locks.counters);
+  if (isDetached) await detach(lock);
+  else if (goesOn && locks.hasModes && random() < SHARES.downgrade) await downgrade(lock, key, wish);
   await lock.release().catch(() => {}); // peers reject when the lock is not theirs any more
+}
+
+/** Goes on as a reader, which counts as another turn. */
+async function downgrade(lock: HeldLock, key: string, { ttlMs }: Wish): Promise<void> {
+  const wish = { ttlMs, mode: 'shared' } as const;
+  await goOn(key, wish, 'downgraded', () => lock.downgrade!());
+}
+
+/** Another turn, in another process, goes on with the lock. */
+async function detach(lock: HeldLock): Promise<void> {
+  try {
+    const parcel = await lock.detach!(pick(ttlsMs));
+    tell(parcel);
+    if (random() < SHARES.deliveredTwice) tell(parcel);
+  } catch {} // it is kept, or was lost, or the server does not answer
+}
+
+async function adopt(parcel: LockParcel): Promise<void> {
+  const lock = await goOn(parcel.key, { ttlMs: terms.ttlMs }, 'adopted', () => contestant.adopt!(parcel));
+  await lock?.release();
+}
+
+/** A turn that goes on with a lock that is held. @returns the lock, which its caller releases; undefined when it was refused */
+async function goOn(
+  key: string,
+  wish: Wish,
+  came: EntryOf<'granted'>['came'],
+  take: () => Promise<HeldLock>,
+): Promise<HeldLock | undefined> {
+  const turn = `${self}.${turns++}`;
+  journal.note({ type: 'asked', worker, turn, key });
+  let lock: HeldLock;
+  try {
+    lock = await take();
+  } catch (error) {
+    noteRefused(turn, error);
+    return undefined;
+  }
+  noteGranted(turn, wish, lock, came);
+  await increment(lock, turn, key, random() * 15, wish);
+  return lock;
 }
 
 /** A turn under two locks, named in any order: for each of them it counts as a turn. */
@@ -184,7 +261,7 @@ async function takeSet(acquireAll: NonNullable<Contestant['acquireAll']>): Promi
   const chosen = new Set(calmly ? CALM_SET : [pick(keys), pick(keys)]);
   const own = [...chosen].map((key) => ({ key, turn: `${self}.${turns++}` }));
   if (random() < 0.5) own.reverse();
-  const { wish, holdMs } = calmly ? shortTurn() : anyTurn();
+  const { wish, holdMs } = calmly ? shortTurn() : perhapsShared(anyTurn(), SHARES.sharedSet);
   const askedAt = nowMs();
   for (const { key, turn } of own) journal.note({ type: 'asked', worker, turn, key, calmly }, askedAt);
   const names = own.map(({ key }) => key);
@@ -200,24 +277,26 @@ async function takeSet(acquireAll: NonNullable<Contestant['acquireAll']>): Promi
   const increments = own.map(({ key, turn }) => {
     const lock = set.get(key);
     if (!lock.isHeld()) return noteRefused(turn, { name: 'lost while another one was waited for' });
-    noteGranted(turn, wish.ttlMs, lock);
-    if (key === CALM_KEY) process.send?.({ worker, askedAt, grantedAt } satisfies Turn);
-    return increment(lock, turn, key, holdMs());
+    noteGranted(turn, wish, lock);
+    if (key === CALM_KEY) tell({ worker, askedAt, grantedAt });
+    return increment(lock, turn, key, holdMs(), wish, contestant.counters);
   });
   await Promise.all(increments);
   await set.release();
 }
 
-function noteGranted(turn: string, ttlMs: number, lock: HeldLock): void {
+function noteGranted(turn: string, wish: Wish, lock: HeldLock, came?: EntryOf<'granted'>['came']): void {
   const { token, owner, sentAt, grantMs } = lock;
-  journal.note({ type: 'granted', turn, ttlMs, token, owner, sentAt, until: lock.until(), grantMs });
+  const { ttlMs } = wish;
+  const hold = holdOf(wish);
+  journal.note({ type: 'granted', turn, ttlMs, token, owner, sentAt, until: lock.until(), grantMs, hold, came });
 }
 
 /** One term as the leader: it counts as a turn, which ends a little after the work was asked to end. */
 async function lead({ lock, askedAt, signal, resign }: LeaderTerm, key: string, ttlMs: number): Promise<void> {
   const turn = `${self}.${turns++}`;
   journal.note({ type: 'asked', worker, turn, key, endlessly: true }, askedAt);
-  noteGranted(turn, ttlMs, lock);
+  noteGranted(turn, { ttlMs }, lock);
   const { isHeld, end } = watched(lock, turn);
   const { token } = lock;
   const resignsAt = nowMs() + random() * LONGEST_TERM_MS;
@@ -266,7 +345,8 @@ async function insist(locks: Contestant, turn: string, key: string, wish: Wish):
 function watched(lock: HeldLock, turn: string) {
   let ended = false;
   const end = (how: 'released' | 'lost') => {
-    if (!ended) journal.note({ type: 'ended', turn, how });
+    if (!ended)
+      journal.note({ type: 'ended', turn, how: how === 'lost' && lock.hasOverstayed?.() ? 'overstayed' : how });
     ended = true;
   };
   lock.onLost(() => end('lost'));
@@ -279,22 +359,33 @@ function watched(lock: HeldLock, turn: string) {
   return { isHeld, end };
 }
 
-/** Until it no longer needs its lock, which its caller releases then. */
-async function increment(lock: HeldLock, turn: string, key: string, holdMs: number): Promise<void> {
+/**
+ * Until it no longer needs its lock, which its caller releases then. Readers write nothing; and what permits protect is no counter.
+ * @param counters further ones, in the database of the locks
+ */
+async function increment(
+  lock: HeldLock,
+  turn: string,
+  key: string,
+  holdMs: number,
+  wish: Wish,
+  counters?: Counters,
+): Promise<void> {
   const { isHeld, end } = watched(lock, turn);
   const { token } = lock;
+  const { mode } = holdOf(wish) ?? {};
   if (isHeld()) {
-    const { counters } = contestant;
     const base = await counters?.read(key);
     // Some ask for the statement early: then only the database can find out that the lock was lost.
     const early = base !== undefined && random() < 0.3 ? guardOf(lock) : undefined;
-    const { accepted, value } = await resource.access({ turn, key, token });
-    if (accepted) {
+    const seen = mode === 'permits' ? undefined : await resource.access({ turn, key, token });
+    if (seen?.accepted !== false) {
       for (const until = nowMs() + holdMs; isHeld() && nowMs() < until;)
         await sleep(Math.min(LOOK_MS, until - nowMs()));
       // Some do not look before they write: for locks with tokens that must not matter.
       const isCareless = token !== undefined && random() < 0.5;
-      if (isCareless || isHeld()) await resource.access({ turn, key, token, base: value });
+      if (seen && (isCareless || isHeld()))
+        await resource.access({ turn, key, token, ...(mode === undefined && { base: seen.value }) });
       if (base !== undefined) {
         if (!isHeld()) await sleep(random() * LATER_MS); // for the next holder to read before that
         const guard = early ?? guardOf(lock);

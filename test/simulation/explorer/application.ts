@@ -1,7 +1,21 @@
-import { CALM_KEY, CALM_SET, type Hold, type Unstamped } from '../../chaos/history.js';
+import { CALM_KEY, CALM_SET, type EntryOf, type Unstamped } from '../../chaos/history.js';
 import type { Lock, LockHandle, LockParcel, LockService, RedisLockModuleOptions } from '../../chaos/library.js';
 import type { Turn } from '../../chaos/liveness.js';
 import { MUTANTS, type Library } from '../../chaos/mutants.js';
+import {
+  CROWDED_KEY,
+  hasOverstayed,
+  holdOf,
+  leaseLeftMs,
+  ofPermits,
+  ONE_PERMIT,
+  perhapsLimited,
+  shared,
+  tokenOf,
+  wantsPermits,
+  type Held,
+  type Wish,
+} from '../../chaos/wishes.js';
 import type { SimulatedProcess } from '../process.js';
 import type { Scheduler } from '../scheduler.js';
 import { reach, type Marks } from './marks.js';
@@ -37,15 +51,7 @@ const SHARES = {
   downgrade: 0.2,
   crowded: 0.4,
   permits: 0.85,
-  maxHold: 0.15,
 };
-/** Its calls want permits mostly. */
-const CROWDED_KEY = 'crowded';
-/** How many permits calls want, and the limits that they name. */
-const PERMITS = [1, 2, 3];
-const LIMITS = [5, 5, 5, 3];
-/** The longest time that `maxHoldMs` is, in milliseconds: much work takes longer. */
-const MAX_HOLD_MS = 20;
 /** Work often outlasts a grant that was handed over and has no more time than this left, in milliseconds. */
 const LATE_GRANT_MS = 1_460;
 const OUTLASTS_GRANT_MS = 2_200;
@@ -69,27 +75,10 @@ const REFUSALS_IN_ONE_STEP = 10;
 /** A forced release that was sent to a server which hangs may run until so much later, in milliseconds. */
 const LATE_MS = 3_000;
 
-/** How a turn wants its lock. */
-interface Wish {
-  readonly ttlMs: number;
-  readonly waitMs?: number;
-  readonly watchdog?: boolean;
-  readonly holdMs?: number;
-  readonly maxHoldMs?: number;
-  readonly mode?: 'shared';
-  /** It wants permits. */
-  readonly permits?: number;
-  readonly limit?: number;
-  readonly signal?: AbortSignal;
-}
-
 interface TurnPlan {
   readonly wish: Wish;
   readonly workMs: number;
 }
-
-/** A lock, or permits. */
-type Held = Pick<Lock, 'key' | 'owner' | 'signal' | 'isHeld' | 'remainingMs' | 'release'>;
 
 interface Self {
   readonly number: number;
@@ -173,8 +162,7 @@ export class Application {
     if (!this.#service || !this.#isRunning) return;
     const key = this.#pick(this.#does('permits') ? [...this.#keys, CROWDED_KEY] : this.#keys);
     const isShared = this.#does('shared') && this.#random() < SHARES.shared;
-    const how =
-      key === CROWDED_KEY ? { permits: 1, limit: Math.max(...LIMITS) } : isShared && { mode: 'shared' as const };
+    const how = key === CROWDED_KEY ? ONE_PERMIT : isShared && { mode: 'shared' as const };
     const wish: Wish = { ttlMs: this.#pick(TTLS_MS), ...how }; // it is not passed on to one that wants another
     let granted = 0;
     const onGranted = () => {
@@ -251,21 +239,14 @@ export class Application {
 
   #perhapsShared(turn: TurnPlan, share = SHARES.shared): TurnPlan {
     if (!this.#does('shared') || this.#random() >= share) return turn;
-    return { ...turn, wish: { ...this.#together(turn.wish), mode: 'shared' } };
+    return { ...turn, wish: shared(perhapsLimited(turn.wish, this.#random)) };
   }
 
   /** Some want the lock alone, or share it: they exclude all permits. */
   #crowdedTurn(): TurnPlan {
     const turn = this.#anyTurn();
     if (this.#random() >= SHARES.permits) return this.#perhapsShared(turn);
-    const [permits, limit] = [this.#pick(PERMITS), this.#pick(LIMITS)];
-    return { ...turn, wish: { ...this.#together(turn.wish), permits, limit } };
-  }
-
-  /** What is held together with others is not kept after the work; some may hold it for a short time only. */
-  #together({ holdMs: _holdMs, ...wish }: Wish): Wish {
-    const isLimited = this.#random() < SHARES.maxHold;
-    return { ...wish, ...(isLimited && { maxHoldMs: 1 + Math.floor(this.#random() * MAX_HOLD_MS) }) };
+    return { ...turn, wish: perhapsLimited(ofPermits(turn.wish, this.#random), this.#random) };
   }
 
   #abortLater(): AbortSignal {
@@ -317,17 +298,17 @@ export class Application {
   async #downgrade(lock: Lock, wish: Wish): Promise<void> {
     const turn = this.#nextTurn();
     this.#note({ type: 'asked', worker: this.self.number, turn, key: lock.key });
-    let shared;
+    let reading;
     try {
-      shared = await lock.downgrade();
+      reading = await lock.downgrade();
     } catch (error) {
       this.#refused(turn, error);
       return;
     }
     reach(this.world.marks, 'downgraded');
     const next: Wish = { ttlMs: wish.ttlMs, mode: 'shared' };
-    this.#granted(turn, shared, next);
-    await this.#increment(turn, shared, this.#random() * 15, next);
+    this.#granted(turn, reading, next, 'downgraded');
+    await this.#increment(turn, reading, this.#random() * 15, next);
   }
 
   /** Another turn, in any process, goes on with the lock. */
@@ -354,7 +335,7 @@ export class Application {
     }
     reach(marks, 'adopted');
     const wish = { ttlMs: Math.max(...TTLS_MS) }; // that of the service
-    this.#granted(turn, lock, wish);
+    this.#granted(turn, lock, wish, 'adopted');
     await this.#increment(turn, lock, this.#random() * 15, wish);
     await lock.release();
   }
@@ -493,11 +474,11 @@ export class Application {
     const { marks, witness } = this.world;
     let ended = false;
     let noted = NaN;
-    const end = (how: 'released' | 'lost', at?: number) => {
+    const end = (as: 'released' | 'lost', at?: number) => {
       if (ended) return;
       ended = true;
-      const { lostReason } = (lock as LockHandle).lease;
-      if (how === 'lost') reach(marks, lostReason === 'overstayed' ? 'overstayed' : 'lost lease');
+      const how = as === 'lost' && hasOverstayed(lock) ? 'overstayed' : as;
+      if (how !== 'released') reach(marks, how === 'lost' ? 'lost lease' : how);
       this.#note({ type: 'ended', turn, how }, at);
     };
     lock.signal.addEventListener('abort', () => end('lost'), { once: true });
@@ -517,16 +498,15 @@ export class Application {
     return { isHeld, end };
   }
 
-  #granted(turn: string, lock: Held, wish: Wish): void {
-    const { ttlMs, holdMs = 0, maxHoldMs } = wish;
+  #granted(turn: string, lock: Held, wish: Wish, came?: EntryOf<'granted'>['came']): void {
+    const { ttlMs, holdMs = 0 } = wish;
     const { grant, lease } = lock as LockHandle;
     const { provisionalTtlMs: grantMs } = lease;
     const until = this.#deadlineOf(lock);
     if (grant === 'passed') reach(this.world.marks, 'cohort');
     if (grantMs !== undefined) reach(this.world.marks, 'hand-over');
-    const validMs = this.self.process.trueMs(this.library.validityMs(ttlMs, 0));
-    const isKnown = grantMs === undefined && maxHoldMs === undefined; // which ends it earlier
-    const sentAt = isKnown ? until - validMs : undefined;
+    const ageMs = this.library.validityMs(ttlMs, 0) - leaseLeftMs(lock);
+    const sentAt = grantMs === undefined ? this.#nowMs() - this.self.process.trueMs(ageMs) : undefined;
     const standsUntil = Math.max(until, this.#nowMs() + this.self.process.trueMs(holdMs));
     const { owner } = lock;
     this.#note({
@@ -539,6 +519,7 @@ export class Application {
       until: standsUntil,
       grantMs,
       hold: holdOf(wish),
+      came,
     });
   }
 
@@ -581,19 +562,4 @@ export class Application {
   #pick<T>(list: readonly T[]): T {
     return list[Math.floor(this.#random() * list.length)]!;
   }
-}
-
-/** Permits have none. */
-function tokenOf(lock: Held): number | undefined {
-  const handle = lock as LockHandle;
-  return handle.permits === undefined ? handle.fencingToken : undefined;
-}
-
-function holdOf({ mode, permits = 1, limit }: Wish): Hold | undefined {
-  return limit === undefined ? mode && { mode } : { mode: 'permits', permits, limit };
-}
-
-/** Then it has neither a mode nor `holdMs`, which permits do not take. */
-function wantsPermits<W extends Wish>(wish: W): wish is W & { limit: number; mode?: undefined; holdMs?: undefined } {
-  return wish.limit !== undefined;
 }
