@@ -7,6 +7,7 @@ interface TurnOf {
   worker?: number;
   token?: number;
   hold?: Hold;
+  maxHoldMs?: number;
   owner?: string;
   ttlMs?: number;
   asked?: number;
@@ -25,6 +26,7 @@ export function turnOf({
   worker = 0,
   token,
   hold,
+  maxHoldMs,
   owner,
   ttlMs = TTL_MS,
   from,
@@ -35,7 +37,7 @@ export function turnOf({
   const deadline = until ?? from + ttlMs;
   const entries: Entry[] = [
     { at: asked, type: 'asked', worker, key, turn },
-    { at: from, type: 'granted', turn, token, owner, ttlMs, sentAt: from - 0.5, until: deadline, hold },
+    { at: from, type: 'granted', turn, token, owner, ttlMs, sentAt: from - 0.5, until: deadline, hold, maxHoldMs },
     { at: from + 0.01, type: 'held', turn, until: deadline },
   ];
   if (to !== undefined) entries.push({ at: to, type: 'ended', turn, how: 'released' });

@@ -305,6 +305,19 @@ describe('a history with locks that several hold', () => {
     ]);
   });
 
+  it('a reader without a token is found', () => {
+    const without = turnOf({ turn: '0.0.0', from: 10, to: 20, hold: { mode: 'shared' } });
+    expect(rulesBroken(without)).toEqual(['reader without a token']);
+    expect(rulesBroken(permits(0, 1, 10))).toEqual([]);
+  });
+
+  it('a turn that held its lock for longer than its maxHoldMs is found, but for the drift of clocks', () => {
+    const turn = { turn: '0.0.0', from: 10, maxHoldMs: 200 };
+    expect(rulesBroken(turnOf({ ...turn, to: 212 }), { slackMs: 0 })).toEqual([]);
+    expect(rulesBroken(turnOf({ ...turn, to: 213 }), { slackMs: 0 })).toEqual(['held for too long']);
+    expect(rulesBroken(turnOf({ ...turn, until: 210, to: 300 }), { slackMs: 0 })).toEqual([]);
+  });
+
   describe('a lock that is downgraded', () => {
     const downgraded = turnOf({
       turn: '9.0.2',

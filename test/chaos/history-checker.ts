@@ -8,8 +8,10 @@ export const RULES = [
   'token given twice',
   'token not above that of an earlier holder',
   'overlapping holders',
+  'reader without a token',
   'two tokens among readers',
   'more permits than the limit',
+  'held for too long',
   'passed on after a loss',
   'lock left behind',
   'unhandled rejection',
@@ -18,6 +20,9 @@ export const RULES = [
   'event loop stood still',
 ] as const;
 export type Rule = (typeof RULES)[number];
+
+/** Clocks may go slower than that of the history by this. */
+const DRIFT = 1.01;
 
 /** What a history is measured by. */
 export interface Terms {
@@ -82,7 +87,11 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
       ...disorderAtResource(history),
       ...byKey(holdings).flatMap(sameTokens),
       ...tokens.forbidden,
+      ...holdings
+        .filter(lacksToken)
+        .map(({ key, turn }) => violation('reader without a token', `${key}: turn ${turn}`)),
       ...holders.forbidden,
+      ...heldTooLong(holdings, slackMs),
       ...passedOn(holdings, lossy, of(history, 'forced'), slackMs),
       ...of(history, 'left-behind').map(({ node, key }) => violation('lock left behind', `${key} on node ${node}`)),
       ...of(history, 'unhandled').map(({ worker, message }) =>
@@ -244,6 +253,10 @@ function areReaders(...holdings: readonly Holding[]): boolean {
   return holdings.every(({ hold }) => hold?.mode === 'shared');
 }
 
+function lacksToken({ hold, token }: Holding): boolean {
+  return hold?.mode === 'shared' && token === undefined;
+}
+
 /** Whether they have more permits than the smallest limit that one of them names. */
 function exceedLimit(holdings: readonly Holding[]): boolean {
   const counts = countsOf(holdings);
@@ -302,6 +315,15 @@ function passedOn(
     return knows || lossy.some(mustHaveAsked);
   };
   return holdings.filter(isLate).map(({ turn, key }) => violation('passed on after a loss', `${key}: to turn ${turn}`));
+}
+
+/** By turns whose `maxHoldMs` was over. */
+function heldTooLong(holdings: readonly Holding[], slackMs: number): Violation[] {
+  return holdings.flatMap(({ turn, key, from, to, maxHoldMs = Infinity }) => {
+    const heldMs = to - from;
+    if (heldMs <= maxHoldMs * DRIFT + slackMs) return [];
+    return [violation('held for too long', `${key}: by turn ${turn} for ${heldMs.toFixed(0)} ms of ${maxHoldMs}`)];
+  });
 }
 
 /** An acquire neither granted nor refused, by a process that was not killed; or not in time. */

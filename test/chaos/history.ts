@@ -79,6 +79,7 @@ export type Entry = { at: number } &
         grantMs?: number;
         hold?: Hold;
         came?: 'downgraded' | 'adopted';
+        maxHoldMs?: number;
       } & OfTurn)
     /** The holder looked, and would have gone on to write. */
     | ({ type: 'held'; until?: number } & OfTurn)

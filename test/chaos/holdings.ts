@@ -18,6 +18,7 @@ export interface Holding {
   token?: number;
   /** Undefined if it is held alone. */
   hold?: Hold;
+  maxHoldMs?: number;
 }
 
 interface Draft extends Holding {
@@ -40,7 +41,7 @@ export function holdingsOf(history: readonly Entry[]): Holding[] {
   for (const entry of history) {
     if (entry.type === 'granted') {
       const { worker, key, at: askedAt } = asked.get(entry.turn)!;
-      const { turn, at, token, owner, hold, came, sentAt, grantMs = 0, until: deadline = Infinity } = entry;
+      const { turn, at, token, owner, hold, came, maxHoldMs, sentAt, grantMs = 0, until: deadline = Infinity } = entry;
       const ttlMs = Math.max(grantMs, entry.ttlMs);
       const chain = `${worker} ${key} ${owner ?? turn}`;
       const leaseFrom = Math.min(chains.get(chain) ?? Infinity, sentAt ?? askedAt);
@@ -57,6 +58,7 @@ export function holdingsOf(history: readonly Entry[]): Holding[] {
         ttlMs,
         token,
         hold,
+        maxHoldMs,
         seenAt: at,
         deadline,
       });

@@ -11,19 +11,25 @@ export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.j
 export { SingleNodeBackend } from '../../lib/stores/node/single-node.backend.js';
 export { Clock, validityMs } from '../../lib/core/time/clock.js';
 export { Lease } from '../../lib/core/lease/lease.js';
+export { Leases } from '../../lib/core/lease/leases.js';
 export { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 export {
   ACQUIRE,
+  CROWD,
+  DOWNGRADE,
   EXTEND,
+  EXTEND_CROWD,
   FORCE_RELEASE,
   RELEASE,
   RESTORE,
+  TRANSFER,
   TURN,
   VOTE,
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
-export { GIVE_AND_TURN } from '../../lib/stores/redis/scripts/hand-off.js';
+export { GIVE_AND_TURN, GIVE_CROWD } from '../../lib/stores/redis/scripts/hand-off.js';
+export { Bid } from '../../lib/core/waiting/bid.js';
 export { Line } from '../../lib/core/waiting/line.js';
 export { Term } from '../../lib/core/service/term.js';
 export { openLocks } from '../../lib/compose/open-locks.js';

@@ -1,31 +1,16 @@
-import { createHash } from 'node:crypto';
-import type { Rule } from './history-checker.js';
-import type { Lease, LeaseState, LockBackend, LockHandle, RedisLockSettings, Script } from './library.js';
+import type { Lease, LeaseState, LockBackend, LockHandle } from './library.js';
+import { MODE_MUTANTS } from './mode-mutants.js';
+import { interceptCommands, replaceSource, type CaughtMutant, type Library, type Mutant } from './mutant.js';
 
-export type Library = typeof import('./library.js');
-
-/** The library broken in one way, and how chaos catches it. */
-export interface Mutant {
-  what: string;
-  /** Breaks the library where it is loaded, before locks are opened: for good, so in a process or a copy of its own. */
-  inject?: (library: Library) => void;
-  options?: RedisLockSettings;
-  /** Number of nodes of the topology, seed and duration by which it is known to be caught. */
-  nodes: number;
-  seed: number;
-  seconds: number;
-  caughtBy: Rule;
-}
-
-export const MUTANTS: Readonly<Record<string, Mutant>> = {
+const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
   'release-without-owner-check': {
     what: 'a release frees the lock, whoever holds it',
     inject({ RELEASE }) {
       interceptCommands(RELEASE, HELD_BY_WHO_RELEASES);
     },
     nodes: 1,
-    seed: 1,
-    seconds: 10,
+    seed: 2,
+    seconds: 20,
     caughtBy: 'overlapping holders',
   },
   'deadline-from-the-reply': {
@@ -268,6 +253,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
 };
 
+/** All of locks in Redis; some only the simulation finds. */
+export const MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = { ...CAUGHT_MUTANTS, ...MODE_MUTANTS };
+
 /** What each kind of backend inherits. */
 function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): LockBackend[] {
   return [SingleNodeBackend.prototype, RedlockBackend.prototype];
@@ -312,32 +300,6 @@ const SET_WITHOUT_TTL = `
     if option then return call('SET', key, value, option) end
     return call('SET', key, value)
   end`;
-
-/**
- * Has a script call Redis through a function of its own.
- * @param body Lua that may return instead of Redis: the `command`, its arguments `...`, and `call`, which sends one
- */
-function interceptCommands(script: Script, body: string): void {
-  replaceSource(
-    script,
-    `
-local server = redis
-local function intercept(call, command, ...)
-  ${body}
-  return call(command, ...)
-end
-local redis = {
-  call = function(...) return intercept(server.call, ...) end,
-  pcall = function(...) return intercept(server.pcall, ...) end,
-}
-${script.source}`,
-  );
-}
-
-function replaceSource(script: Script, source: string): void {
-  script.source = source;
-  script.sha = createHash('sha1').update(source).digest('hex');
-}
 
 /** The value of a lock with another token, so many microseconds later. */
 function moved(value: string, us: number): string {

@@ -1,8 +1,8 @@
 import type { PostgresStatement, Statement } from './library.js';
-import type { Library, Mutant } from './mutants.js';
+import type { CaughtMutant, Library } from './mutant.js';
 
 /** The store of PostgreSQL broken in one way each. */
-export const SQL_MUTANTS: Readonly<Record<string, Mutant>> = {
+export const SQL_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
   'row-given-by-anyone': {
     what: 'a release frees the lock in its row, whoever holds it',
     inject(library) {

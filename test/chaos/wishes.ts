@@ -61,8 +61,7 @@ export function wantsPermits<W extends Wish>(
 
 /** Permits have none. */
 export function tokenOf(lock: Held): number | undefined {
-  const handle = lock as LockHandle;
-  return handle.permits === undefined ? handle.fencingToken : undefined;
+  return (lock as LockHandle).lease.fencingToken;
 }
 
 /** For how long its lease runs from now on, in milliseconds, even if its turn may not hold it for so long. */

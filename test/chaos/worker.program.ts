@@ -287,9 +287,21 @@ async function takeSet(acquireAll: NonNullable<Contestant['acquireAll']>): Promi
 
 function noteGranted(turn: string, wish: Wish, lock: HeldLock, came?: EntryOf<'granted'>['came']): void {
   const { token, owner, sentAt, grantMs } = lock;
-  const { ttlMs } = wish;
+  const { ttlMs, maxHoldMs } = wish;
   const hold = holdOf(wish);
-  journal.note({ type: 'granted', turn, ttlMs, token, owner, sentAt, until: lock.until(), grantMs, hold, came });
+  journal.note({
+    type: 'granted',
+    turn,
+    ttlMs,
+    token,
+    owner,
+    sentAt,
+    until: lock.until(),
+    grantMs,
+    hold,
+    came,
+    maxHoldMs,
+  });
 }
 
 /** One term as the leader: it counts as a turn, which ends a little after the work was asked to end. */

@@ -61,6 +61,14 @@ describe('The explorer', () => {
     expect((await simulate({ ...small, mutant: undefined }, copies)).violations).toEqual([]);
   });
 
+  it.each([
+    ['passes over the first in its queue', 'served-past-the-head', 'served before an earlier place'],
+    ['counts holders whose time is over', 'expired-holders-count', 'room that nobody was given'],
+  ])('finds a library that %s', async (_, mutant, rule) => {
+    const found = await firstThatFails(mutant, { processes: 4, parallel: 4, features: ['permits'] });
+    expect(found.rule).toBe(rule);
+  });
+
   it('finds nothing wrong where a server accepts connections and never answers on them', async () => {
     const faults: Fault[] = [{ at: 100_000, kind: 'mute', forUs: 300_000, process: 1, server: 0 }];
     const plan = planOf(1, 'one', { ...TINY, faults });
@@ -105,9 +113,9 @@ describe('The command line of the explorer', () => {
   });
 });
 
-async function firstThatFails(mutant: string): Promise<{ plan: Plan; rule: string }> {
+async function firstThatFails(mutant: string, given: Partial<Plan> = TINY): Promise<{ plan: Plan; rule: string }> {
   for (let seed = 1; ; seed++) {
-    const plan = planOf(seed, 'one', { ...TINY, mutant });
+    const plan = planOf(seed, 'one', { ...given, mutant });
     const [violation] = (await simulate(plan, copies)).violations;
     if (violation) return { plan, rule: violation.rule };
   }

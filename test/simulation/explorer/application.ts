@@ -1,7 +1,8 @@
 import { CALM_KEY, CALM_SET, type EntryOf, type Unstamped } from '../../chaos/history.js';
 import type { Lock, LockHandle, LockParcel, LockService, RedisLockModuleOptions } from '../../chaos/library.js';
 import type { Turn } from '../../chaos/liveness.js';
-import { MUTANTS, type Library } from '../../chaos/mutants.js';
+import type { Library } from '../../chaos/mutant.js';
+import { MUTANTS } from '../../chaos/mutants.js';
 import {
   CROWDED_KEY,
   hasOverstayed,
@@ -499,7 +500,7 @@ export class Application {
   }
 
   #granted(turn: string, lock: Held, wish: Wish, came?: EntryOf<'granted'>['came']): void {
-    const { ttlMs, holdMs = 0 } = wish;
+    const { ttlMs, holdMs = 0, maxHoldMs } = wish;
     const { grant, lease } = lock as LockHandle;
     const { provisionalTtlMs: grantMs } = lease;
     const until = this.#deadlineOf(lock);
@@ -520,6 +521,7 @@ export class Application {
       grantMs,
       hold: holdOf(wish),
       came,
+      maxHoldMs,
     });
   }
 

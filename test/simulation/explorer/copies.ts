@@ -4,7 +4,7 @@ import { createRequire, isBuiltin } from 'node:module';
 import { dirname, join } from 'node:path';
 import { compileFunction } from 'node:vm';
 import ts from 'typescript';
-import type { Library } from '../../chaos/mutants.js';
+import type { Library } from '../../chaos/mutant.js';
 import { ambientOf, type Surroundings } from '../ambient.js';
 
 /** Where a process of the simulation runs. */

@@ -19,6 +19,9 @@ export const EXIT = { ok: 0, failed: 1, usage: 64 } as const;
 const MUTANT_SECONDS = 30;
 /** Only where servers are replaced by their replicas they make a difference. */
 const OF_REPLICAS = ['replica-is-kept'];
+/** Only where many calls want permits, and some give up, they make a difference. */
+const OF_PERMITS = ['expired-holders-count', 'begun-with-what-another-wanted'];
+const MANY_PERMITS: Partial<Plan> = { features: ['permits', 'aborts'], processes: 4, parallel: 4 };
 /** How many seeds `--twice` compares on each topology. */
 const TWICE = 50;
 /** Among so many seeds each state has to be reached. */
@@ -112,7 +115,10 @@ async function findMutants({ mutants, topologies, seed = 1 }: Settings, copies: 
     let found: Result | undefined;
     let next = seed;
     for (; !found && cpuS() < MUTANT_SECONDS; next++)
-      found = await violationOf(planOf(next, topology, { mutant }), copies);
+      found = await violationOf(
+        planOf(next, topology, { mutant, ...(OF_PERMITS.includes(mutant) && MANY_PERMITS) }),
+        copies,
+      );
     if (!found) missed++;
     const how = found ? `${found.violations[0]!.rule}: ${found.violations[0]!.text}` : MUTANTS[mutant]!.what;
     const verdict = found ? 'found' : 'MISSED';

@@ -1,4 +1,4 @@
-import type { Library } from '../../chaos/mutants.js';
+import type { Library } from '../../chaos/mutant.js';
 import type { RedisLockModuleOptions } from '../../chaos/library.js';
 import type { Network } from '../network.js';
 import { keySlot, SLOTS } from '../redis/cluster-keys.js';

@@ -25,6 +25,18 @@ export interface HeldLock {
   readonly token?: number;
 }
 
+interface Crowd {
+  readonly isOfReaders: boolean;
+  /** Also those whose time is over. */
+  readonly holders: readonly {
+    readonly owner: string;
+    /** Until when, by the clock of the server in milliseconds. */
+    readonly end: number;
+    readonly permits: number;
+    readonly limit: number;
+  }[];
+}
+
 /** For so long after a loss its holder may not know: the longest ttl, or that of a grant that is not confirmed. */
 const UNNOTICED_US = 2_100_000;
 
@@ -98,15 +110,15 @@ function isRecent({ at, until }: Loss, now: number): boolean {
 }
 
 /** Those who hold a lock together, by its value: empty if one holds it alone, or nobody. */
-export function crowdOf(value: unknown): { isOfReaders: boolean; holders: { owner: string; end: number }[] }[] {
+export function crowdOf(value: unknown): Crowd[] {
   if (typeof value !== 'string' || !value.startsWith('~')) return [];
-  const holders = [...value.matchAll(/ (\d+) \d+ \d+ (\S+)/g)];
-  return [
-    {
-      isOfReaders: value.startsWith('~s'),
-      holders: holders.map(([, end, owner]) => ({ owner: owner!, end: Number(end) })),
-    },
-  ];
+  const holders = [...value.matchAll(/ (\d+) (\d+) (\d+) (\S+)/g)].map(([, end, permits, limit, owner]) => ({
+    owner: owner!,
+    end: Number(end),
+    permits: Number(permits),
+    limit: Number(limit),
+  }));
+  return [{ isOfReaders: value.startsWith('~s'), holders }];
 }
 
 /** Of a fencing counter. */

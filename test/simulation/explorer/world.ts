@@ -10,6 +10,7 @@ import { Application } from './application.js';
 import type { Copies } from './copies.js';
 import { reach, type Marks } from './marks.js';
 import { isRedlock, type Plan } from './plan.js';
+import { QueueWitness } from './queue-witness.js';
 import { Resource } from './resource.js';
 import { DRIFT, Stage, type Failover } from './stage.js';
 import { crowdOf, Witness, type Violation } from './witness.js';
@@ -47,6 +48,7 @@ export class World {
   readonly marks: Marks = new Map();
   readonly parcels: LockParcel[] = [];
   readonly witness: Witness;
+  readonly queueWitness = new QueueWitness((rule, text) => this.complain(rule, text));
   readonly resource: Resource;
   readonly violations: Violation[] = [];
   /** Whether no fault may begin any more. */
@@ -115,6 +117,7 @@ export class World {
       hostname: `host-${number}`,
     };
     const copy = this.library.take(home, this.plan.mutant);
+    this.queueWitness.serving.add(copy.library.CROWD.sha);
     const application = new Application(this, copy.library, { number, incarnation, process });
     this.processes[number] = { ...home, number, incarnation, application };
     scheduler.trace(`process ${name} starts`);
@@ -182,13 +185,16 @@ export class World {
     });
   }
 
-  #answered(server: SimulatedServer, [name = '', , count, ...args]: readonly string[], reply: Reply): void {
+  #answered(server: SimulatedServer, [name = '', sha = '', count, ...args]: readonly string[], reply: Reply): void {
     if (reply instanceof ReplyError && reply.text.startsWith('ASK ')) reach(this.marks, 'moved slot');
     if (!/^eval(sha)?$/i.test(name)) return;
     const keys = args.slice(0, Number(count));
     const locks = keys.filter((key) => key.startsWith('lock:{') && key.endsWith('}'));
     if (locks.length > 1) reach(this.marks, 'batch');
     this.witness.ran(server, keys, this.scheduler.now);
+    // Of what it has lost, or has old data of, nothing is known; and clocks that jump number places anew.
+    const hasLost = this.witness.losses.some((loss) => loss.key === undefined && (loss.server ?? server) === server);
+    if (server.isPrimary && !hasLost) this.queueWitness.ran(server, sha, keys, reply);
     const values = locks.map((key) => server.data.entry(key)?.value);
     if (values.some((value) => typeof value === 'string' && value.endsWith('='))) reach(this.marks, 'kept lock');
     for (const { isOfReaders, holders } of values.flatMap(crowdOf))

@@ -1,0 +1,138 @@
+import type { Bid, Script } from './library.js';
+import { replacePart, type CaughtMutant, type Library, type Mutant } from './mutant.js';
+
+/** Broken in one way each: locks that several hold, or hold one after the other, or for a limited time. */
+export const MODE_MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = {
+  'expired-holders-count': {
+    what: 'who holds a lock together with others counts when its time is over',
+    inject(library) {
+      const { EXTEND_CROWD } = library;
+      const scripts = [...servingScripts(library).filter(({ name }) => name !== 'release'), EXTEND_CROWD];
+      replacePart(scripts, 'local is_live = tonumber(finish) >= now', 'local is_live = true');
+    },
+    nodes: 1,
+  },
+  'served-past-the-head': {
+    what: 'whoever fits is served, past the head of the queue if that does not',
+    inject(library) {
+      const parsed = "if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end";
+      const fits = "(kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest))";
+      const passed = `${parsed} if kind and crowd and not (kind == crowd.kind and ${fits}) then kind = nil end`;
+      replacePart(servingScripts(library), parsed, passed);
+    },
+    nodes: 1,
+  },
+  'limit-ignored': {
+    what: 'permits are granted beyond their limit',
+    inject(library) {
+      replacePart(servingScripts(library), 'crowd.used + weight <= math.min(most, crowd.smallest)', 'true');
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 10,
+    caughtBy: 'more permits than the limit',
+  },
+  'reader-joins-writer': {
+    what: 'a reader shares a lock that another one holds alone',
+    inject({ CROWD, GIVE_CROWD }) {
+      const foreign = 'local is_foreign = value and not is_crowd';
+      replacePart([CROWD, GIVE_CROWD], foreign, `${foreign} and not (kind == 's' and owner ~= '')`);
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 10,
+    caughtBy: 'overlapping holders',
+  },
+  'downgrade-with-a-gap': {
+    what: 'a lock is downgraded by a release, and an attempt to share it',
+    inject({ RedisNode }) {
+      const { transfer } = RedisNode.prototype;
+      RedisNode.prototype.transfer = function (request, done) {
+        const { key, from, to: owner, ttlMs, hold } = request;
+        if (hold?.mode !== 'shared') return transfer.call(this, request, done);
+        const ask = () =>
+          this.acquire({ key, hold, owner, ttlMs }, (vote, sentAt) => {
+            if (vote.status === 'refused') setTimeout(ask, 5);
+            else
+              done(
+                vote.status === 'fault' ? vote : { status: 'transferred', fencingToken: vote.fencingToken! },
+                sentAt,
+              );
+          });
+        this.release({ key, owner: from }, {}, ask);
+      };
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 20,
+    caughtBy: 'overlapping holders',
+  },
+  'shared-without-its-token': {
+    what: 'a shared lock is passed on without its token',
+    inject({ Leases }) {
+      const { pass } = Leases.prototype;
+      Leases.prototype.pass = function (lease, token) {
+        return pass.call(this, lease, lease.grant.hold?.mode === 'shared' ? undefined : token);
+      };
+    },
+    nodes: 1,
+  },
+  'begun-with-what-another-wanted': {
+    what: 'a call begins with permits that were handed over for another one, which wanted more or fewer',
+    inject({ Bid: { prototype } }) {
+      const { get } = Object.getOwnPropertyDescriptor(prototype, 'place')!;
+      Object.defineProperty(prototype, 'place', {
+        get(this: Bid) {
+          const place = get!.call(this) as Bid['place'];
+          return place?.hold.mode === 'permits' ? { ...place, hold: firstHoldOf(this) ?? place.hold } : place;
+        },
+      });
+    },
+    nodes: 1,
+  },
+  'adopted-with-the-old-token': {
+    what: 'an adoption mints no token',
+    inject({ RedisNode }) {
+      const { transfer } = RedisNode.prototype;
+      RedisNode.prototype.transfer = function (request, done) {
+        transfer.call(this, request.hold ? request : { ...request, mints: false }, done);
+      };
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 10,
+    caughtBy: 'token given twice',
+  },
+  'detached-under-the-old-owner': {
+    what: 'a detached lock stays under the owner value of its sender, and the parcel has whatever its process holds',
+    inject({ TRANSFER }) {
+      const isSender = "string.match(from, '^detached/([^/]+/%d+/)') == (string.match(owner, '^[^/]+/%d+/') or '')";
+      replacePart([TRANSFER], 'if owner ~= from then', `if owner ~= from and not (${isSender}) then`);
+      replacePart([TRANSFER], 'to .. latest', "(mints == '1' and to or from) .. latest");
+    },
+    nodes: 1,
+  },
+  'held-beyond-the-limit': {
+    what: 'a lock is held, and extended, when its maxHoldMs is over',
+    inject({ Lease: { prototype } }) {
+      prototype.limit = () => {};
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 20,
+    caughtBy: 'held for too long',
+  },
+};
+
+/** All that serve the queue of a lock. */
+function servingScripts(library: Library): Script[] {
+  const { CROWD, DOWNGRADE, FORCE_RELEASE, GIVE_AND_TURN, GIVE_CROWD, RELEASE, TURN, WITHDRAW } = library;
+  return [CROWD, DOWNGRADE, FORCE_RELEASE, GIVE_AND_TURN, GIVE_CROWD, RELEASE, TURN, WITHDRAW];
+}
+
+/** How the first call of its line wants the lock. */
+function firstHoldOf({ bidder }: Bid) {
+  const holds: NonNullable<Bid['place']>['hold'][] = [];
+  (bidder as unknown as InstanceType<Library['Line']>).eachWaiter(({ hold }) => holds.push(hold));
+  return holds[0];
+}
