@@ -160,13 +160,13 @@ it('a call that is refused permits is told one holder and how many others there 
   expect(alone).not.toHaveProperty('others', expect.anything());
 });
 
-it('where the store does not tell how many there are, a call that is refused permits is told one holder', async () => {
+it('on Redis, too, a call that is refused permits is told one holder, and how many others there are', async () => {
   const locks = await openLocks({ redis: server.url });
   const held = [await locks.acquirePermits('full', { limit: 2 }), await locks.acquirePermits('full', { limit: 2 })];
   const refusal = await locks.acquirePermits('full', { limit: 2, waitMs: 0 }).catch((error: unknown) => error as Error);
-  expect(refusal).toMatchObject({ code: 'LOCK_CONTENDED', permits: 1, holder: { pid: process.pid } });
+  expect(refusal).toMatchObject({ code: 'LOCK_CONTENDED', permits: 1, others: 1, holder: { pid: process.pid } });
   expect((refusal as Error).message).toMatch(
-    /^1 permit of "full" is not free: the lock is held by pid \d+ on \S+ \(its lease runs for another \d+ ms\); /,
+    /^1 permit of "full" is not free: the lock is held by pid \d+ on \S+ and 1 other \(one of their leases runs for another \d+ ms\); /,
   );
   await Promise.all(held.map((permit) => permit.release()));
 });
