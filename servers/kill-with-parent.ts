@@ -12,7 +12,7 @@ export function killWithParent(child: ChildProcess): void {
     stdio: ['pipe', 'ignore', 'ignore'],
   });
   guard.unref();
-  (guard.stdin as Socket).unref();
+  (guard.stdin as Socket).unref?.(); // Bun has none
   // Once the child is gone its number may become another process's.
   child.once('exit', () => guard.kill('SIGKILL'));
 }

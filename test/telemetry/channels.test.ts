@@ -70,7 +70,8 @@ describe('the channel nest-redis-lock:acquire', () => {
     expect(await locks.tryAcquire('k')).toBeNull();
     expect(await locks.tryAcquireAll(['j', 'k'])).toBeNull();
     expect(of('error')).toEqual([]);
-    await expect(locks.acquire('k', { signal: AbortSignal.timeout(1) })).rejects.toThrow('timeout');
+    const timeout = locks.acquire('k', { signal: AbortSignal.timeout(1) });
+    await expect(timeout).rejects.toMatchObject({ name: 'TimeoutError' });
     await expect(locks.withLock('k', { waitMs: 0 }, nothing)).rejects.toThrow('"k"');
     await held.release();
     const deadlock = locks.withLock('k', () => locks.acquire('k', { reentrant: false }));

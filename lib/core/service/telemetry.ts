@@ -23,6 +23,15 @@ export const acquires = tracingChannel<unknown, AcquireTrace>('nest-redis-lock:a
 /** The work under locks, while it has subscribers. */
 export const holds = tracingChannel<unknown, HoldTrace>('nest-redis-lock:hold');
 
+/** Whether a channel has subscribers: in Bun only the channels that it consists of can say so. */
+export function isTraced(tracing: TracingChannel<unknown, AcquireTrace> | TracingChannel<unknown, HoldTrace>): boolean {
+  const isSubscribed: boolean | undefined = tracing.hasSubscribers;
+  return isSubscribed ?? PARTS.some((part) => tracing[part].hasSubscribers);
+}
+
+/** The channels of a tracing channel. */
+const PARTS = ['start', 'end', 'asyncStart', 'asyncEnd', 'error'] as const;
+
 /** How the locks of a set were granted: the first of these that applies to any of them. */
 const GRANTS = ['waited', 'passed', 'free', 'reentrant'] as const;
 
@@ -129,7 +138,7 @@ export class Telemetry {
         this.#safely(trace.key, () => observation?.end());
         if ('error' in trace) throw trace.error;
       };
-      await (tracing.hasSubscribers ? tracing.tracePromise(run, trace) : run());
+      await (isTraced(tracing) ? tracing.tracePromise(run, trace) : run());
       if (outcome.status === 'rejected') throw outcome.reason;
       return outcome.value;
     });
