@@ -42,7 +42,7 @@ import { LockAdmin } from './lock-admin.js';
 import { LockContext } from './lock-context.js';
 import { callSite, LockOrder, type LockedMethod } from './lock-order.js';
 import type { Closable, Shutdown } from './shutdown.js';
-import { acquires, holds, isTraced, Telemetry } from './telemetry.js';
+import { acquires, holds, Telemetry } from './telemetry.js';
 import { TransactionCheck } from './transaction-check.js';
 
 /** No caller hears of a loss: the signal of the leadership says it, and its state. */
@@ -511,7 +511,9 @@ export class LockService {
       if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
       const keys = isForSeveral ? checkKeys(key as readonly string[]) : (key as string);
       if (!isForSeveral) checkKey(key);
-      if (!this.#telemetry.observer && !isTraced(acquires)) return this.#begin(keys, request, method, hold);
+      // In Bun it is undefined, and known only to who looks closer.
+      if (!this.#telemetry.observer && acquires.hasSubscribers === false)
+        return this.#begin(keys, request, method, hold);
       const { onContended = 'throw' } = method ?? {};
       const isOptional = kind === 'tryAcquire' || onContended !== 'throw';
       const label = request.label ?? method?.label;
@@ -636,7 +638,7 @@ export class LockService {
       const { closing } = this.#held;
       if (closing.phase !== 'closed') this.#transactions?.check(key, this.#options.onTransaction, undefined);
       const adopt = () => this.#engine.adopt(parcel, this.#options, closing);
-      const isObserved = this.#telemetry.observer !== undefined || isTraced(acquires);
+      const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers !== false;
       return await (isObserved ? this.#telemetry.acquire([key], this.#onlyOnce, undefined, false, adopt) : adopt());
     } catch (error) {
       return this.#engine.refuse(error);
@@ -676,7 +678,7 @@ export class LockService {
       return onRefused(error);
     }
     const { onLost = this.#options.onLost } = options ?? {};
-    const isObserved = this.#telemetry.observer?.hold !== undefined || isTraced(holds);
+    const isObserved = this.#telemetry.observer?.hold !== undefined || holds.hasSubscribers !== false;
     const run = isObserved ? () => this.#telemetry.hold(held, () => work(held)) : work;
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
     try {

@@ -24,7 +24,7 @@ export const acquires = tracingChannel<unknown, AcquireTrace>('nest-redis-lock:a
 export const holds = tracingChannel<unknown, HoldTrace>('nest-redis-lock:hold');
 
 /** Whether a channel has subscribers: in Bun only the channels that it consists of can say so. */
-export function isTraced(tracing: TracingChannel<unknown, AcquireTrace> | TracingChannel<unknown, HoldTrace>): boolean {
+function isTraced(tracing: TracingChannel<unknown, AcquireTrace> | TracingChannel<unknown, HoldTrace>): boolean {
   const isSubscribed: boolean | undefined = tracing.hasSubscribers;
   return isSubscribed ?? PARTS.some((part) => tracing[part].hasSubscribers);
 }
