@@ -1,14 +1,16 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-// Puts another Nest and another ioredis into node_modules, and runs the tests that depend on them:
-// npm run test:peers -- 11 5.4.0 [arguments for Vitest]
+// Puts another Nest and another client of Redis into node_modules, and runs the tests that depend on them:
+// npm run test:peers -- 11 ioredis@5.4.0 [arguments for Vitest]
 // `npm ci` takes them out again.
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const [nest, ioredis, ...vitestArguments] = process.argv.slice(2);
-if (!/^1[12]$/.test(nest ?? '') || !/^\d+(\.\d+){0,2}$/.test(ioredis ?? '')) {
-  console.error('Which Nest, 11 or 12, and which ioredis? For example: npm run test:peers -- 11 5.4.0');
+const [nest, client, ...vitestArguments] = process.argv.slice(2);
+if (!/^1[12]$/.test(nest ?? '') || !/^(ioredis|redis)@\d+(\.\d+){0,2}$/.test(client ?? '')) {
+  console.error(
+    'Which Nest, 11 or 12, and which client? For example: npm run test:peers -- 11 ioredis@5.4.0, or 12 redis@5.10.0',
+  );
   process.exit(2);
 }
 
@@ -27,13 +29,13 @@ const NEST_11 = {
   testing: 11,
   websockets: 11,
 };
-/** Where a test meets Nest or ioredis. Those of other folders do so by the same code, and some compile the sources of the library. */
+/** Where a test meets Nest or the client. Those of other folders do so by the same code, and some compile the sources of the library. */
 const TESTS = [
   ...['nest', 'page', 'schedule', 'terminus', 'testing'],
   ...['contract', 'scripts', 'backends', 'replicas', 'doctor', 'resource'],
 ].map((folder) => `test/${folder}`);
 
-const packages = [`ioredis@${ioredis}`];
+const packages = [client];
 if (nest === '11') packages.push(...Object.entries(NEST_11).map(([name, major]) => `@nestjs/${name}@${major}`));
 // Development tools may name newer peers than these: the tests find out whether they work.
 run('npm', ['install', '--no-save', '--no-package-lock', '--legacy-peer-deps', ...packages]);
@@ -41,6 +43,8 @@ run('npm', ['install', '--no-save', '--no-package-lock', '--legacy-peer-deps', .
 const filter = nest === '11' ? ['-t', String.raw`^(?!.*\[Nest 12\])`] : [];
 const tests = vitestArguments.length > 0 ? vitestArguments : TESTS;
 const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts'];
+// All that gives a URL is opened with node-redis.
+if (client.startsWith('redis@')) process.env.REDIS_CLIENT = 'node-redis';
 run(process.execPath, [...vitest, ...filter, ...tests]);
 
 function run(command, args) {

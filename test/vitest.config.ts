@@ -38,7 +38,7 @@ const LONGEST = [
 /** The first load the built package, the second need a browser, the third a MariaDB: each has a runner of its own. */
 const ELSEWHERE = ['test/package/**', 'test/browser/**', 'test/mariadb/**'];
 
-const alias = [
+const alias: { find: string | RegExp; replacement: string }[] = [
   ['nest-redis-lock/otel', `${root}lib/otel/index.ts`], // before the name that it begins with
   ['nest-redis-lock/page', `${root}lib/page/index.ts`],
   ['nest-redis-lock/schedule', `${root}lib/schedule/index.ts`],
@@ -47,6 +47,14 @@ const alias = [
   ['nest-redis-lock/testing', `${root}lib/testing/index.ts`],
   ['nest-redis-lock', `${root}lib/index.ts`],
 ].map(([find, replacement]) => ({ find: find!, replacement: replacement! }));
+
+// Opens URLs with node-redis.
+if (process.env.REDIS_CLIENT === 'node-redis') {
+  alias.push({
+    find: /^\.\.\/stores\/redis\/ioredis\/ioredis-driver\.js$/,
+    replacement: `${root}test/adapters/ioredis-for-clients-only.ts`,
+  });
+}
 
 const simulated: TestProjectInlineConfiguration = {
   extends: true,

@@ -10,7 +10,7 @@ import { inspect } from './inspect.command.js';
 import { list } from './list.command.js';
 import { release } from './release.command.js';
 import { run } from './run.command.js';
-import { serversOf } from './servers.js';
+import { installedClient, serversOf } from './servers.js';
 import type { Terminal } from './terminal.js';
 import { whole } from './text.js';
 
@@ -221,6 +221,7 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
       `${name} takes ${takes}${action === run ? ', and its command behind "--"' : ''}: got ${args.length} words.`,
     );
   if (takes === 'a key') checkKey(args[0]);
+  const client = takes === 'a database' ? undefined : await installedClient();
   return action({
     key: args[0] ?? '',
     pattern: args[0],
@@ -228,7 +229,7 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
     options: line.options,
     // Read when a command wants them: ddl needs none.
     get servers() {
-      return serversOf(line, env);
+      return serversOf(line, env, client);
     },
     keyPrefix: line.options.prefix,
     ...surroundings,

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { loadIoredis } from '../stores/redis/ioredis/ioredis.js';
+import { loadNodeRedis } from '../stores/redis/node-redis/node-redis.js';
 import type { RedisOptions, RedisSource } from '../stores/redis/client/source.js';
 import { UsageError, type CommandLine } from './command-line.js';
+import { clusterOfNodeRedis, optionsOfNodeRedis } from './node-redis-options.js';
 
 export type Servers = { redis: RedisSource } | { redlock: RedisSource[] } | Database;
 
@@ -11,12 +13,25 @@ type Database = ({ postgres: string } | { mysql: string }) & { table?: string };
 /** What all servers are logged in to with, unless their URL says otherwise. */
 type Access = Pick<RedisOptions, 'username' | 'password' | 'tls'>;
 
+/** A package for Redis. */
+type Client = 'ioredis' | 'redis';
+
+/** The package for Redis that is installed; ioredis if both are, or neither, as its error says what to do. */
+export async function installedClient(): Promise<Client> {
+  return !(await isInstalled(loadIoredis)) && (await isInstalled(loadNodeRedis)) ? 'redis' : 'ioredis';
+}
+
 /**
  * The servers that the options name, or `REDIS_URL`. User, password and TLS come from the environment: other users of the
  * machine can see command lines.
+ * @param client what servers are described for
  * @throws UsageError, which repeats no value
  */
-export function serversOf({ options }: Pick<CommandLine, 'options'>, env: NodeJS.ProcessEnv): Servers {
+export function serversOf(
+  { options }: Pick<CommandLine, 'options'>,
+  env: NodeJS.ProcessEnv,
+  client: Client = 'ioredis',
+): Servers {
   const { redis, redlock, cluster, sentinel, 'sentinel-name': name, postgres, mysql, prefix, table } = options;
   const given = Object.entries({ redis, redlock, cluster, sentinel, postgres, mysql }).flatMap(([option, value]) =>
     value === undefined ? [] : [`--${option}`],
@@ -32,11 +47,15 @@ export function serversOf({ options }: Pick<CommandLine, 'options'>, env: NodeJS
   }
   if (table !== undefined) throw new UsageError('--table is for a database: name that with --postgres or --mysql.');
   const access = accessOf(env);
-  if (redlock) return { redlock: listOf(redlock).map((url) => optionsOf('--redlock', url, access)) };
-  if (cluster) return { redis: clusterOf(listOf(cluster), access) };
-  if (sentinel) return { redis: sentinelOf(listOf(sentinel), name!, access, env) };
-  if (redis !== undefined) return { redis: optionsOf('--redis', redis, access) };
-  if (env.REDIS_URL) return { redis: optionsOf('REDIS_URL', env.REDIS_URL, access) };
+  const asSource = (of: RedisOptions): RedisSource => (client === 'redis' ? optionsOfNodeRedis(of) : of);
+  if (redlock) return { redlock: listOf(redlock).map((url) => asSource(optionsOf('--redlock', url, access))) };
+  if (cluster) {
+    const nodes = nodesOf(listOf(cluster), access);
+    return { redis: client === 'redis' ? clusterOfNodeRedis(nodes) : clusterOf(nodes) };
+  }
+  if (sentinel) return { redis: asSource(sentinelOf(listOf(sentinel), name!, access, env)) };
+  if (redis !== undefined) return { redis: asSource(optionsOf('--redis', redis, access)) };
+  if (env.REDIS_URL) return { redis: asSource(optionsOf('REDIS_URL', env.REDIS_URL, access)) };
   if (env.REDIS_URL === '') {
     throw new UsageError(
       'REDIS_URL is empty: set it to a URL like redis://host:6379, or name the servers with --redis, --redlock, --cluster, --sentinel, --postgres or --mysql.',
@@ -110,11 +129,16 @@ function optionsOf(origin: string, text: string, access: Access): RedisOptions {
   return options;
 }
 
-function clusterOf(urls: string[], access: Access): RedisSource {
+/** Nodes of a Cluster. All are logged in to as the first one is. */
+function nodesOf(urls: string[], access: Access): RedisOptions[] {
   const nodes = urls.map((url) => optionsOf('--cluster', url, access));
   if (nodes.some(({ host, db }) => host === undefined || db)) {
     throw new UsageError('--cluster must be a URL with a host, and without a database: a Cluster has only one.');
   }
+  return nodes;
+}
+
+function clusterOf(nodes: readonly RedisOptions[]): RedisSource {
   const [{ username, password, tls, family } = {}] = nodes;
   return async () => {
     const { Cluster } = await loadIoredis();
@@ -149,4 +173,11 @@ function sentinelOf(addresses: string[], name: string, access: Access, env: Node
 /** The items of an option that was repeated, or has commas. A comma in a password of a URL is part of it. */
 function listOf(values: readonly string[]): string[] {
   return values.flatMap((value) => value.split(/,(?=\s*rediss?:\/\/|[^@]*$)/).map((item) => item.trim()));
+}
+
+function isInstalled(load: () => Promise<unknown>): Promise<boolean> {
+  return load().then(
+    () => true,
+    () => false,
+  );
 }

@@ -1,7 +1,12 @@
+import { LockOptionsError } from '../api/errors.js';
 import { checkMade } from '../stores/redis/client/check-source.js';
-import type { RedisClient } from '../stores/redis/client/redis-client.js';
+import type { RedisClient, RedisDriver } from '../stores/redis/client/redis-client.js';
 import type { RedisSource } from '../stores/redis/client/source.js';
 import { ioredis } from '../stores/redis/ioredis/ioredis-driver.js';
+import { nodeRedis } from '../stores/redis/node-redis/node-redis-driver.js';
+
+/** The packages for Redis. A URL is opened with the first that is installed. */
+const DRIVERS: readonly RedisDriver[] = [ioredis, nodeRedis];
 
 /**
  * Opens a client; connects to nothing yet.
@@ -10,8 +15,27 @@ import { ioredis } from '../stores/redis/ioredis/ioredis-driver.js';
  * @throws what the user's function throws
  */
 export async function openClient(source: RedisSource, clientName: string): Promise<RedisClient> {
-  if (typeof source !== 'function') return ioredis.open(source, clientName);
+  if (typeof source !== 'function') return (await driverOf(source)).open(source, clientName);
   const made: unknown = await source();
   checkMade(made);
-  return ioredis.open(made, clientName, true);
+  return (await driverOf(made)).open(made, clientName, true);
+}
+
+async function driverOf(source: unknown): Promise<RedisDriver> {
+  return DRIVERS.find((driver) => driver.owns(source)) ?? (await firstInstalled());
+}
+
+/** @throws LockOptionsError where none is */
+async function firstInstalled(): Promise<RedisDriver> {
+  for (const driver of DRIVERS) {
+    try {
+      await driver.load();
+      return driver;
+    } catch (error) {
+      if (!(error instanceof LockOptionsError)) throw error;
+    }
+  }
+  throw new LockOptionsError(
+    'Locks on Redis need ioredis or redis (node-redis), and neither is installed: npm install ioredis.',
+  );
 }

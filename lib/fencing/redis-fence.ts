@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 import { checkKey } from '../core/keys/key.js';
 import { printable } from '../api/printable.js';
 import { DAY_MS, milliseconds, unfit } from '../core/options/checks.js';
-import type { IoredisClient } from '../stores/redis/client/source.js';
+import { isNodeRedisClient } from '../stores/redis/client/check-source.js';
+import type { IoredisClient, NodeRedisClient } from '../stores/redis/client/source.js';
 import type { FenceStore } from './fence-store.js';
 import { checkFencingToken } from './fencing-token.js';
 import { StaleTokenError } from './stale-token.error.js';
@@ -58,12 +59,16 @@ export interface RedisFenceOptions {
  * does no harm: the fence refuses it.
  */
 export class RedisFence implements FenceStore {
+  readonly #client: Commands;
   readonly #prefix: string;
   readonly #rememberMs: number;
 
-  /** @throws LockOptionsError */
+  /**
+   * @param client of ioredis or node-redis
+   * @throws LockOptionsError
+   */
   constructor(
-    private readonly client: IoredisClient,
+    client: IoredisClient | NodeRedisClient,
     { keyPrefix = 'fenced', rememberMs = DAY_MS }: RedisFenceOptions = {},
   ) {
     // A brace would move the hash tag, and the two keys to different slots of a Cluster.
@@ -71,6 +76,7 @@ export class RedisFence implements FenceStore {
       throw unfit('keyPrefix of a RedisFence', keyPrefix, 'a string of 1 to 200 characters without braces');
     }
     checkMs('rememberMs', rememberMs);
+    this.#client = isNodeRedisClient(client) ? commandsOf(client) : client;
     this.#prefix = keyPrefix;
     this.#rememberMs = rememberMs;
   }
@@ -98,15 +104,15 @@ export class RedisFence implements FenceStore {
 
   /** The value of a key, `null` where there is none. */
   async read(key: string): Promise<string | null> {
-    return this.client.get(this.#keysOf(key)[1]);
+    return this.#client.get(this.#keysOf(key)[1]);
   }
 
   /** @returns undefined when the token passed, else the newer one */
   async #run(key: string, args: (string | number)[]): Promise<number | undefined> {
     const keys = this.#keysOf(key);
-    const reply: unknown = await this.client.evalsha(SHA, 2, ...keys, ...args).catch((error: unknown) => {
+    const reply = await this.#client.evalsha(SHA, 2, ...keys, ...args).catch((error: unknown) => {
       if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
-      return this.client.eval(SOURCE, 2, ...keys, ...args);
+      return this.#client.eval(SOURCE, 2, ...keys, ...args);
     });
     // Numbers come as strings from clients with `stringNumbers`.
     const [passed, seen] = Array.isArray(reply) ? reply.map(Number) : [];
@@ -119,6 +125,26 @@ export class RedisFence implements FenceStore {
     checkKey(key);
     return [`${this.#prefix}:{${key}}:token`, `${this.#prefix}:{${key}}:value`];
   }
+}
+
+/** The commands that it needs, as ioredis has them. */
+interface Commands {
+  get(key: string): Promise<string | null>;
+  evalsha(sha: string, keyCount: number, ...keysAndArgs: (string | number)[]): Promise<unknown>;
+  eval(source: string, keyCount: number, ...keysAndArgs: (string | number)[]): Promise<unknown>;
+}
+
+function commandsOf(client: NodeRedisClient): Commands {
+  const { GET, EVALSHA, EVAL } = client as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
+  const split = (keyCount: number, all: (string | number)[]) => {
+    const [keys, args] = [all.slice(0, keyCount), all.slice(keyCount).map(String)];
+    return { keys, arguments: args };
+  };
+  return {
+    get: (key) => GET!.call(client, key) as Promise<string | null>,
+    evalsha: (sha, keyCount, ...all) => EVALSHA!.call(client, sha, split(keyCount, all)),
+    eval: (source, keyCount, ...all) => EVAL!.call(client, source, split(keyCount, all)),
+  };
 }
 
 function checked(fencingToken: number): string {

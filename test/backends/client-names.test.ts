@@ -55,6 +55,7 @@ describe('CLIENT LIST', () => {
     const locks = await openLocks({ redis: server.url });
     await server.resetCalls();
     await locks.diagnose();
-    expect((await server.calls())['client|setname']).toBeGreaterThan(0);
+    const { 'client|setname': setname = 0, hello = 0 } = await server.calls(); // either can give the name
+    expect(setname + hello).toBeGreaterThan(0);
   });
 });

@@ -86,6 +86,41 @@ describe('The servers of a command line', () => {
     expect(cluster.options.dnsLookup).toBeTypeOf('function');
   });
 
+  it('are described by options of node-redis where that alone is installed', () => {
+    const described = (argv: string[], env = {}) => serversOf(readCommandLine(argv), env, 'redis');
+    const login = { username: undefined, password: 'pass' };
+    expect(described(['--redis', 'rediss://me:mine@a:7000/3?family=6'])).toEqual({
+      redis: {
+        username: 'me',
+        password: 'mine',
+        database: 3,
+        socket: { host: 'a', port: 7000, family: 6, tls: true },
+      },
+    });
+    expect(described(['--redis', '/run/redis.sock'])).toMatchObject({ redis: { socket: { path: '/run/redis.sock' } } });
+    const secret = { REDIS_PASSWORD: 'pass', REDIS_SENTINEL_PASSWORD: 'other' };
+    expect(described(['--redlock', 'redis://a,redis://b,redis://c'], secret)).toMatchObject({
+      redlock: ['a', 'b', 'c'].map((host) => ({ ...login, database: 0, socket: { host, port: 6379 } })),
+    });
+    expect(described(['--cluster', 'rediss://a:1,rediss://b'], secret)).toEqual({
+      redis: {
+        rootNodes: [{ socket: { host: 'a', port: 1 } }, { socket: { host: 'b', port: 6379 } }],
+        defaults: { ...login, socket: { tls: true } },
+      },
+    });
+    expect(described(['--sentinel', 'a,b:7000', '--sentinel-name', 'main'], secret)).toEqual({
+      redis: {
+        name: 'main',
+        sentinelRootNodes: [
+          { host: 'a', port: 26_379 },
+          { host: 'b', port: 7000 },
+        ],
+        nodeClientOptions: { ...login, socket: {} },
+        sentinelClientOptions: { username: undefined, password: 'other', socket: {} },
+      },
+    });
+  });
+
   describe('that run', () => {
     /** They get ready side by side. */
     let starting: readonly [Promise<RedisCluster>, Promise<SentinelGroup>];

@@ -8,6 +8,7 @@ import { runnerImport } from 'vite';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const appSource = fileURLToPath(new URL('app', import.meta.url));
 const bareSource = fileURLToPath(new URL('without-optional-peers', import.meta.url));
+const nodeRedisSource = fileURLToPath(new URL('node-redis-only', import.meta.url));
 const sqlSource = fileURLToPath(new URL('sql-only', import.meta.url));
 const jestSource = fileURLToPath(new URL('jest', import.meta.url));
 
@@ -24,6 +25,7 @@ const APPS = [
     terminus: '12.1.0',
     otel: '1.9.1',
     ioredis: ['6.0.0', '5.11.1'],
+    redis: '6.3.1',
     pg: '8.23.1',
     peers: NEWEST_PEERS,
     typescript: '6.0.3',
@@ -47,6 +49,7 @@ const APPS = [
     terminus: '11.0.0',
     otel: '1.9.1',
     ioredis: ['5.11.1', '6.0.0'],
+    redis: '5.10.0',
     pg: '8.11.0',
     peers: OLDEST_PEERS,
     typescript: '5.9.3',
@@ -102,6 +105,14 @@ export async function smokeTest(tarball, folder, { allVersions }) {
       (app, index) => () => tryWithoutOptionalPeers(app, join(folder, `app-without-optional-peers-${index}`), tarball),
     ),
     ...[APPS[0], APPS[2]].map((app, index) => () => trySqlOnly(app, join(folder, `app-sql-only-${index}`), tarball)),
+    ...[APPS[0], APPS[2]].map((app, index) => async () => {
+      const redis = await module.RedisServer.start();
+      try {
+        await tryNodeRedisOnly(app, join(folder, `app-node-redis-only-${index}`), tarball, redis);
+      } finally {
+        await redis.stop();
+      }
+    }),
     () => tryJest(join(folder, 'app-jest'), tarball),
   ];
   // Each is waited for: a failure of one ends no other in the middle.
@@ -159,11 +170,30 @@ async function tryWithoutOptionalPeers(app, folder, tarball) {
   await writeJson(join(folder, 'package.json'), manifest);
   const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, no optional peers`;
   await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ...app.peers }));
-  for (const peer of ['ioredis', 'pg', '@nestjs/schedule', '@nestjs/terminus', '@opentelemetry/api']) {
+  for (const peer of ['ioredis', 'redis', 'pg', '@nestjs/schedule', '@nestjs/terminus', '@opentelemetry/api']) {
     if (existsSync(join(folder, 'node_modules', peer))) throw new Error(`${peer} was installed all the same.`);
   }
   await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
   await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder));
+}
+
+async function tryNodeRedisOnly(app, folder, tarball, redis) {
+  await mkdir(folder);
+  await copyFile(join(nodeRedisSource, 'main.ts'), join(folder, 'main.ts'));
+  await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
+  const manifest = packageJson(
+    { ...app, schedule: undefined, terminus: undefined, otel: undefined },
+    undefined,
+    tarball,
+  );
+  Object.assign(manifest.dependencies, { redis: app.redis });
+  await writeJson(join(folder, 'package.json'), manifest);
+  const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, redis ${app.redis} and no ioredis`;
+  await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, redis: app.redis, ...app.peers }));
+  if (existsSync(join(folder, 'node_modules', 'ioredis'))) throw new Error('ioredis was installed all the same.');
+  await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
+  await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, { REDIS_URL: redis.url }));
+  await step(`${name}: the command line`, () => runCommandLine(folder, redis));
 }
 
 async function trySqlOnly(app, folder, tarball) {

@@ -1,4 +1,5 @@
 import { Cluster, Redis } from 'ioredis';
+import { createClient, createCluster } from 'redis';
 import { LockKeyError, LockOptionsError, RedisFence, StaleTokenError } from 'nest-redis-lock';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { randomOf } from '../support/random.js';
@@ -208,5 +209,25 @@ describe('a RedisFence', () => {
       await expect(fence.write(key, 33, 'late')).rejects.toBeInstanceOf(StaleTokenError);
       expect(await fence.read(key)).toBe(key);
     }
+  });
+
+  it('works with clients of node-redis, for one server and for a Cluster', async () => {
+    const rootNodes = (await starting).nodes.map(({ url }) => ({ url }));
+    const clients = [createClient({ url: redis.url }), createCluster({ rootNodes })];
+    for (const client of clients) {
+      client.on('error', () => {});
+      await client.connect();
+      onTestFinished(() => client.destroy());
+      const fence = new RedisFence(client);
+      for (const key of ['tea', 'coffee', 'biscuits', '{x}']) {
+        await fence.write(key, 34, key);
+        await expect(fence.write(key, 33, 'late')).rejects.toBeInstanceOf(StaleTokenError);
+        expect(await fence.read(key)).toBe(key);
+        expect(await fence.read('nothing')).toBeNull();
+      }
+    }
+    await redis.command('SCRIPT', 'FLUSH');
+    expect(await new RedisFence(clients[0]!).raise('tea', 35)).toBe(true);
+    expect(await redis.command('GET', 'fenced:{tea}:token')).toBe('35');
   });
 });

@@ -1,3 +1,4 @@
+import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { TryAcquireOptions } from '../../lib/api/options.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
@@ -79,7 +80,9 @@ describe.each<[string, (urls: string[]) => RedisLockModuleOptions]>([
 });
 
 it('a call that tries once gets the lock that it was granted while its process was busy for longer than it may take', async () => {
-  const locks = await openLocks({ redis: servers[0]!.url, commandTimeoutMs: 50 });
+  const client = new Redis(servers[0]!.url); // with node-redis nothing would be sent before the process is free again
+  onTestFinished(() => client.disconnect());
+  const locks = await openLocks({ redis: client, commandTimeoutMs: 50 });
   await (await locks.acquire('warm-up')).release();
   const call = locks.tryAcquire('busy');
   const until = performance.now() + 1_500;

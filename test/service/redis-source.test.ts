@@ -1,19 +1,19 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { createClient, createCluster, createSentinel } from 'redis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { LockOptionsError } from '../../lib/api/errors.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import type { RedisSource } from '../../lib/stores/redis/client/source.js';
+import type { NodeRedisOptions, RedisSource } from '../../lib/stores/redis/client/source.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 
-/** By its form: node-redis has each command in capitals and in camel case. */
-class NodeRedisClient {
+/** By its form: a pool of node-redis. */
+class Pool {
   readonly isOpen = true;
+  readonly totalClients = 1;
   readonly options = { url: 'redis://:hunter2@a' };
-  async connect(): Promise<void> {}
   async EVALSHA(): Promise<void> {}
-  async evalSha(): Promise<void> {}
 }
 
 /** A client of a third library, and node-redis before its version 4. */
@@ -39,16 +39,17 @@ const lazy = (): Redis => {
   return client;
 };
 
-const EXPECTED = 'a redis:// or rediss:// URL, ioredis options, an ioredis client, or a function that returns one';
+const EXPECTED =
+  'a redis:// or rediss:// URL, options or a client of ioredis or node-redis, or a function that returns a client';
 
 /** What may be handed in by mistake; what is said of it. */
 const MISTAKES: [what: string, source: () => unknown, got: string][] = [
-  ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one from ioredis'],
   [
-    'a client of another library',
-    () => new OtherClient(),
-    'a client that is not from ioredis (OtherClient). Give one from',
+    'a pool of node-redis',
+    () => new Pool(),
+    'a pool of node-redis, whose connections have no common order. Give a client',
   ],
+  ['a client of another library', () => new OtherClient(), 'a client of neither (OtherClient). Give one from'],
   ['an address of HTTP', () => 'https://hunter2.example', 'a Redis that is reached by HTTP. Locks need a connection'],
   ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a connection'],
   [
@@ -66,12 +67,27 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
   ['a URL object', () => new URL('redis://:hunter2@a'), 'a URL object. Give its text: url.href.'],
   ['a map', () => new Map([['host', 'hunter2']]), 'an object of the class Map without options'],
   ['an object whose options are getters', () => new Getters(), 'an object of the class Getters without options'],
+  ['a uri', () => ({ uri: 'redis://:hunter2@a' }), '"uri", which is not an option of ioredis. Give the URL by itself'],
   [
-    'options with a URL',
-    () => ({ url: 'redis://:hunter2@a' }),
-    '"url", which is not an option of ioredis. Give the URL by',
+    'options of both',
+    () => ({ socket: { host: 'a' }, retryStrategy: null }),
+    'options of node-redis with "retryStrategy", which is an option of ioredis. Give those of one of them.',
   ],
-  ['options of node-redis', () => ({ socket: { host: 'a' } }), '"socket", which is not an option of ioredis. Give its'],
+  ['a url that is not set', () => ({ url: undefined }), 'no host, port, path or sentinels, so ioredis would connect'],
+  ['a url of another form', () => ({ url: 'hunter2:6379' }), 'a string of another form. Write redis://host:port'],
+  ['a url that is no text', () => ({ url: 5 }), 'url a number. Is the variable that it comes from set?'],
+  ['a socket without a host', () => ({ socket: { port: 6380 } }), 'no url, socket.host or socket.path, so it would'],
+  ['no nodes of a Cluster', () => ({ rootNodes: [] }), 'rootNodes that is not a list of servers. Is the variable'],
+  [
+    'a node without an address',
+    () => ({ rootNodes: [{ url: 'redis://a' }, { socket: { port: 1 } }] }),
+    'rootNodes with a server that has no url and no host, so node-redis would connect to localhost.',
+  ],
+  [
+    'Sentinels without the name of the master',
+    () => ({ sentinelRootNodes: [{ host: 'a', port: 1 }] }),
+    'sentinelRootNodes without the name of the master. Is the variable',
+  ],
   [
     'options of BullMQ',
     () => ({ connection: { host: 'a' } }),
@@ -125,15 +141,11 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     () => ({ host: '' }),
     'host "", so ioredis would connect to localhost. Is the variable that',
   ],
-  ['a URL without a host', () => 'redis://', 'a URL without a host, so ioredis would connect to localhost'],
-  [
-    'a URL with nothing but a database',
-    () => 'redis:///3',
-    'a URL without a host, so ioredis would connect to localhost',
-  ],
+  ['a URL without a host', () => 'redis://', 'a URL without a host, so it would mean localhost'],
+  ['a URL with nothing but a database', () => 'redis:///3', 'a URL without a host, so it would mean localhost'],
 ];
 
-describe('a Redis source that ioredis would take for localhost', () => {
+describe('a Redis source that a client would take for localhost', () => {
   it.each(MISTAKES)('a Redis is not taken for localhost when it is given as %s [G243]', async (_, source, got) => {
     const redis = source() as string;
     const forms: [string, RedisLockModuleOptions][] = [
@@ -160,19 +172,20 @@ it.each<[source: RedisSource, got: string]>([
   [{ host: 'a', db: '' as never }, 'db a string, which is not a database.'],
   [{ host: 'a', db: Number(undefined) }, 'db NaN, which is not a database.'],
   [{ host: 'a', db: -1 }, 'db -1, which is not a database.'],
-])('a database that ioredis could not select is refused: %o', (redis, got) => {
+  [{ socket: { host: 'a' }, database: NaN }, 'database NaN, which is not a database.'],
+])('a database that no client could select is refused: %o', (redis, got) => {
   const resolve = () => resolveOptions({ redis });
   expect(resolve).toThrow(`redis must be ${EXPECTED}: got ${got}`);
   expect(resolve).toThrow(LockOptionsError);
   expect(resolve).not.toThrow('hunter2');
 });
 
-describe('a source function that returns no client of ioredis', () => {
+describe('a source function that returns no client', () => {
   it.each<[what: string, made: () => unknown, got: string]>([
     ['nothing', () => undefined, 'nothing.'],
-    ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one from ioredis'],
+    ['a pool of node-redis', () => new Pool(), 'a pool of node-redis, whose connections have no common order.'],
     ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a'],
-    ['a client of another library', async () => new OtherClient(), 'a client that is not from ioredis (OtherClient).'],
+    ['a client of another library', async () => new OtherClient(), 'a client of neither (OtherClient).'],
     ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
     ['options', () => ({ host: 'hunter2' }), 'an object. Return new Redis(…) with what it returns now.'],
     ['a URL', async () => 'redis://:hunter2@a', 'a string. Return new Redis(…) with what it returns now.'],
@@ -180,7 +193,7 @@ describe('a source function that returns no client of ioredis', () => {
   ])('a source function is refused when it returns %s [G244]', async (_, made, got) => {
     const opening = openLocks({ redis: made as () => Redis });
     await expect(opening).rejects.toThrow(
-      `A function given as a Redis source must return an ioredis client: got ${got}`,
+      `A function given as a Redis source must return a client of ioredis or node-redis: got ${got}`,
     );
     await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
     await expect(opening).rejects.not.toThrow('hunter2');
@@ -188,7 +201,7 @@ describe('a source function that returns no client of ioredis', () => {
 });
 
 describe('a Redis may be given as', () => {
-  const options: Record<string, RedisOptions> = {
+  const options: Record<string, RedisOptions | NodeRedisOptions> = {
     'a host': { host: 'a' },
     'a port': { port: 6380 },
     'a host, and a name of no option that is undefined': { host: 'a', url: undefined } as RedisOptions,
@@ -200,6 +213,11 @@ describe('a Redis may be given as', () => {
     'the options of another client': { ...new Redis({ lazyConnect: true }).options },
     'an object of a class': Object.assign(new (class Config {})(), { host: 'a' }),
     'an object without a prototype': Object.assign(Object.create(null), { host: 'a' }),
+    'a url in options of node-redis': { url: 'redis://a' },
+    'a socket in options of node-redis': { socket: { host: 'a', port: 6380 }, database: 3, name: 'mine' },
+    'the path of a socket in options of node-redis': { socket: { path: '/tmp/redis.sock', tls: false } },
+    'nodes of a Cluster in options of node-redis': { rootNodes: [{ url: 'redis://a' }] },
+    'Sentinels in options of node-redis': { sentinelRootNodes: [{ host: 'a', port: 1 }], name: 'main' },
   };
 
   it.each(Object.entries(options))('%s', (_, redis) => {
@@ -209,6 +227,12 @@ describe('a Redis may be given as', () => {
   it.each<[string, () => RedisSource]>([
     ['a client', lazy],
     ['a client of a Cluster', () => new Cluster([{ host: 'a' }], { lazyConnect: true })],
+    ['a client of node-redis', () => createClient({ url: 'redis://a' })],
+    ['a client of node-redis for a Cluster', () => createCluster({ rootNodes: [{ url: 'redis://a' }] })],
+    [
+      'a client of node-redis for Sentinels',
+      () => createSentinel({ name: 'main', sentinelRootNodes: [{ host: 'a', port: 1 }] }),
+    ],
     ['a URL', () => 'rediss://user:secret@a:6380/3'],
     ['the path of a socket', () => '/tmp/redis.sock'],
   ])('%s', (_, source) => {

@@ -16,19 +16,32 @@ afterAll(() => server.stop());
 
 const request = new AsyncLocalStorage<string>();
 
-/** The commands that ioredis sends: how many locks each is for, and the request in whose context it is sent. */
+/** Commands of both clients; node-redis does not tell of a subscription, but of the connection that it makes for it. */
+const CHANNELS = [
+  'tracing:ioredis:command:start',
+  'tracing:node-redis:command:start',
+  'tracing:node-redis:connect:start',
+];
+
+interface Traced {
+  command?: string;
+  args?: string[];
+  serverPort: number;
+}
+
+/** What the client of Redis sends: how many locks each command is for, and the request in whose context it is sent. */
 function commandsSent() {
   const sent: { locks: number; in?: string }[] = [];
   const others: { command: string; in?: string }[] = [];
   const note = (message: unknown) => {
-    const { command, args, serverPort } = message as { command: string; args: string[]; serverPort: number };
+    const { command = 'connect', args = [], serverPort } = message as Traced;
     if (serverPort !== server.port) return; // of a client that another file has left
-    const isScript = command === 'evalsha';
-    if (!isScript) others.push({ command, in: request.getStore() });
+    const isScript = command.toLowerCase() === 'evalsha';
+    if (!isScript) others.push({ command: command.toLowerCase(), in: request.getStore() });
     else sent.push({ locks: args.filter((arg) => /^lock:\{.*\}$/.test(arg)).length, in: request.getStore() });
   };
-  subscribe('tracing:ioredis:command:start', note);
-  onTestFinished(() => void unsubscribe('tracing:ioredis:command:start', note));
+  for (const channel of CHANNELS) subscribe(channel, note);
+  onTestFinished(() => CHANNELS.forEach((channel) => unsubscribe(channel, note)));
   return Object.assign(sent, { others });
 }
 
@@ -65,7 +78,9 @@ it('subscribes, and checks for a call that waits, in the trace of no call [G495]
   const held = await holder.acquire('waited for');
   const sent = commandsSent();
   const waiting = request.run('A', () => waiter.acquire('waited for'));
-  await until(() => sent.others.some(({ command }) => command === 'subscribe'), { what: 'it subscribes' });
+  await until(() => sent.others.some(({ command }) => /^(subscribe|connect)$/.test(command)), {
+    what: 'it subscribes',
+  });
   await until(() => sent.some((command) => command.in === undefined), { what: 'a check outside of the call' });
   const subscriber = sent.others.filter(({ command }) => command !== 'eval'); // the script of the call, where it is not known yet
   expect(subscriber.map((command) => command.in)).toEqual(subscriber.map(() => undefined));

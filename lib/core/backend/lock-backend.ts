@@ -254,6 +254,8 @@ export interface LockBackend {
   readonly modes?: readonly LockMode[];
   /** Why it holds locks in no other mode, and what to do: sentences of the store, for the error of a call that asks for one. */
   readonly whyOnlyExclusive?: string;
+  /** Whether what it is asked is sent only when the present turn of the event loop is over. @default at once */
+  readonly sendsLater?: boolean;
   /**
    * The longest an attempt to acquire can take, in milliseconds, if it has to wait for no other operations. A call that does not
    * wait for its lock is given this time: behind others its attempt may take longer.

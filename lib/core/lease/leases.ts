@@ -127,6 +127,11 @@ export class Leases implements LeaseOwner {
     });
   }
 
+  /** Whether what the backend is asked is sent only when the present turn of the event loop is over. */
+  get sendsLater(): boolean {
+    return this.#backend.sendsLater === true;
+  }
+
   /** How much it keeps: nothing unless keys are held, or were lost a moment ago. */
   get size(): number {
     return this.#watchdog.size + this.#afterwards.size;

@@ -6,6 +6,7 @@ import { heldAs, type Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import { monotonic } from '../time/clock.js';
+import { loopTurn } from '../time/event-loop.js';
 import type { InFlight } from '../time/in-flight.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';
 import type { RefusalGate } from './refusal-gate.js';
@@ -56,12 +57,18 @@ export class Calls {
   ) {}
 
   /** Ends a call that was granted a lease. @returns the handle for its caller */
-  granted(waiter: Waiter, lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
-    const { key, closing, request } = waiter;
+  granted(waiter: Waiter, lease: Lease, grant: LockGrant): LockHandle | Promise<LockHandle> {
     if (this.events.observed) {
       const waitedMs = Math.round(waiter.waitedMs);
       this.#emit({ type: 'acquired', waitedMs, grant, ...this.leases.identity(lease) });
     }
+    if (grant !== 'waited' || !this.leases.sendsLater) return this.#given(waiter, lease, grant);
+    // The extension that confirms a grant is sent first: the work may block the process for longer than the grant stands.
+    return loopTurn().then(loopTurn).then(() => this.#given(waiter, lease, grant));
+  }
+
+  #given(waiter: Waiter, lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
+    const { key, closing, request } = waiter;
     // Both happened at once.
     if (closing.phase === 'closed') return this.#decline(waiter, lease, closed(key));
     if (request.signal?.aborted) return this.#decline(waiter, lease, request.signal.reason);

@@ -49,6 +49,8 @@ export interface LockNode extends StoreNode {
   readonly pollEveryMs?: number;
   /** As of `LockBackend`. */
   readonly modes?: readonly LockMode[];
+  /** Whether what it is asked is sent only when the present turn of the event loop is over. @default at once */
+  readonly sendsLater?: boolean;
   /** As of `LockBackend`. */
   readonly whyOnlyExclusive?: string;
   /**

@@ -30,6 +30,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   readonly turn: LockBackend['turn'];
   readonly pollEveryMs?: number;
   readonly modes?: readonly LockMode[];
+  readonly sendsLater?: boolean;
   readonly whyOnlyExclusive?: string;
   readonly guard: LockBackend['guard'];
 
@@ -48,6 +49,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     this.waitQueue = node.waitQueue;
     this.pollEveryMs = node.pollEveryMs;
     this.modes = node.modes;
+    this.sendsLater = node.sendsLater;
     this.whyOnlyExclusive = node.whyOnlyExclusive;
     this.turn = node.waitQueue && ((...half) => this.#turn(...half));
     this.guard = node.guard && ((grants) => node.guard!(grants));

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { LockOptionsError } from '../../api/errors.js';
 import { checked, count, milliseconds, oneOf, refuseUnknown, unfit, type Check } from '../../core/options/checks.js';
 import type { ResolvedServiceOptions } from '../../core/options/service-options.js';
-import { checkSource, isIoredisClient } from './client/check-source.js';
+import { checkSource, isClient } from './client/check-source.js';
 import type { RedisSource } from './client/source.js';
 
 /** How many replicas must have a lock before it counts as held, and how long to wait for them. */
@@ -136,7 +136,7 @@ function sourcesOf(servers: RedisServers | { kind: 'memory' }): RedisSource[] {
 
 /** Whether two sources lead to the same server. Two clients count as different, whatever they are connected to. */
 function isSameSource(one: RedisSource, other: RedisSource): boolean {
-  return one === other || (!isIoredisClient(one) && !isIoredisClient(other) && isDeepStrictEqual(one, other));
+  return one === other || (!isClient(one) && !isClient(other) && isDeepStrictEqual(one, other));
 }
 
 /** How long a command may take, in milliseconds: as the options say, or the default for this kind of store. */

@@ -12,9 +12,13 @@ export interface ConnectionOfCommands extends ReplicatedConnection {
   readonly isBlocked: boolean;
   isReadOnly: boolean;
   isAsking: boolean;
+  /** Since `HELLO 3`. */
+  speaksResp3: boolean;
   /** The name of its last command. */
   readonly command: string;
   push(message: Push): void;
+  /** Sends what is no reply: in RESP3 it is told from replies. */
+  tell(message: readonly Reply[]): void;
 }
 
 /** A server, as the commands of connections know it. */
@@ -50,7 +54,13 @@ export function connectionCommand([name = '', kind = '']: readonly string[]): Co
 
 /** What clients send to set up a connection, and tests to look at a server. */
 const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
-  HELLO: () => new ReplyError('NOPROTO unsupported protocol version'), // so that clients speak RESP2
+  HELLO(_server, [version = '2', ...more], connection) {
+    if (version !== '2' && version !== '3') return new ReplyError('NOPROTO unsupported protocol version');
+    connection.speaksResp3 = version === '3';
+    const at = more.findIndex((arg) => /^setname$/i.test(arg));
+    if (at >= 0) connection.name = more[at + 1]!;
+    return ['server', 'redis', 'proto', Number(version)];
+  },
   PING: (_server, [text]) => text ?? new Status('PONG'),
   ECHO: (_server, [text]) => text!,
   SELECT: (_server, [database]) => (database === '0' ? OK : new ReplyError('ERR DB index is out of range')), // it has but one
@@ -194,7 +204,7 @@ function unsubscribe(
   const count = kind === 'sunsubscribe' ? 'shardSubscriptions' : 'subscriptions';
   for (const name of names) {
     if (channels.get(name)?.delete(connection)) connection[count]--;
-    connection.send([kind, name, connection[count]]);
+    connection.tell([kind, name, connection[count]]);
   }
   return undefined;
 }

@@ -38,7 +38,12 @@ export class CommandDecoder {
   }
 }
 
-/** A reply as RESP2 has it. */
+/** What is told without being asked for, as RESP3 has it. */
+export function encodePush(message: readonly Reply[]): string {
+  return encode(message).replace('*', '>');
+}
+
+/** A reply as RESP2 has it, which RESP3 has, too. */
 export function encode(reply: Reply): string {
   if (reply === null) return '$-1\r\n';
   if (typeof reply === 'number') return `:${Number.isSafeInteger(reply) ? reply : BigInt(reply)}\r\n`;

@@ -9,7 +9,7 @@ import { RedisEngine } from './redis-engine.js';
 import { refusalOf, refusalOfWrite, type Refusal } from './refusals.js';
 import type { Reply } from './replies.js';
 import { Replication, type Lag, type ReplicatedConnection } from './replication.js';
-import { CommandDecoder, encode } from './resp.js';
+import { CommandDecoder, encode, encodePush } from './resp.js';
 
 /** How long a command takes, in microseconds: at least, and less than. */
 const COMMAND_US = [8, 28] as const;
@@ -287,6 +287,8 @@ export class Connection implements Subscriber, ReplicatedConnection {
   isReadOnly = false;
   /** Since `ASKING`, for one command. */
   isAsking = false;
+  /** Since `HELLO 3`. */
+  speaksResp3 = false;
   seenOffset = 0;
   listeningPort = 0;
 
@@ -317,9 +319,13 @@ export class Connection implements Subscriber, ReplicatedConnection {
 
   push(message: Push): void {
     const [kind, channel] = message;
-    if (kind === 'sunsubscribe') this.send([kind, channel, --this.shardSubscriptions]);
-    else if (kind === 'ssubscribe') this.send([kind, channel, ++this.shardSubscriptions]);
-    else this.send(kind.endsWith('subscribe') ? [kind, channel, ++this.subscriptions] : message);
+    if (kind === 'sunsubscribe') this.tell([kind, channel, --this.shardSubscriptions]);
+    else if (kind === 'ssubscribe') this.tell([kind, channel, ++this.shardSubscriptions]);
+    else this.tell(kind.endsWith('subscribe') ? [kind, channel, ++this.subscriptions] : message);
+  }
+
+  tell(message: readonly Reply[]): void {
+    this.write(this.speaksResp3 ? encodePush(message) : encode(message));
   }
 
   close(how: 'end' | 'reset'): void {

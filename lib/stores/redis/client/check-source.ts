@@ -1,5 +1,5 @@
 import { LockOptionsError } from '../../../api/errors.js';
-import type { IoredisClient, RedisOptions } from './source.js';
+import type { IoredisClient, NodeRedisClient, NodeRedisOptions, RedisOptions } from './source.js';
 
 /**
  * The options of ioredis 5.4 and later. ioredis ignores any other name, and connects to localhost where it finds no server.
@@ -68,14 +68,36 @@ const OPTIONS: Readonly<Record<keyof RedisOptions, true>> = {
 };
 const NAMES = Object.keys(OPTIONS);
 
+/** What options of node-redis have that say where the servers are, of which those of ioredis have none. */
+const NODE_REDIS_ADDRESSES = ['url', 'socket', 'rootNodes', 'sentinelRootNodes'] as const;
+/** Names that are options of both packages. */
+const OPTIONS_OF_BOTH = new Set([
+  'clientInfoTag',
+  'disableClientInfo',
+  'keyPrefix',
+  'name',
+  'password',
+  'scripts',
+  'username',
+]);
+
+/** What is checked of options of node-redis. */
+interface NodeRedisAddresses {
+  url?: unknown;
+  host?: unknown;
+  socket?: { host?: string; path?: string };
+  rootNodes?: unknown;
+  sentinelRootNodes?: unknown;
+  name?: unknown;
+  database?: unknown;
+}
+
 const WITHIN = 'Give its contents directly: { host, port }.';
 const OF_A_CLUSTER = 'A Cluster is given as a client: new Cluster(nodes, options).';
 
 /** Advice for names that are no options of ioredis. */
 const MEANT = new Map([
-  ['url', "Give the URL by itself: 'redis://host:port'."],
   ['uri', "Give the URL by itself: 'redis://host:port'."],
-  ['socket', WITHIN], // node-redis
   ['connection', WITHIN], // BullMQ
   ['config', WITHIN],
   ['options', WITHIN],
@@ -83,7 +105,6 @@ const MEANT = new Map([
   ['redisOptions', OF_A_CLUSTER],
   ['clusterRetryStrategy', OF_A_CLUSTER],
   ['nodes', OF_A_CLUSTER],
-  ['rootNodes', OF_A_CLUSTER],
   ['hostname', 'Did you mean host?'],
   ['database', 'Did you mean db?'],
   ['user', 'Did you mean username?'],
@@ -99,7 +120,7 @@ const IS_IT_SET = 'Is the variable that it comes from set?';
 const A_NEWER_OPTION = 'If a newer ioredis has it, give a function: () => new Redis({ … }).';
 
 /**
- * Refuses a source with which ioredis would silently connect to localhost: locks on different servers can have two holders.
+ * Refuses a source with which a client would silently connect to localhost: locks on different servers can have two holders.
  * Messages repeat no value, as it may hold a password.
  * @param name the name of the option, for the message
  * @throws LockOptionsError
@@ -109,8 +130,8 @@ export function checkSource(name: string, source: unknown): void {
   const problem = typeof source === 'string' ? problemOfUrl(source) : problemOfObject(source);
   if (problem === undefined) return;
   throw new LockOptionsError(
-    `${name} must be a redis:// or rediss:// URL, ioredis options, an ioredis client, or a function that returns one: ` +
-      `got ${problem}`,
+    `${name} must be a redis:// or rediss:// URL, options or a client of ioredis or node-redis, or a function that returns ` +
+      `a client: got ${problem}`,
   );
 }
 
@@ -118,18 +139,44 @@ export function checkSource(name: string, source: unknown): void {
  * Checks the result of a function that was given as a source.
  * @throws LockOptionsError
  */
-export function checkMade(made: unknown): asserts made is IoredisClient {
-  if (isIoredisClient(made)) return;
+export function checkMade(made: unknown): asserts made is IoredisClient | NodeRedisClient {
+  if (isClient(made)) return;
   const isAsOptions = typeof made === 'string' || (typeof made === 'object' && made !== null);
   const problem =
     mistaken(made) ?? `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) with what it returns now.' : ''}`;
-  throw new LockOptionsError(`A function given as a Redis source must return an ioredis client: got ${problem}`);
+  throw new LockOptionsError(
+    `A function given as a Redis source must return a client of ioredis or node-redis: got ${problem}`,
+  );
 }
 
-/** Whether a source is a client: known by its form, not its class, as the application may have an ioredis of its own. */
+/** Whether a source is a client of either package. */
+export function isClient(source: unknown): source is IoredisClient | NodeRedisClient {
+  return isIoredisClient(source) || isNodeRedisClient(source);
+}
+
+/** Whether a source is a client of ioredis: known by its form, not its class, as the application may have an ioredis of its own. */
 export function isIoredisClient(source: unknown): source is IoredisClient {
   const { evalsha, status } = (source ?? {}) as Partial<IoredisClient>;
   return typeof evalsha === 'function' && typeof status === 'string';
+}
+
+/** Whether a source is a client of node-redis, for one server, a Sentinel or a Cluster. */
+export function isNodeRedisClient(source: unknown): source is NodeRedisClient {
+  const { EVALSHA, isOpen } = (source ?? {}) as Partial<NodeRedisClient>;
+  return typeof EVALSHA === 'function' && typeof isOpen === 'boolean' && !isPool(source as object);
+}
+
+/** Whether a source are options of node-redis: known by what says where the servers are. */
+export function isNodeRedisOptions(source: unknown): source is NodeRedisOptions {
+  return (
+    typeof source === 'object' &&
+    source !== null &&
+    NODE_REDIS_ADDRESSES.some((name) => (source as NodeRedisAddresses)[name] !== undefined)
+  );
+}
+
+function isPool(source: object): boolean {
+  return 'totalClients' in source;
 }
 
 function problemOfUrl(source: string): string | undefined {
@@ -140,16 +187,17 @@ function problemOfUrl(source: string): string | undefined {
     return 'a string of another form. Write redis://host:port, or the /path of a socket.';
   }
   const { hostname, pathname, searchParams } = new URL(source);
-  if (hostname === '') return 'a URL without a host, so ioredis would connect to localhost. Write redis://host:port.';
+  if (hostname === '') return 'a URL without a host, so it would mean localhost. Write redis://host:port.';
   return isDatabase(pathname.slice(1) || (searchParams.get('db') ?? 0))
     ? undefined
     : 'a URL whose path is not the number of a database. Write redis://host:port/0.';
 }
 
 function problemOfObject(source: unknown): string | undefined {
-  if (isIoredisClient(source)) return undefined;
+  if (isClient(source)) return undefined;
   const mistake = mistaken(source);
   if (mistake !== undefined) return mistake;
+  if (isNodeRedisOptions(source)) return problemOfNodeRedis(source);
   if (typeof source !== 'object' || source === null) return `${kindOf(source)}.`;
   const given = Object.keys(source);
   const unknown = given.find((name) => !Object.hasOwn(OPTIONS, name) && source[name as never] !== undefined);
@@ -182,6 +230,31 @@ function problemOfAddress(
   );
 }
 
+function problemOfNodeRedis(source: NodeRedisAddresses): string | undefined {
+  const { url, socket, rootNodes, sentinelRootNodes, name, database = 0 } = source;
+  const ofIoredis = Object.keys(source).find((each) => Object.hasOwn(OPTIONS, each) && !OPTIONS_OF_BOTH.has(each));
+  if (ofIoredis !== undefined) {
+    return `options of node-redis with ${JSON.stringify(ofIoredis)}, which is an option of ioredis. Give those of one of them.`;
+  }
+  if (!isDatabase(database)) return `database ${numberOrKind(database)}, which is not a database. ${IS_IT_SET}`;
+  if ('rootNodes' in source) return problemOfNodes('rootNodes', rootNodes);
+  if ('sentinelRootNodes' in source) {
+    if (typeof name !== 'string' || name === '')
+      return `sentinelRootNodes without the name of the master. ${IS_IT_SET}`;
+    return problemOfNodes('sentinelRootNodes', sentinelRootNodes);
+  }
+  if (url !== undefined) return typeof url === 'string' ? problemOfUrl(url) : `url ${kindOf(url)}. ${IS_IT_SET}`;
+  if (socket?.path || socket?.host) return undefined;
+  return `options of node-redis with no url, socket.host or socket.path, so it would connect to localhost. ${IS_IT_SET}`;
+}
+
+function problemOfNodes(name: string, nodes: unknown): string | undefined {
+  if (!Array.isArray(nodes) || nodes.length === 0) return `${name} that is not a list of servers. ${IS_IT_SET}`;
+  return (nodes as NodeRedisAddresses[]).every(({ url, host, socket }) => url || host || socket?.host)
+    ? undefined
+    : `${name} with a server that has no url and no host, so node-redis would connect to localhost. ${IS_IT_SET}`;
+}
+
 function isPort(port: number): boolean {
   return Number.isInteger(port) && port > 0 && port < 65_536;
 }
@@ -194,7 +267,7 @@ function isDatabase(db: unknown): boolean {
 /** Describes a value that is neither an ioredis client nor options, but is easily mistaken for one of them. */
 function mistaken(source: unknown): string | undefined {
   if (typeof source !== 'object' || source === null) return undefined;
-  const { then, EVALSHA, evalsha, isPipeline, url, client } = source as Record<string, unknown>;
+  const { then, evalsha, isPipeline, url, client } = source as Record<string, unknown>;
   if (typeof then === 'function') {
     return 'a Promise. Give a function that returns it, () => promise, or await it in forRootAsync.';
   }
@@ -202,9 +275,11 @@ function mistaken(source: unknown): string | undefined {
   // The options of @upstash/redis, and its client, whose class has no name.
   const address = url ?? (client as { baseUrl?: unknown } | undefined)?.baseUrl;
   if (typeof address === 'string' && HTTP.test(address)) return BY_HTTP;
-  const instead = "Give one from ioredis: import { Redis } from 'ioredis'; or the URL by itself.";
-  if (typeof EVALSHA === 'function') return `a client of node-redis. ${instead}`;
-  if (typeof evalsha === 'function') return `a client that is not from ioredis (${classOf(source)}). ${instead}`;
+  if (isPool(source))
+    return 'a pool of node-redis, whose connections have no common order. Give a client: createClient(…).';
+  if (typeof evalsha === 'function') {
+    return `a client of neither (${classOf(source)}). Give one from ioredis 5, or from redis 5 or 6, or the URL by itself.`;
+  }
   if (Array.isArray(source)) {
     return 'an array. The nodes of a Cluster belong in a client: new Cluster(nodes); independent masters in redlock.';
   }

@@ -16,6 +16,9 @@ export interface RedisClient {
   /** Whether it never settles commands that are open when its connection breaks. */
   readonly forgetsOpenCommands: boolean;
 
+  /** Whether what it is asked is sent only when the present turn of the event loop is over. */
+  readonly sendsLater: boolean;
+
   /** Whether commands can be sent now. */
   readonly isReady: boolean;
   /** Whether it was closed, or gave up, and does not connect again by itself. */

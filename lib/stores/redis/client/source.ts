@@ -1,16 +1,39 @@
-// The only types of ioredis in lib/. They are unknown in an application that has no ioredis because it needs none: the
-// next line lets it compile our declarations all the same. Only a comment of this form is kept in them.
+// The only types of the packages for Redis in lib/. Those of a package are unknown in an application that has it not because it needs it
+// not: the next lines let it compile our declarations all the same. Only comments of this form are kept in them.
 /** @ts-ignore: ioredis is optional. */
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
+/** @ts-ignore: node-redis is optional. */
+import type { RedisClientOptions, RedisClusterOptions, RedisSentinelOptions } from 'redis';
 
 export type { Cluster, Redis, RedisOptions };
 
+/** A type, or nothing where it is unknown: it would take away the checks of all others in a union. */
+type Known<T> = 0 extends 1 & T ? never : T;
+
 /** A client of ioredis. */
-export type IoredisClient = Redis | Cluster;
+export type IoredisClient = Known<Redis> | Known<Cluster>;
+
+/** A client of node-redis (the package `redis`), from `createClient`, `createSentinel` or `createCluster`. */
+export interface NodeRedisClient {
+  readonly isOpen: boolean;
+  connect(): Promise<unknown>;
+  destroy(): unknown;
+  sendCommand(...args: never[]): Promise<unknown>;
+  EVALSHA(...args: never[]): Promise<unknown>;
+}
+
+/** Options of node-redis: what `createClient`, `createSentinel` or `createCluster` take. */
+export type NodeRedisOptions = Known<RedisClientOptions> | Known<RedisSentinelOptions> | Known<RedisClusterOptions>;
 
 /**
- * How to reach a Redis: a URL, ioredis options, a client, or a function that makes a client.
- * Options have to name the server, and only options that ioredis knows: otherwise it would connect to localhost.
+ * How to reach a Redis: a URL; options or a client of ioredis or of node-redis; or a function that makes a client.
+ * Options have to name the server, and only options that the package knows: otherwise it would connect to localhost.
  * The module closes clients that it made itself or that the function made; it never closes a client that it was given.
  */
-export type RedisSource = string | RedisOptions | Redis | Cluster | (() => IoredisClient | Promise<IoredisClient>);
+export type RedisSource =
+  | string
+  | Known<RedisOptions>
+  | NodeRedisOptions
+  | IoredisClient
+  | NodeRedisClient
+  | (() => IoredisClient | NodeRedisClient | Promise<IoredisClient | NodeRedisClient>);

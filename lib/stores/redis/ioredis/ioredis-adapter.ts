@@ -38,6 +38,7 @@ export class IoredisAdapter implements RedisClient {
   readonly name: string;
   readonly topology: RedisTopology;
   readonly messages: RedisMessages;
+  readonly sendsLater = false;
   readonly #client: IoredisClient;
   #listener?: RedisClientListener;
   #failure?: ConnectionFailure;

@@ -1,4 +1,4 @@
-import { isIoredisClient } from '../client/check-source.js';
+import { isIoredisClient, isNodeRedisClient, isNodeRedisOptions } from '../client/check-source.js';
 import type { RedisDriver } from '../client/redis-client.js';
 import type { RedisOptions } from '../client/source.js';
 import { IoredisAdapter } from './ioredis-adapter.js';
@@ -22,13 +22,16 @@ const OWN_CLIENT = {
 
 /** ioredis 5.4 or later: a client for one server, for a master that Sentinel names, or for a Cluster. */
 export const ioredis: RedisDriver = {
-  owns: (source) => typeof source === 'object',
+  owns: (source) =>
+    isIoredisClient(source) ||
+    (typeof source === 'object' && !isNodeRedisClient(source) && !isNodeRedisOptions(source)),
   load: loadIoredis,
   open: async (source, clientName, isOwned = false) => {
     const { Redis } = await loadIoredis();
     if (isIoredisClient(source)) return new IoredisAdapter(source, isOwned);
     const own = { ...OWN_CLIENT, connectionName: clientName };
-    const client = typeof source === 'string' ? new Redis(source, own) : new Redis({ ...own, ...source });
+    const client =
+      typeof source === 'string' ? new Redis(source, own) : new Redis({ ...own, ...(source as RedisOptions) });
     return new IoredisAdapter(client, true);
   },
 };

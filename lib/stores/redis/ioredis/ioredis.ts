@@ -1,5 +1,6 @@
 import { LockOptionsError } from '../../../api/errors.js';
 import { withoutCredentials, type Credentials } from '../client/credentials.js';
+import { isMissing } from '../client/is-missing.js';
 import { problemOf } from '../client/problem-of.js';
 import { CommandFault } from '../client/redis-client.js';
 import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
@@ -17,17 +18,11 @@ export async function loadIoredis() {
     replyError = ioredis.ReplyError;
     return ioredis;
   } catch (error) {
-    if (!isMissing(error)) throw error;
+    if (!isMissing(error, 'ioredis')) throw error;
     throw new LockOptionsError('Locks on Redis need ioredis, which is not installed: npm install ioredis.', {
       cause: error,
     });
   }
-}
-
-/** Whether ioredis itself is missing, and not one of its own dependencies. */
-function isMissing(error: unknown): boolean {
-  const { code, message } = error as NodeJS.ErrnoException;
-  return /^(ERR_)?MODULE_NOT_FOUND$/.test(code ?? '') && message.includes("'ioredis'");
 }
 
 /**

@@ -175,6 +175,10 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     return this.#settings.handsOver;
   }
 
+  get sendsLater(): boolean {
+    return this.connection.client.sendsLater;
+  }
+
   /** No node of a Redlock could keep a limit, or know all readers. */
   get modes(): readonly LockMode[] | undefined {
     return this.handsOver ? MODES : undefined;

@@ -1,0 +1,269 @@
+import { outsideOfCalls } from '../../../core/time/event-loop.js';
+import { withoutCredentials, type Credentials } from '../client/credentials.js';
+import { needsLogin, problemOf, refusesCredentials, refusesDatabase } from '../client/problem-of.js';
+import type {
+  ConnectionFailure,
+  RedisClient,
+  RedisClientListener,
+  RedisMessages,
+  RedisTopology,
+  Route,
+} from '../client/redis-client.js';
+import { COMMAND, credentialsOf, end, OWN, type Client, type ClientOptions } from './node-redis.js';
+import { NodeRedisCommands } from './node-redis-commands.js';
+import { NodeRedisMessages } from './node-redis-messages.js';
+
+/** How long after a failure a Sentinel is asked again for its master, in milliseconds. */
+const ASK_AGAIN_MS = 250;
+
+const ONE_SERVER: Route = [0];
+
+/** What an adapter for one server is made of. */
+export interface OneServer {
+  readonly name: string;
+  readonly isOwned: boolean;
+  /** Undefined where it is made on `connect`. */
+  readonly client?: Client;
+  /** Makes a client like it, for the server as it is known by now. */
+  another(options: ClientOptions): Promise<Client>;
+  /** Whether another client is made when it has ended, since a Sentinel may name another master. */
+  readonly asksAgain?: boolean;
+  onClose?(): void;
+}
+
+/** A client of node-redis for one server, or for the master that a Sentinel names. */
+export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
+  readonly name: string;
+  readonly isOwned: boolean;
+  readonly topology: RedisTopology;
+  readonly messages: RedisMessages;
+  readonly forgetsOpenCommands = false;
+  readonly sendsLater = true;
+  /** It does not say. Until it is ready it asks nothing that a server answers with "wait". */
+  readonly received = 0;
+  #client?: Client;
+  #listener?: RedisClientListener;
+  #failure?: ConnectionFailure;
+  #generation: object = {};
+  #isEnded = false;
+  #isClosed = false;
+  #isConnecting = false;
+  #wasReady = false;
+  /** Since its connection broke no attempt has failed. The first comes at once, too early for a server that is back in a moment. */
+  #justBroke = false;
+
+  constructor(private readonly server: OneServer) {
+    super();
+    this.name = server.name;
+    this.isOwned = server.isOwned;
+    this.#client = server.client;
+    this.#wasReady = server.client?.isReady === true;
+    this.topology = new NodeRedisServer(this, server, () => this.#options);
+    this.messages = new NodeRedisMessages(
+      (options) => server.another(options),
+      (command, ...args) => this.call(command, ...args),
+      () => this.credentials,
+    );
+  }
+
+  get connectionName(): string | undefined {
+    return this.#options.name;
+  }
+
+  get isReady(): boolean {
+    return this.#client?.isReady === true;
+  }
+
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** It has no word of its own. */
+  get status(): string {
+    return this.isReady ? 'ready' : this.#isEnded ? 'end' : this.#isConnecting ? 'connecting' : 'wait';
+  }
+
+  get failure(): ConnectionFailure | undefined {
+    return this.#failure;
+  }
+
+  get generation(): unknown {
+    return this.#generation;
+  }
+
+  protected get credentials(): Credentials {
+    return credentialsOf(this.#options);
+  }
+
+  protected get prefix(): string {
+    return this.topology.keyPrefix;
+  }
+
+  get #options(): ClientOptions {
+    return this.#client?.options ?? {};
+  }
+
+  listen(listener: RedisClientListener): void {
+    this.#listener = listener;
+    if (this.#client) this.#watch(this.#client);
+  }
+
+  connect(): void {
+    if (this.#isConnecting) return;
+    this.#isConnecting = true;
+    outsideOfCalls(() => {
+      if (!this.#client) void this.#renew();
+      else if (!this.#client.isOpen) this.#client.connect().catch(() => {}); // reported by the events
+    });
+  }
+
+  drop(reason: string): void {
+    if (!this.isOwned || this.#isClosed) return;
+    this.#failure = { problem: reason };
+    this.#retire();
+    this.#justBroke = true;
+    this.#listener?.closed();
+    outsideOfCalls(() => void this.#renew());
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#isEnded = true;
+    if (this.isOwned) this.#retire();
+    else this.#unwatch();
+    this.server.onClose?.();
+  }
+
+  protected send(args: readonly string[]): Promise<unknown> {
+    if (!this.#client) return Promise.reject(new Error('not connected'));
+    return this.#client.sendCommand(args, COMMAND);
+  }
+
+  /** Makes a client anew, and connects it. Never rejects: it tries for as long as no client can be made. */
+  async #renew(): Promise<void> {
+    const listener = this.#listener;
+    try {
+      const client = await this.server.another(OWN);
+      if (this.#isClosed || this.#client) return end(client);
+      this.#client = client;
+      this.#watch(client);
+      client.connect().catch(() => {}); // reported by the events
+    } catch (error) {
+      if (this.#isClosed) return;
+      this.#fail(error);
+      listener?.closed();
+      setTimeout(() => void this.#renew(), ASK_AGAIN_MS).unref();
+    }
+  }
+
+  /** Lets go of a client that is owned. */
+  #retire(): void {
+    const client = this.#client;
+    this.#unwatch();
+    this.#client = undefined;
+    if (!client) return;
+    client.on('connect', () => end(client)); // node-redis 5 connects even if it was destroyed meanwhile
+    end(client);
+  }
+
+  #watch(client: Client): void {
+    client.on('connect', this.#onConnect).on('ready', this.#onReady).on('error', this.#onError).on('end', this.#onEnd);
+  }
+
+  /** Its errors would be thrown without a listener. A client that has lost its last listener no longer hears of later ones, either. */
+  #unwatch(): void {
+    if (!this.#client) return;
+    if (!this.#client.listeners('error').includes(ignore)) this.#client.on('error', ignore);
+    this.#client
+      .off('connect', this.#onConnect)
+      .off('ready', this.#onReady)
+      .off('error', this.#onError)
+      .off('end', this.#onEnd);
+  }
+
+  readonly #onConnect = (): void => {
+    this.#generation = {};
+    if (this.isOwned) this.#listener?.accepted();
+  };
+
+  readonly #onReady = (): void => {
+    this.#failure = undefined;
+    this.#wasReady = true;
+    this.#justBroke = false;
+    this.#listener?.ready();
+  };
+
+  // Nobody else need listen to the errors of a client that the user passed: they are reported with each call.
+  readonly #onError = (error: unknown): void => {
+    if (this.isReady) return; // not of the connection
+    if (this.#justBroke) {
+      this.#justBroke = false;
+    } else {
+      this.#justBroke = this.#wasReady;
+      this.#wasReady = false;
+      this.#fail(error);
+      this.#listener?.closed();
+    }
+    if (this.#client?.isOpen === false) this.#onEnd();
+  };
+
+  readonly #onEnd = (): void => {
+    if (this.server.asksAgain && !this.#isClosed) {
+      this.#retire();
+      setTimeout(() => void this.#renew(), ASK_AGAIN_MS).unref();
+    } else {
+      this.#isEnded = true;
+      this.#listener?.ended();
+    }
+  };
+
+  #fail(error: unknown): void {
+    const problem = withoutCredentials(problemOf(error), this.credentials);
+    this.#failure = { problem, refused: refusedBy(problem, this.#options) };
+    this.#listener?.failed();
+  }
+}
+
+/** The one server of a client. */
+class NodeRedisServer implements RedisTopology {
+  readonly isCluster = false;
+  readonly servers: ReadonlySet<string>;
+
+  constructor(
+    private readonly self: RedisClient,
+    private readonly server: OneServer,
+    private readonly options: () => ClientOptions,
+  ) {
+    this.servers = new Set([self.name]);
+  }
+
+  get keyPrefix(): string {
+    return String(this.options().keyPrefix ?? '');
+  }
+
+  get database(): number {
+    return this.options().database ?? 0;
+  }
+
+  routeOf(): Route {
+    return ONE_SERVER;
+  }
+
+  masters(): readonly RedisClient[] {
+    return [this.self];
+  }
+
+  duplicate(connectionName: string): RedisClient {
+    const { name, asksAgain } = this.server;
+    const another = (options: ClientOptions) => this.server.another({ ...options, name: connectionName });
+    return new NodeRedisAdapter({ name, asksAgain, isOwned: true, another });
+  }
+}
+
+function ignore(): void {}
+
+function refusedBy(problem: string, { password, database }: ClientOptions): ConnectionFailure['refused'] {
+  if (needsLogin(problem) && !password) return 'login';
+  if (refusesCredentials(problem)) return 'credentials';
+  return database && /\b(select|DB)\b/i.test(problem) && refusesDatabase(problem) ? 'database' : undefined;
+}

@@ -1,0 +1,104 @@
+import { isNodeRedisClient, isNodeRedisOptions } from '../client/check-source.js';
+import type { RedisClient, RedisDriver } from '../client/redis-client.js';
+import {
+  end,
+  likeness,
+  loadNodeRedis,
+  ONCE,
+  OWN,
+  type AnyClient,
+  type Client,
+  type ClientOptions,
+  type SentinelClient,
+} from './node-redis.js';
+import { NodeRedisAdapter } from './node-redis-adapter.js';
+import { NodeRedisCluster } from './node-redis-cluster.js';
+
+/** node-redis 5.10 or later: a client for one server, for a master that Sentinel names, or for a Cluster. */
+export const nodeRedis: RedisDriver = {
+  owns: (source) => isNodeRedisClient(source) || isNodeRedisOptions(source),
+  load: loadNodeRedis,
+  open: async (source, clientName, isOwned = false) => {
+    if (isNodeRedisClient(source)) return adapterOf(source as unknown as AnyClient, isOwned);
+    const { createClient, createCluster, createSentinel } = await loadNodeRedis();
+    const own = { ...OWN, name: clientName };
+    const given = (typeof source === 'string' ? optionsOf(source) : source) as GivenOptions;
+    if (given.rootNodes) return adapterOf(createCluster({ ...given, defaults: merged(own, given.defaults) }), true);
+    if (given.sentinelRootNodes) {
+      return adapterOf(
+        createSentinel({ ...given, nodeClientOptions: merged(own, given.nodeClientOptions) }),
+        true,
+        given.name,
+      );
+    }
+    return adapterOf(createClient(merged(own, given)), true);
+  },
+};
+
+/** What tells the kinds of options apart, and where those of each node are. */
+interface GivenOptions extends ClientOptions {
+  rootNodes?: unknown;
+  sentinelRootNodes?: unknown;
+  defaults?: ClientOptions;
+  nodeClientOptions?: ClientOptions;
+}
+
+function merged(own: ClientOptions, given: ClientOptions = {}): ClientOptions {
+  return { ...own, ...given, socket: { ...own.socket, ...given.socket } };
+}
+
+function adapterOf(client: AnyClient, isOwned: boolean, master?: string): RedisClient {
+  if ('masters' in client) return new NodeRedisCluster(client, isOwned);
+  if ('getMasterNode' in client) return sentinelAdapter(client as SentinelClient, isOwned, master);
+  const single = client as Client;
+  const another = (options: ClientOptions) => Promise.resolve(likeness(single, options));
+  return new NodeRedisAdapter({ name: nameOf(single), isOwned, client: single, another });
+}
+
+/**
+ * The master has a connection of its own, which is closed with the locks: the client of a Sentinel sends again what was in flight
+ * when a connection broke, and a lock would be acquired for a call that has given up.
+ */
+function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, master?: string): RedisClient {
+  const another = async (options: ClientOptions): Promise<Client> => {
+    if (!sentinel.isOpen) await sentinel.connect();
+    const socket = { ...options.socket, ...ONCE.socket };
+    return sentinel._execute(false, (client) => Promise.resolve(likeness(client, { ...options, socket })));
+  };
+  const onFailover = ({ type }: { type: string }) => {
+    if (type === 'MASTER_CHANGE') adapter.drop('it is no longer the master');
+  };
+  const onError = () => {}; // the connection to the master has the same troubles, and reports them
+  const onClose = () => {
+    sentinel.off('topology-change', onFailover).off('error', onError);
+    if (isOwned) end(sentinel);
+  };
+  const name = master === undefined ? 'sentinel master' : `sentinel master ${master}`;
+  const adapter = new NodeRedisAdapter({ name, isOwned: true, asksAgain: true, another, onClose });
+  sentinel.on('topology-change', onFailover).on('error', onError);
+  return adapter;
+}
+
+function nameOf({ options }: Client): string {
+  const { host = 'localhost', port = 6379, path } = options?.socket ?? {};
+  return path ?? `${host}:${port}`;
+}
+
+/** The options of a URL, as it is understood for ioredis, too: node-redis ignores what is after its "?". */
+function optionsOf(source: string): ClientOptions {
+  if (source.startsWith('/')) return { socket: { path: source } };
+  const { protocol, hostname, port, username, password, pathname, searchParams } = new URL(source);
+  const [family, name] = [searchParams.get('family'), searchParams.get('connectionName')];
+  return {
+    ...(name !== null && { name }),
+    ...(username && { username: decodeURIComponent(username) }),
+    ...(password && { password: decodeURIComponent(password) }),
+    database: Number(pathname.slice(1) || (searchParams.get('db') ?? 0)),
+    socket: {
+      host: hostname.replace(/^\[(.*)\]$/, '$1'),
+      port: Number(port || 6379),
+      ...(protocol === 'rediss:' && { tls: true }),
+      ...(family !== null && { family: Number(family) }),
+    },
+  };
+}

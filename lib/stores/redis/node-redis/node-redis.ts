@@ -1,0 +1,141 @@
+import type { EventEmitter } from 'node:events';
+import { LockOptionsError } from '../../../api/errors.js';
+import { isMissing } from '../client/is-missing.js';
+import { withoutCredentials, type Credentials } from '../client/credentials.js';
+import { problemOf } from '../client/problem-of.js';
+import { CommandFault } from '../client/redis-client.js';
+
+// As much of node-redis 5 and 6 as is used, which the types of neither say for both.
+
+/** A client for one server. */
+export interface Client extends EventEmitter {
+  readonly isOpen: boolean;
+  readonly isReady: boolean;
+  readonly options?: ClientOptions;
+  connect(): Promise<unknown>;
+  destroy(): void;
+  duplicate(options?: ClientOptions): Client;
+  sendCommand(args: readonly string[], options?: object): Promise<unknown>;
+  subscribe(channel: string, listener: (text: string) => void): Promise<void>;
+  sSubscribe(channel: string, listener: (text: string) => void): Promise<void>;
+  sUnsubscribe(channel: string): Promise<void>;
+}
+
+/** Options of a client for one server, and of each that a Cluster or a Sentinel makes. */
+export interface ClientOptions {
+  name?: string;
+  username?: string;
+  password?: string;
+  database?: number;
+  keyPrefix?: string | Buffer;
+  disableOfflineQueue?: boolean;
+  maintNotifications?: 'disabled';
+  socket?: {
+    host?: string;
+    port?: number;
+    path?: string;
+    family?: number;
+    tls?: boolean;
+    connectTimeout?: number;
+    reconnectStrategy?: false | ((retries: number) => number);
+  };
+}
+
+/** A master of a Cluster. */
+export interface ClusterNode {
+  readonly address: string;
+  readonly client?: Client;
+}
+
+/** A client for a Cluster. */
+export interface ClusterClient extends EventEmitter {
+  readonly isOpen: boolean;
+  readonly masters: readonly ClusterNode[];
+  readonly slots: readonly ({ readonly master: ClusterNode } | undefined)[];
+  readonly _options?: { readonly defaults?: ClientOptions; readonly keyPrefix?: string | Buffer };
+  connect(): Promise<unknown>;
+  destroy(): unknown;
+  nodeClient(node: ClusterNode): Promise<Client> | Client;
+  sendCommand(key: string, isReadonly: boolean, args: readonly string[], options?: object): Promise<unknown>;
+}
+
+/** A client for a master that Sentinels name. */
+export interface SentinelClient extends EventEmitter {
+  readonly isOpen: boolean;
+  connect(): Promise<unknown>;
+  destroy(): unknown;
+  /** Runs a function with the client of the master. */
+  _execute<T>(isReadonly: boolean, use: (master: Client) => Promise<T>): Promise<T>;
+}
+
+/** Any of them. */
+export type AnyClient = Client | ClusterClient | SentinelClient;
+
+/** The package. */
+interface NodeRedis {
+  readonly createClient: (options: object) => Client;
+  readonly createCluster: (options: object) => ClusterClient;
+  readonly createSentinel: (options: object) => SentinelClient;
+}
+
+/**
+ * Loads node-redis when the first Redis is used: locks in memory do not need it.
+ * @throws LockOptionsError when it is not installed
+ */
+export async function loadNodeRedis(): Promise<NodeRedis> {
+  try {
+    return (await import('redis')) as unknown as NodeRedis;
+  } catch (error) {
+    if (!isMissing(error, 'redis')) throw error;
+    throw new LockOptionsError(
+      'Locks on Redis by options of node-redis need the package redis, which is not installed: npm install redis. ' +
+        'With ioredis give { host, port }, or the URL by itself.',
+      { cause: error },
+    );
+  }
+}
+
+/** Options of the clients that are made here: what is not sent when a connection breaks is not sent later, by which it is no longer wanted. */
+export const OWN = {
+  disableOfflineQueue: true,
+  maintNotifications: 'disabled',
+  socket: { connectTimeout: 2_000, reconnectStrategy: (retries: number) => Math.min((retries + 1) * 50, 1_000) },
+} satisfies ClientOptions;
+
+/** Options of a client that connects once. */
+export const ONCE = { ...OWN, socket: { ...OWN.socket, reconnectStrategy: false } } satisfies ClientOptions;
+
+/** A client with the settings of another one, except for these. */
+export function likeness(client: Client, { socket, ...options }: ClientOptions): Client {
+  return client.duplicate({ ...options, socket: { ...client.options?.socket, ...socket } });
+}
+
+/** Settings of a command. The client's own limit would cost a signal for each, and ends only those that are not written yet. */
+export const COMMAND = { timeout: undefined, typeMapping: undefined, abortSignal: undefined };
+
+/** What a client logs in with. */
+export function credentialsOf({ username, password }: ClientOptions = {}): Credentials {
+  return { passwords: password ? [password] : [], usernames: username && username !== 'default' ? [username] : [] };
+}
+
+/** Whether Redis answered with this error, which begins with a code in capitals. No error of the client or the system does. */
+function isReplyError(error: unknown): boolean {
+  return error instanceof Error && /^[A-Z][A-Z\d]+ /.test(error.message);
+}
+
+/** The fault of a command that a client with these credentials has rejected with this error. */
+export function faultOf(error: unknown, credentials: Credentials): CommandFault {
+  const problem = problemOf(error);
+  if (isReplyError(error)) return new CommandFault(withoutCredentials(problem, credentials), 'refused');
+  const wasSent = !/^The client is (closed|offline)$/.test(problem);
+  return new CommandFault(wasSent ? 'the connection broke before the answer came' : 'not connected', 'disconnected');
+}
+
+/** Ends a client, and with it all that is in flight. Only a Sentinel's answers later. */
+export function end(client: AnyClient): void {
+  try {
+    void Promise.resolve(client.destroy()).catch(() => {});
+  } catch {
+    // it was closed already
+  }
+}

@@ -1,0 +1,8 @@
+import { LockOptionsError } from '../../lib/api/errors.js';
+import { ioredis as driver } from '../../lib/stores/redis/ioredis/ioredis-driver.js';
+
+/** In place of the driver for ioredis, where URLs are to be opened with node-redis: as if it were not installed. */
+export const ioredis = {
+  ...driver,
+  load: () => Promise.reject(new LockOptionsError('URLs are opened with node-redis here.')),
+};

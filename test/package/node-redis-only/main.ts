@@ -1,0 +1,47 @@
+import 'reflect-metadata';
+import assert from 'node:assert/strict';
+import { Injectable, Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { Locked, LockService, RedisFence, RedisLockModule } from 'nest-redis-lock';
+import { createClient } from 'redis';
+
+// An application that uses node-redis, and has no ioredis.
+
+const client = createClient({ url: process.env.REDIS_URL! });
+
+@Injectable()
+class Orders {
+  constructor(private readonly locks: LockService) {}
+
+  @Locked('order:{0}')
+  async pay(id: string): Promise<string> {
+    return `paid ${id} under ${this.locks.current().key}`;
+  }
+}
+
+@Module({ imports: [RedisLockModule.forRoot({ redis: process.env.REDIS_URL! })], providers: [Orders] })
+class ByUrl {}
+
+@Module({ imports: [RedisLockModule.forRoot({ redis: { url: process.env.REDIS_URL! } })], providers: [Orders] })
+class ByOptions {}
+
+@Module({ imports: [RedisLockModule.forRoot({ redis: client })], providers: [Orders] })
+class ByClient {}
+
+async function main(): Promise<void> {
+  for (const module of [ByUrl, ByOptions, ByClient]) {
+    const app = await NestFactory.createApplicationContext(module, { logger: ['error'] });
+    assert.equal(await app.get(Orders).pay('1'), 'paid 1 under order:1');
+    const locks = app.get(LockService);
+    const lock = await locks.acquire('key');
+    const next = locks.acquire('key'); // it listens for its turn
+    assert.equal(await lock.release(), true);
+    assert.equal(await (await next).release(), true);
+    await app.close();
+  }
+  assert.equal(client.isOpen, true); // it is the application's
+  await new RedisFence(client).write('key', 1, 'value');
+  client.destroy();
+}
+
+void main();
