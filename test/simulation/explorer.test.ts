@@ -69,6 +69,18 @@ describe('The explorer', () => {
     expect(found.rule).toBe(rule);
   });
 
+  it('sets no wall clock back while that would hide from a process that its machine slept', async () => {
+    const faults: Fault[] = [
+      { at: 95_000, kind: 'pause-amid-hand-over', forUs: 1_421_000, process: 0, server: 0, byUs: 582_000 },
+      { at: 720_000, kind: 'suspend', forUs: 451_000, process: 0 },
+      { at: 1_167_000, kind: 'isolate', forUs: 545_000, server: 0 },
+      { at: 1_915_000, kind: 'jump-wall', forUs: 0, process: 0, byUs: -726_000 },
+    ];
+    const features = ['holds', 'fair', 'careless', 'shared'] as const;
+    const plan = planOf(21_335, 'one', { ...SHORT, seconds: 2, keys: 1, commandTimeoutMs: 300, features, faults });
+    expect((await simulate(plan, copies)).violations).toEqual([]);
+  });
+
   it('finds nothing wrong where a server accepts connections and never answers on them', async () => {
     const faults: Fault[] = [{ at: 100_000, kind: 'mute', forUs: 300_000, process: 1, server: 0 }];
     const plan = planOf(1, 'one', { ...TINY, faults });

@@ -118,6 +118,8 @@ export class SimulatedProcess {
   #suspendedAt = 0;
   /** For how long its monotonic clock has stood still. */
   #suspendedUs = 0;
+  /** Whether it has slept, and not looked at its wall clock since. */
+  #hasSlept = false;
   /** What its wall clock is ahead of its monotonic one. */
   #wallUs: number;
   /** `performance.timeOrigin` */
@@ -167,6 +169,7 @@ export class SimulatedProcess {
   /** `Date.now()` */
   wallMs(): number {
     this.#spend(1);
+    this.#hasSlept = false;
     return Math.floor((this.#wallUs + this.#monotonicUs()) / 1_000);
   }
 
@@ -208,13 +211,15 @@ export class SimulatedProcess {
         const sleptUs = this.scheduler.now - this.#suspendedAt;
         this.#suspendedUs += sleptUs;
         this.#wallUs += sleptUs * this.#rate;
+        this.#hasSlept = true;
       }
       this.resume();
     });
   }
 
-  /** Somebody sets its wall clock ahead, or back. */
+  /** Somebody sets its wall clock ahead, or back; not back while that would hide from the process that it has slept. */
   jumpWall(us: number): void {
+    if (us < 0 && (this.#hasSlept || this.#suspensions > 0)) return;
     this.#wallUs += us;
   }
 

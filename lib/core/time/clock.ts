@@ -20,7 +20,8 @@ const JUMP_MS = 100;
 /**
  * Elapsed time, in milliseconds, that never runs slower than Redis does. Linux stops the monotonic clock while the
  * machine is suspended, so what the wall clock gains on it between two readings counts as elapsed too. A wall clock
- * that is set ahead then costs a lease, never safety; one that is set back changes nothing.
+ * that is set ahead then costs a lease, never safety; one that is set back changes nothing, unless the machine slept since the
+ * last reading: neither clock shows then that it did.
  */
 export class Clock {
   #skippedMs = 0;
