@@ -81,6 +81,17 @@ describe('The explorer', () => {
     expect((await simulate(plan, copies)).violations).toEqual([]);
   });
 
+  it('finds nothing wrong where a waiter is served by a better estimate of when it came than its place has', async () => {
+    const faults: Fault[] = [
+      { at: 557_000, kind: 'slow-requests', forUs: 512_000, process: 0, server: 0, byUs: 114_000 },
+      { at: 1_351_000, kind: 'kill', forUs: 179_000, process: 2 },
+      { at: 1_819_000, kind: 'oom', forUs: 336_000, server: 0 },
+    ];
+    const features = ['holds', 'elections', 'fair', 'careless', 'with-lock', 'parcels', 'permits'] as const;
+    const shape = { seconds: 3, processes: 3, keys: 3, parallel: 4, commandTimeoutMs: 2_000 };
+    expect((await simulate(planOf(40_573, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
+  });
+
   it('finds nothing wrong where a server accepts connections and never answers on them', async () => {
     const faults: Fault[] = [{ at: 100_000, kind: 'mute', forUs: 300_000, process: 1, server: 0 }];
     const plan = planOf(1, 'one', { ...TINY, faults });

@@ -28,14 +28,19 @@ export class QueueWitness {
 
   constructor(private readonly complain: (rule: string, text: string) => void) {}
 
-  /** A script has run, on a server that has not lost anything yet. */
-  ran(server: SimulatedServer, sha: string, keys: readonly string[], reply: Reply): void {
+  /** A script has run, on a server that has not lost anything yet. @param args those behind the keys */
+  ran(server: SimulatedServer, sha: string, keys: readonly string[], args: readonly string[], reply: Reply): void {
+    const numbers = numbersOf(args);
     const queues = keys.filter((key) => key.endsWith(':queue'));
     for (const queue of queues) {
       const id = `${server.port} ${queue}`;
       const lock = server.data.entry(queue.slice(0, -':queue'.length))?.value;
       const places = placesOf(server.data.entry(queue)?.value);
-      this.#checkOrder(id, this.#places.get(id) ?? [], places, lock);
+      const before = (this.#places.get(id) ?? []).map((place) => {
+        const at = Math.min(place.at, numbers.get(place.ticket) ?? Infinity);
+        return { ...place, at };
+      });
+      this.#checkOrder(id, before, places, lock);
       if (this.serving.has(sha) && queues.length === 1 && hasAsked(reply)) this.#checkRoom(id, server, places[0], lock);
       this.#places.set(id, places);
     }
@@ -64,11 +69,23 @@ export class QueueWitness {
   }
 }
 
+const ENTRY = /^([gsp])(?:(\d+)\/(\d+))? \S+ (.+?)(?:~\d+)?$/;
+
+/** By which number, behind its entry, the place of a ticket counts from now on: who asks may know it better than before. */
+function numbersOf(args: readonly string[]): Map<string, number> {
+  const numbers = new Map<string, number>();
+  args.forEach((entry, index) => {
+    const ticket = ENTRY.exec(entry)?.[4];
+    const number = Number(args[index + 1]);
+    if (ticket !== undefined && number > 0) numbers.set(ticket, number);
+  });
+  return numbers;
+}
+
 function placesOf(queue: unknown): Place[] {
   if (!(queue instanceof SortedSet)) return [];
   return queue.members.flatMap(([entry, at]) => {
-    const [, kind, permits = '1', limit = '0', ticket] =
-      /^([gsp])(?:(\d+)\/(\d+))? \S+ (.+?)(?:~\d+)?$/.exec(entry) ?? [];
+    const [, kind, permits = '1', limit = '0', ticket] = ENTRY.exec(entry) ?? [];
     if (at < 0 || kind === undefined || ticket === undefined) return [];
     return [{ kind, permits: Number(permits), limit: Number(limit), ticket, at }];
   });

@@ -189,12 +189,13 @@ export class World {
     if (reply instanceof ReplyError && reply.text.startsWith('ASK ')) reach(this.marks, 'moved slot');
     if (!/^eval(sha)?$/i.test(name)) return;
     const keys = args.slice(0, Number(count));
+    const others = args.slice(Number(count));
     const locks = keys.filter((key) => key.startsWith('lock:{') && key.endsWith('}'));
     if (locks.length > 1) reach(this.marks, 'batch');
     this.witness.ran(server, keys, this.scheduler.now);
     // Of what it has lost, or has old data of, nothing is known; and clocks that jump number places anew.
     const hasLost = this.witness.losses.some((loss) => loss.key === undefined && (loss.server ?? server) === server);
-    if (server.isPrimary && !hasLost) this.queueWitness.ran(server, sha, keys, reply);
+    if (server.isPrimary && !hasLost) this.queueWitness.ran(server, sha, keys, others, reply);
     const values = locks.map((key) => server.data.entry(key)?.value);
     if (values.some((value) => typeof value === 'string' && value.endsWith('='))) reach(this.marks, 'kept lock');
     for (const { isOfReaders, holders } of values.flatMap(crowdOf))
