@@ -218,6 +218,16 @@ describe('a history with two holders', () => {
     expect(rulesBroken([...first, between, ...second])).toEqual(['overlapping holders']);
   });
 
+  it('is allowed when the second lease may have begun first, whichever of the two the fault has cost', () => {
+    const waited = (ttlMs: number) =>
+      turnOf({ turn: '1.0.0', worker: 1, token: 6, ttlMs, asked: 5, from: 50, to: 60 }).map((entry) =>
+        entry.type === 'granted' ? { ...entry, sentAt: undefined } : entry,
+      );
+    expect(rulesBroken([...first, fault('flush', 30), ...waited(20)])).toEqual([]);
+    expect(rulesBroken([...first, fault('flush', 7), ...waited(20)])).toEqual(['overlapping holders']);
+    expect(rulesBroken([...first, fault('flush', 7), ...waited(100)])).toEqual([]);
+  });
+
   it('two holders are not excused where the topology must not lose a lock by the fault [G141]', () => {
     expect(rulesBroken([...first, fault('flush', 30), ...second], { losses: [] })).toEqual(['overlapping holders']);
   });
@@ -305,6 +315,30 @@ describe('a history with locks that several hold', () => {
     ]);
   });
 
+  describe('readers who are back with old data', () => {
+    const broken = ['token not above that of an earlier holder'];
+    const losses = ['restart-old'] as const;
+    const phases = [...reader(0, 5, 10, 15, 1), ...writer(6, 20)];
+    const goesBack = (at: number, revived?: readonly number[]): Entry => ({
+      at,
+      type: 'fault',
+      kind: 'restart-old',
+      until: 30,
+      revived,
+    });
+
+    it('are known by the tokens that were found in it, whether anybody had one of them', () => {
+      expect(rulesBroken([...writer(6, 20), goesBack(25, [4, 5]), ...reader(1, 5, 40)], { losses })).toEqual([]);
+      expect(rulesBroken([...phases, goesBack(25, [4]), ...reader(1, 5, 40)], { losses })).toEqual(broken);
+      expect(rulesBroken([...phases, goesBack(25, [5]), ...writer(5, 40)], { losses })).toContain(broken[0]);
+    });
+
+    it('may have asked before and learned of their grant later, where nobody looked into it', () => {
+      expect(rulesBroken([...phases, goesBack(5), ...reader(1, 5, 40)], { losses })).toEqual([]);
+      expect(rulesBroken([...phases, goesBack(0.5), ...reader(1, 5, 40)], { losses })).toEqual(broken);
+    });
+  });
+
   it('a reader without a token is found', () => {
     const without = turnOf({ turn: '0.0.0', from: 10, to: 20, hold: { mode: 'shared' } });
     expect(rulesBroken(without)).toEqual(['reader without a token']);
@@ -377,6 +411,37 @@ describe('a history with a lock that is passed on after it was lost', () => {
     expect(rulesBroken([...had, flushed, ...passed(600)])).toEqual(['passed on after a loss']);
     expect(rulesBroken([...had, { ...flushed, forgets: false }, ...passed(600)])).toEqual([]);
     expect(rulesBroken([...had, flushed, ...passed(600)], { losses: [] })).toEqual([]);
+  });
+
+  it('is not found so soon after a restart, which cost the process its connection, too', () => {
+    const restarted: Entry = { ...flushed, kind: 'restart-empty' };
+    expect(rulesBroken([...had, restarted, ...passed(1_030)])).toEqual([]);
+    expect(rulesBroken([...had, restarted, ...passed(1_200)])).toEqual(['passed on after a loss']);
+  });
+
+  describe('by a process that took it away from the next holder', () => {
+    const lost = fault('flush', 15);
+    const byOther: Entry = { at: 15, type: 'forced', process: '3.0', key: 'a', answered: 16, until: 3_016 };
+
+    it('is allowed, since it had lost it before, and did not know', () => {
+      expect(rulesBroken([...had, lost, forced, ...passed(101)])).toEqual([]);
+      expect(rulesBroken([...had, byOther, forced, ...passed(101)])).toEqual([]);
+    });
+
+    it('is allowed where the data was lost when the grant was on its way', () => {
+      expect(rulesBroken([...had, fault('flush', 9.8), forced, ...passed(101)])).toEqual([]);
+    });
+
+    it.each([
+      ['before it had the lock', fault('flush', 5), 101],
+      ['after it took the lock away', fault('flush', 40), 101],
+      ['of which it must have learned since', lost, 600],
+      ['by another process, of which it must have learned since', byOther, 600],
+      ['of another key', { ...byOther, key: 'b' }, 101],
+      ['by itself', { ...byOther, process: '0.0', answered: undefined }, 101],
+    ] as const)('is found after a loss %s', (_, loss, from) => {
+      expect(rulesBroken([...had, loss, forced, ...passed(from)])).toEqual(['passed on after a loss']);
+    });
   });
 
   it('is not what was granted anew', () => {

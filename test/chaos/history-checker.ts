@@ -160,6 +160,8 @@ interface Loss {
   until: number;
   /** All, if there is none. */
   key?: string;
+  /** Of readers that the node has back: undefined if that is not known. */
+  revived?: readonly number[];
 }
 
 interface Judgement {
@@ -198,22 +200,35 @@ function behindEarlier(holdings: readonly Holding[]): [earlier: Holding, later: 
 }
 
 /**
- * A process that had the lock before the fault may pass it on among its turns until it looks: for a third of the ttl, for no
- * extension succeeds from then on. What Redis grants after the fault has a greater token.
+ * A process that had the lock before the fault may pass it on among its turns until it notices, for no extension succeeds from then on.
+ * What Redis grants after the fault has a greater token.
  */
-function excusesToken({ at, until, key }: Loss, earlier: Holding, later: Holding, slackMs: number): boolean {
+function excusesToken(loss: Loss, earlier: Holding, later: Holding, slackMs: number): boolean {
+  const { at, until, key } = loss;
   if (key !== undefined && key !== later.key) return false;
-  return later.leaseFrom <= until && at <= earlier.from && later.from <= until + later.ttlMs / 3 + slackMs;
+  return later.leaseFrom <= until && at <= earlier.from && later.from <= noticedBy(loss, later, slackMs);
+}
+
+/**
+ * Until when a process may pass on a lock that it has lost: it asks after a third of the ttl. A restart has cost it its connection, too,
+ * and it asks when it has a new one: until then its lease may run.
+ */
+function noticedBy({ kind, until }: Loss, { ttlMs }: Holding, slackMs: number): number {
+  const hasToConnect = kind === 'restart-empty' || kind === 'restart-old';
+  return until + (hasToConnect ? ttlMs : ttlMs / 3) + slackMs;
 }
 
 /**
  * A server that goes back to old data may have readers back who had left: whoever shares the lock then has the token of these, for as long
- * as they or others after them share it.
+ * as they or others after them share it. If nobody looked into that data, they were readers who had asked before.
  */
-function bringsBack({ kind, at }: Loss, later: Holding, all: readonly Holding[]): boolean {
+function bringsBack({ kind, at, revived }: Loss, later: Holding, all: readonly Holding[]): boolean {
   if ((kind !== 'restart-old' && kind !== 'swap-primary') || later.from < at) return false;
   const { key, token } = later;
-  return all.some((other) => other.key === key && other.token === token && other.from < at && areReaders(other, later));
+  if (later.hold?.mode !== 'shared' || token === undefined) return false;
+  if (revived) return revived.includes(token);
+  const had = all.filter((other) => other.key === key && other.token === token && areReaders(other));
+  return had.some(({ askedAt }) => askedAt < at);
 }
 
 function overlaps(all: readonly Holding[], losses: readonly Loss[]) {
@@ -275,14 +290,15 @@ function permitsText(holdings: readonly Holding[]): string {
 }
 
 /**
- * A fault excuses two holders when it happened between the begin of their leases and the second grant, and only until the
- * first lease must have run out: whoever extends after the loss is told of it.
+ * A fault excuses two holders when it happened between the begin of the lease that it cost and the second grant, and only until that
+ * lease must have run out: whoever extends after the loss is told of it. The second may have lost its lease, if that began first.
  */
 function excuses({ at, until, key }: Loss, earlier: Holding, later: Holding): boolean {
   if (key !== undefined && key !== later.key) return false;
-  const { leaseFrom, ttlMs } = later.leaseFrom < earlier.leaseFrom ? later : earlier;
+  const lost = later.leaseFrom < earlier.leaseFrom ? [earlier, later] : [earlier];
   const overlapEnd = Math.min(earlier.to, later.to);
-  return at <= later.from && until >= leaseFrom && overlapEnd <= until + ttlMs;
+  const runsOut = lost.some(({ leaseFrom, ttlMs }) => until >= leaseFrom && overlapEnd <= until + ttlMs);
+  return at <= later.from && runsOut;
 }
 
 function overlapText(earlier: Holding, later: Holding): string {
@@ -291,8 +307,8 @@ function overlapText(earlier: Holding, later: Holding): string {
 }
 
 /**
- * A process passes no lock on that it has lost: from when it knows, if it took the lock away itself; else for no longer
- * than a third of the ttl, by when it must have asked.
+ * A process passes no lock on that it has lost: from when it knows, if it took the lock away itself; else for no longer than it may
+ * take to notice. If the lock was lost before, it may have taken it away from the next holder, and then knows nothing yet.
  */
 function passedOn(
   holdings: readonly Holding[],
@@ -304,14 +320,19 @@ function passedOn(
   for (const { owner, from } of holdings) {
     if (owner !== undefined) firstFrom.set(owner, Math.min(from, firstFrom.get(owner) ?? Infinity));
   }
-  const isLate = ({ turn, key, owner = '', from, ttlMs }: Holding) => {
+  const isLate = (holding: Holding) => {
+    const { turn, key, owner = '', from, leaseFrom } = holding;
     const since = firstFrom.get(owner) ?? Infinity;
-    const knows = forced.some(
-      ({ at, answered = Infinity, ...loss }) =>
-        since < at && from > answered && loss.key === key && loss.process === processOf(turn),
+    const ofKey = forced.filter((loss) => loss.key === key);
+    const [own, byOthers] = [true, false].map((isOwn) =>
+      ofKey.filter(({ process }) => (process === processOf(turn)) === isOwn),
     );
-    const mustHaveAsked = ({ forgets, at, until }: EntryOf<'fault'>) =>
-      forgets === true && since < at && from > until + ttlMs / 3 + slackMs;
+    const before: Loss[] = [...lossy, ...byOthers!.map((loss) => ({ ...loss, until: loss.answered ?? loss.until }))];
+    const wasLostBefore = (time: number) =>
+      before.some((loss) => loss.at < time && leaseFrom <= loss.until && from <= noticedBy(loss, holding, slackMs));
+    const knows = own!.some(({ at, answered = Infinity }) => since < at && from > answered && !wasLostBefore(answered));
+    const mustHaveAsked = (loss: EntryOf<'fault'>) =>
+      loss.forgets === true && since < loss.at && from > noticedBy(loss, holding, slackMs);
     return knows || lossy.some(mustHaveAsked);
   };
   return holdings.filter(isLate).map(({ turn, key }) => violation('passed on after a loss', `${key}: to turn ${turn}`));

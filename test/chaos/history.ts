@@ -102,8 +102,19 @@ export type Entry = { at: number } &
     /** By the resource; or, under a guard, by the transactions of a database in the order of each key. */
     | (Access<'read'> & OfTurn)
     | (Access<'write'> & OfTurn & { isGuarded?: true })
-    /** By the nemesis, with when it was undone. `forgets`: what the node knew before is certainly gone by then. */
-    | { type: 'fault'; kind: LossKind; until: number; node?: number; worker?: number; forgets?: boolean }
+    /**
+     * By the nemesis, with when it was undone. `forgets`: what the node knew before is certainly gone by then. `revived`: the tokens of
+     * all readers in the old data that it goes back to, where that can be looked into.
+     */
+    | {
+        type: 'fault';
+        kind: LossKind;
+        until: number;
+        node?: number;
+        worker?: number;
+        forgets?: boolean;
+        revived?: readonly number[];
+      }
     /** All faults are undone; these workers run. */
     | { type: 'healed'; workers: number[] }
     /** It was still there when it had to be gone. */

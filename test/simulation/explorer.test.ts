@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { compileLibrary } from '../support/compiled-library.js';
 import { readArguments } from './explorer/arguments.js';
 import { Copies } from './explorer/copies.js';
-import { planOf, type Fault, type Plan, type Topology } from './explorer/plan.js';
+import { FEATURES, planOf, type Fault, type Plan, type Topology } from './explorer/plan.js';
 import { shrink } from './explorer/shrink.js';
 import { simulate } from './explorer/simulate.js';
 
@@ -90,6 +90,21 @@ describe('The explorer', () => {
     const features = ['holds', 'elections', 'fair', 'careless', 'with-lock', 'parcels', 'permits'] as const;
     const shape = { seconds: 3, processes: 3, keys: 3, parallel: 4, commandTimeoutMs: 2_000 };
     expect((await simulate(planOf(40_573, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
+  });
+
+  it('knows the tokens of readers who are back with the old data of a server', async () => {
+    const faults: Fault[] = [
+      { at: 100_000, kind: 'crash-empty', forUs: 166_000, server: 0 },
+      { at: 424_000, kind: 'half-open-at-server', forUs: 0, process: 1, server: 0 },
+      { at: 541_000, kind: 'slow-requests', forUs: 275_000, process: 0, server: 0, byUs: 36_000 },
+      { at: 802_000, kind: 'close', forUs: 233_000, process: 0 },
+      { at: 1_242_000, kind: 'busy', forUs: 540_000, server: 0 },
+      { at: 1_411_000, kind: 'slow-requests', forUs: 115_000, process: 0, server: 0, byUs: 64_000 },
+      { at: 1_978_000, kind: 'crash-old', forUs: 274_000, server: 0, byUs: 376_000 },
+    ];
+    const features = FEATURES.filter((name) => name !== 'fair' && name !== 'with-lock');
+    const shape = { seconds: 3, processes: 2, keys: 2, parallel: 4, commandTimeoutMs: 2_000 };
+    expect((await simulate(planOf(23_732, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
   });
 
   it('finds nothing wrong where a server accepts connections and never answers on them', async () => {

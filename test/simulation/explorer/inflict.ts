@@ -195,24 +195,33 @@ function crash(world: World, server: SimulatedServer, { kind, forUs, byUs = 0 }:
       if (!isPrimary) return;
       if (kind === 'crash-empty')
         lose(world, server, 'restart-empty', { forgets: forgetsAll(world, server), at: takenAt });
-      if (kind === 'crash-old') lose(world, server, 'restart-old', { at: takenAt });
+      const revived = kind === 'crash-old' ? tokensOfReaders(server) : undefined;
+      if (revived) lose(world, server, 'restart-old', { at: takenAt, revived });
     });
   };
   world.scheduler.after(kind === 'crash-old' ? byUs : 0, restart);
 }
 
+function tokensOfReaders({ data }: SimulatedServer): number[] {
+  const values = data.names.map((name) => data.entry(name)?.value);
+  return values
+    .flatMap((value) => (typeof value === 'string' ? (/^~s@(\d{16})/.exec(value)?.[1] ?? []) : []))
+    .map(Number);
+}
+
 interface HowLost {
   readonly forgets?: boolean;
   readonly at?: number;
+  readonly revived?: readonly number[];
 }
 
 function lose(
   world: World,
   server: SimulatedServer,
   kind: LossKind,
-  { forgets, at = world.scheduler.now }: HowLost = {},
+  { forgets, at = world.scheduler.now, revived }: HowLost = {},
 ): void {
   world.lose(server, at, kind === 'clock-ahead');
   const node = world.servers.indexOf(server);
-  world.note({ type: 'fault', kind, node, until: world.nowMs, forgets }, at / 1_000);
+  world.note({ type: 'fault', kind, node, until: world.nowMs, forgets, revived }, at / 1_000);
 }
