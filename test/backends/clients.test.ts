@@ -165,7 +165,9 @@ describe('Clients', () => {
     expect(made).toHaveLength(2);
     await until(() => made.every(({ status }) => status === 'end'), { what: 'both clients are closed' });
     await connectionsLeft(1);
-    await expect(opened({ redis: () => ({}) as Redis })).rejects.toThrow('must return a client of ioredis or node-redis');
+    await expect(opened({ redis: () => ({}) as Redis })).rejects.toThrow(
+      'must return a client of ioredis or node-redis',
+    );
   });
 
   it.each([true, false])('are closed only when releases under way have run (script known: %s)', async (known) => {

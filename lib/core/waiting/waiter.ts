@@ -64,7 +64,9 @@ export class Calls {
     }
     if (grant !== 'waited' || !this.leases.sendsLater) return this.#given(waiter, lease, grant);
     // The extension that confirms a grant is sent first: the work may block the process for longer than the grant stands.
-    return loopTurn().then(loopTurn).then(() => this.#given(waiter, lease, grant));
+    return loopTurn()
+      .then(loopTurn)
+      .then(() => this.#given(waiter, lease, grant));
   }
 
   #given(waiter: Waiter, lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
