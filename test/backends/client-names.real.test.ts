@@ -1,4 +1,4 @@
-import { Cluster } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { untilSubscribers } from '../support/queue.js';
@@ -50,16 +50,19 @@ describe('CLIENT LIST', () => {
     });
   });
 
-  it('is not needed: where names are refused locks are taken and handed over', async () => {
+  it.each([
+    ['ioredis', (url: string) => () => new Redis(url, { connectionName: OURS }), ['', '', '*']],
+    ['node-redis', (url: string) => ({ url }), [OURS, OURS, `${OURS}*`]], // said in HELLO, which is no such command
+  ])('is not needed: where names are refused locks are taken and handed over by %s', async (_, sourceOf, names) => {
     await server.command('ACL', 'SETUSER', 'plain', 'on', 'nopass', '~*', '&*', '+@all', '-client');
-    const redis = `redis://plain:any@127.0.0.1:${server.port}`;
-    const open = () => openLocks({ redis, commandTimeoutMs: COMMAND_MS });
+    const url = `redis://plain:any@127.0.0.1:${server.port}`;
+    const open = () => openLocks({ redis: sourceOf(url), commandTimeoutMs: COMMAND_MS });
     const [locks, others] = [await open(), await open()];
     const holder = await locks.acquire('key');
     const waiting = others.acquire('key');
     await untilSubscribers(server, 1);
     await holder.release();
     expect((await waiting).isHeld).toBe(true);
-    await named(server, '', '', '*');
+    await named(server, ...names);
   });
 });

@@ -30,6 +30,7 @@ export interface ClientOptions {
   keyPrefix?: string | Buffer;
   disableOfflineQueue?: boolean;
   maintNotifications?: 'disabled';
+  RESP?: 2 | 3;
   socket?: {
     host?: string;
     port?: number;
@@ -99,6 +100,7 @@ export async function loadNodeRedis(): Promise<NodeRedis> {
 export const OWN = {
   disableOfflineQueue: true,
   maintNotifications: 'disabled',
+  RESP: 3, // it says its name in HELLO, which needs no right as CLIENT SETNAME does, and whose refusal would end the connection
   socket: { connectTimeout: 2_000, reconnectStrategy: (retries: number) => Math.min((retries + 1) * 50, 1_000) },
 } satisfies ClientOptions;
 
