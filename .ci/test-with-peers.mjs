@@ -32,7 +32,7 @@ const NEST_11 = {
 /** Where a test meets Nest or the client. Those of other folders do so by the same code, and some compile the sources of the library. */
 const TESTS = [
   ...['nest', 'page', 'schedule', 'terminus', 'testing'],
-  ...['contract', 'scripts', 'backends', 'replicas', 'doctor', 'resource'],
+  ...['adapters', 'contract', 'scripts', 'backends', 'replicas', 'doctor', 'resource'],
 ].map((folder) => `test/${folder}`);
 
 const packages = [client];

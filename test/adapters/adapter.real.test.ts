@@ -1,0 +1,6 @@
+import { describeAdapter } from './describe-adapter.js';
+import { PACKAGES } from './packages.js';
+
+// On real servers.
+
+for (const [name, each] of Object.entries(PACKAGES)) describeAdapter(name, each, { hasUsers: true });

@@ -1,0 +1,31 @@
+import { Cluster, Redis } from 'ioredis';
+import { createClient, createCluster } from 'redis';
+import { ioredis } from '../../lib/stores/redis/ioredis/ioredis-driver.js';
+import { nodeRedis } from '../../lib/stores/redis/node-redis/node-redis-driver.js';
+import type { Package } from './describe-adapter.js';
+
+/** The packages for Redis, by their names. */
+export const PACKAGES: Record<string, Package> = {
+  ioredis: {
+    driver: ioredis,
+    clientOf: (url) => ioredisClient(new Redis(url, { lazyConnect: true })),
+    clusterOf: (urls) => ioredisClient(new Cluster(urls, { lazyConnect: true })),
+    withPrefix: (url, keyPrefix) => ({ host: new URL(url).hostname, port: Number(new URL(url).port), keyPrefix }),
+  },
+  'node-redis': {
+    driver: nodeRedis,
+    clientOf: (url) => nodeRedisClient(createClient({ url })),
+    clusterOf: (urls) => nodeRedisClient(createCluster({ rootNodes: urls.map((url) => ({ url })) })),
+    withPrefix: (url, keyPrefix) => ({ url, keyPrefix }),
+  },
+};
+
+function ioredisClient(client: Redis | Cluster) {
+  client.on('error', () => {}); // or it would be printed
+  return { client, close: () => client.disconnect() };
+}
+
+function nodeRedisClient(client: { on(event: 'error', listener: () => void): unknown; destroy(): unknown }) {
+  client.on('error', () => {}); // or it would be thrown
+  return { client, close: () => void client.destroy() };
+}
