@@ -1,6 +1,9 @@
-import { describeAdapter } from './describe-adapter.js';
+import { describeAdapter, describeRefusals } from './describe-adapter.js';
 import { PACKAGES } from './packages.js';
 
 // On real servers.
 
-for (const [name, each] of Object.entries(PACKAGES)) describeAdapter(name, each, { hasUsers: true });
+for (const [name, each] of Object.entries(PACKAGES)) {
+  describeAdapter(name, each);
+  describeRefusals(name, each);
+}

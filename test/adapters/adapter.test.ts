@@ -3,4 +3,4 @@ import { PACKAGES } from './packages.js';
 
 // In simulated time.
 
-for (const [name, each] of Object.entries(PACKAGES)) describeAdapter(name, each, { hasUsers: false });
+for (const [name, each] of Object.entries(PACKAGES)) describeAdapter(name, each);

@@ -17,19 +17,12 @@ export interface Package {
   withPrefix(url: string, keyPrefix: string): object;
 }
 
-/**
- * What every adapter has to do, as its port says.
- * @param hasUsers whether the servers know users and their rights: simulated ones do not
- */
-export function describeAdapter(
-  name: string,
-  { driver, clientOf, clusterOf, withPrefix }: Package,
-  { hasUsers }: { hasUsers: boolean },
-): void {
+/** What every adapter has to do, as its port says. */
+export function describeAdapter(name: string, { driver, clientOf, clusterOf, withPrefix }: Package): void {
   describe(`The adapter for ${name}`, () => {
     it('connects when it is told to, tells each step, and again after its server was gone', async () => {
       const server = await started();
-      const { client, told } = await opened(server.url);
+      const { client, told } = await opened(driver, server.url);
       expect([client.isReady, told]).toEqual([false, []]);
       client.connect();
       client.connect();
@@ -51,19 +44,19 @@ export function describeAdapter(
     it('closes what was made for it, and leaves a client of the application as it was', async () => {
       const server = await started();
       const before = await connectionsOf(server);
-      const { client } = await opened(server.url);
+      const { client } = await opened(driver, server.url);
       await ready(client);
       client.close();
       await until(async () => (await connectionsOf(server)) === before, { what: 'its connection is closed' });
       const { client: given, close } = clientOf(server.url);
       onTestFinished(close);
-      const { client: borrowed } = await opened(given);
+      const { client: borrowed } = await opened(driver, given);
       await ready(borrowed);
       borrowed.close();
-      const { client: after } = await opened(given);
+      const { client: after } = await opened(driver, given);
       await ready(after);
       expect(await after.call('PING')).toBe('PONG');
-      const { client: owned } = await opened(given, true);
+      const { client: owned } = await opened(driver, given, true);
       await ready(owned);
       owned.close();
       await until(async () => (await connectionsOf(server)) === before, { what: 'the function has given it away' });
@@ -71,7 +64,7 @@ export function describeAdapter(
 
     it('sends commands in the order in which they were given, and answers in that order, never before it has returned', async () => {
       const server = await started();
-      const { client } = await opened(server.url);
+      const { client } = await opened(driver, server.url);
       await ready(client);
       const answers: unknown[] = [];
       const script = scriptOf(`return redis.call('RPUSH', KEYS[1], ARGV[1])`);
@@ -88,7 +81,7 @@ export function describeAdapter(
 
     it('sends the text of a script that the server does not know, if it is still wanted', async () => {
       const server = await started();
-      const { client } = await opened(server.url);
+      const { client } = await opened(driver, server.url);
       await ready(client);
       const script = scriptOf(`return ARGV[1] .. ' ${randomUUID()}'`);
       const unwanted = run(client, script, ['k'], ['a'], { isWanted: false });
@@ -105,7 +98,7 @@ export function describeAdapter(
 
     it('fails what is asked while it has no connection, and does not send it later', async () => {
       const server = await started();
-      const { client } = await opened(server.url);
+      const { client } = await opened(driver, server.url);
       await ready(client);
       await server.kill();
       await until(() => !client.isReady, { what: 'it knows' });
@@ -121,7 +114,7 @@ export function describeAdapter(
       const server = await started();
       const proxy = await TcpProxy.start(server.port);
       onTestFinished(() => proxy.stop());
-      const { client } = await opened(proxy.url);
+      const { client } = await opened(driver, proxy.url);
       await ready(client);
       const script = scriptOf(`return redis.call('INCR', KEYS[1])`);
       await run(client, script, ['n'], []);
@@ -141,7 +134,7 @@ export function describeAdapter(
 
     it('makes its connection anew when it is told to, and fails what is open on it', async () => {
       const server = await started();
-      const { client, told } = await opened(server.url);
+      const { client, told } = await opened(driver, server.url);
       await ready(client);
       const { generation } = client;
       server.pause();
@@ -150,13 +143,14 @@ export function describeAdapter(
       expect(await open).toMatchObject({ kind: 'disconnected' });
       server.resume();
       await until(() => client.isReady && client.generation !== generation, { what: 'it has another connection' });
+      expect(told.slice(2)).toContain('closed');
       expect(told.filter((what) => what === 'ready')).toHaveLength(2);
       expect(await client.call('PING')).toBe('PONG');
     });
 
     it('puts the prefix of the application before keys, and before no channel', async () => {
       const server = await started();
-      const { client } = await opened(withPrefix(server.url, 'app:'));
+      const { client } = await opened(driver, withPrefix(server.url, 'app:'));
       await ready(client);
       expect(client.topology.keyPrefix).toBe('app:');
       await run(client, scriptOf(`return redis.call('SET', KEYS[1], ARGV[1])`), ['k'], ['k']);
@@ -169,7 +163,7 @@ export function describeAdapter(
 
     it('has further connections, with names of their own', async () => {
       const server = await started();
-      const { client } = await opened(server.url);
+      const { client } = await opened(driver, server.url);
       await ready(client);
       const another = client.topology.duplicate('another');
       onTestFinished(() => another.close());
@@ -180,7 +174,7 @@ export function describeAdapter(
 
     it('subscribes on a connection of its own, and again after each break', async () => {
       const server = await started();
-      const { client } = await opened(server.url);
+      const { client } = await opened(driver, server.url);
       await ready(client);
       const { told, heard, subscribed, subscription } = listening(client, 'news');
       await subscribed();
@@ -199,7 +193,7 @@ export function describeAdapter(
     it('subscribes to sharded channels of a master, and tells when its connection is gone', async () => {
       const cluster = await RedisCluster.start();
       onTestFinished(() => cluster.stop());
-      const { client } = await opened(clusterIn(cluster));
+      const { client } = await opened(driver, clusterIn(cluster));
       await ready(client);
       const [master] = client.topology.masters();
       const channel = channelOn(cluster, master!.name);
@@ -230,7 +224,7 @@ export function describeAdapter(
     it('follows a slot of a Cluster that has moved', async () => {
       const cluster = await RedisCluster.start();
       onTestFinished(() => cluster.stop());
-      const { client } = await opened(clusterIn(cluster));
+      const { client } = await opened(driver, clusterIn(cluster));
       await ready(client);
       const { topology } = client;
       expect(topology.isCluster).toBe(true);
@@ -247,51 +241,54 @@ export function describeAdapter(
       for (const master of topology.masters()) expect(await master.call('PING')).toBe('PONG');
     });
 
-    if (hasUsers) {
-      it('says what the server refuses, and no password', async () => {
-        const server = await started();
-        await server.command('ACL', 'SETUSER', 'other', 'on', '>right', '~*', '+@all');
-        const wrong = await opened(server.url.replace('//', '//other:hunter2@'));
-        wrong.client.connect();
-        await until(() => wrong.client.failure?.refused === 'credentials', { what: 'it says that they are wrong' });
-        expect(wrong.client.failure!.problem).not.toContain('hunter2');
-        await server.command('ACL', 'SETUSER', 'default', 'resetpass', '>secret');
-        const none = await opened(server.url);
-        none.client.connect();
-        await until(() => none.client.failure?.refused === 'login', { what: 'it says that it needs a password' });
-      });
-
-      it('says that it may not subscribe, and does not ask again', async () => {
-        const server = await started();
-        await server.command('ACL', 'SETUSER', 'default', '-subscribe');
-        const { client } = await opened(server.url);
-        await ready(client);
-        const { told } = listening(client, 'news');
-        await until(() => told.some((what) => what.startsWith('NOPERM')), { what: 'it is told so' });
-      });
-    }
-
     function clusterIn({ nodes }: RedisCluster): object {
       const { client, close } = clusterOf(nodes.map(({ url }) => url));
       onTestFinished(close);
       return client;
     }
-
-    async function opened(source: string | object, isOwned = false) {
-      const client = await driver.open(source as string, 'test', isOwned);
-      onTestFinished(() => client.close());
-      const told: string[] = [];
-      const note = (what: string) => () => void told.push(what);
-      client.listen({
-        accepted: note('accepted'),
-        ready: note('ready'),
-        closed: note('closed'),
-        ended: note('ended'),
-        failed: note('failed'),
-      });
-      return { client, told };
-    }
   });
+}
+
+/** What an adapter makes of refusals: only real servers know users and their rights. */
+export function describeRefusals(name: string, { driver }: Package): void {
+  describe(`The adapter for ${name}`, () => {
+    it('says what the server refuses, and no password', async () => {
+      const server = await started();
+      await server.command('ACL', 'SETUSER', 'other', 'on', '>right', '~*', '+@all');
+      const wrong = await opened(driver, server.url.replace('//', '//other:hunter2@'));
+      wrong.client.connect();
+      await until(() => wrong.client.failure?.refused === 'credentials', { what: 'it says that they are wrong' });
+      expect(wrong.client.failure!.problem).not.toContain('hunter2');
+      await server.command('ACL', 'SETUSER', 'default', 'resetpass', '>secret');
+      const none = await opened(driver, server.url);
+      none.client.connect();
+      await until(() => none.client.failure?.refused === 'login', { what: 'it says that it needs a password' });
+    });
+
+    it('says that it may not subscribe, and does not ask again', async () => {
+      const server = await started();
+      await server.command('ACL', 'SETUSER', 'default', '-subscribe');
+      const { client } = await opened(driver, server.url);
+      await ready(client);
+      const { told } = listening(client, 'news');
+      await until(() => told.some((what) => what.startsWith('NOPERM')), { what: 'it is told so' });
+    });
+  });
+}
+
+async function opened(driver: RedisDriver, source: string | object, isOwned = false) {
+  const client = await driver.open(source as string, 'test', isOwned);
+  onTestFinished(() => client.close());
+  const told: string[] = [];
+  const note = (what: string) => () => void told.push(what);
+  client.listen({
+    accepted: note('accepted'),
+    ready: note('ready'),
+    closed: note('closed'),
+    ended: note('ended'),
+    failed: note('failed'),
+  });
+  return { client, told };
 }
 
 async function started(): Promise<RedisServer> {
