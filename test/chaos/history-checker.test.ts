@@ -319,18 +319,39 @@ describe('a history with locks that several hold', () => {
     const broken = ['token not above that of an earlier holder'];
     const losses = ['restart-old'] as const;
     const phases = [...reader(0, 5, 10, 15, 1), ...writer(6, 20)];
-    const goesBack = (at: number, revived?: readonly number[]): Entry => ({
+    const goesBack = (at: number, tokens?: readonly number[], tickets: readonly string[] = []): Entry => ({
       at,
       type: 'fault',
       kind: 'restart-old',
       until: 30,
-      revived,
+      revived: tokens && { tokens, tickets },
     });
 
     it('are known by the tokens that were found in it, whether anybody had one of them', () => {
       expect(rulesBroken([...writer(6, 20), goesBack(25, [4, 5]), ...reader(1, 5, 40)], { losses })).toEqual([]);
       expect(rulesBroken([...phases, goesBack(25, [4]), ...reader(1, 5, 40)], { losses })).toEqual(broken);
       expect(rulesBroken([...phases, goesBack(25, [5]), ...writer(5, 40)], { losses })).toContain(broken[0]);
+    });
+
+    it('may have another token than one who waits in it, and was granted the lock in the meantime', () => {
+      const again = (from: number) =>
+        turnOf({ turn: '0.0.0', token: 7, owner: 'x', from, until: 500, to: 400, ttlMs: 20, hold: { mode: 'shared' } });
+      const two = [...again(28), ...reader(1, 8, 300)];
+      expect(rulesBroken([...two, goesBack(25, [], ['x'])], { losses })).toEqual([]);
+      expect(rulesBroken([...two, goesBack(25, [], ['y'])], { losses })).toEqual(['two tokens among readers']);
+      expect(rulesBroken([...again(35), ...reader(1, 8, 300), goesBack(25, [], ['x'])], { losses })).toEqual([
+        'two tokens among readers',
+      ]);
+      const writes = [...again(28), ...writer(8, 300)];
+      expect(rulesBroken([...writes, goesBack(25, [], ['x'])], { losses })).toEqual(['overlapping holders']);
+      const late = { ttlMs: 20, asked: 320, from: 330, until: 500, to: 340 };
+      const passed = turnOf({ turn: '0.0.1', token: 7, owner: 'x', ...late, hold: { mode: 'shared' } });
+      const passedOn = [
+        ...two,
+        ...passed.map((entry) => (entry.type === 'granted' ? { ...entry, sentAt: 28 } : entry)),
+      ];
+      expect(rulesBroken([...passedOn, goesBack(25, [], ['x'])], { losses })).toEqual([]);
+      expect(rulesBroken([...passedOn, goesBack(25, [])], { losses })).toContain(broken[0]);
     });
 
     it('may have asked before and learned of their grant later, where nobody looked into it', () => {

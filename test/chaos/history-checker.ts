@@ -1,4 +1,4 @@
-import { CALM_KEY, of, processOf, type Entry, type EntryOf, type LossKind } from './history.js';
+import { CALM_KEY, of, processOf, type Entry, type EntryOf, type LossKind, type Revived } from './history.js';
 import { holdingsOf, type Holding } from './holdings.js';
 import { shutOut } from './liveness.js';
 
@@ -160,8 +160,7 @@ interface Loss {
   until: number;
   /** All, if there is none. */
   key?: string;
-  /** Of readers that the node has back: undefined if that is not known. */
-  revived?: readonly number[];
+  revived?: Revived;
 }
 
 interface Judgement {
@@ -173,7 +172,10 @@ interface Judgement {
 function tokensBehind(all: readonly Holding[], losses: readonly Loss[], slackMs: number): Judgement {
   const behind = byKey(all).flatMap(behindEarlier);
   const isExcused = ([earlier, later]: [Holding, Holding]) =>
-    losses.some((loss) => excusesToken(loss, earlier, later, slackMs) || bringsBack(loss, later, all));
+    losses.some(
+      (loss) =>
+        excusesToken(loss, earlier, later, slackMs) || bringsBack(loss, later, all) || isGrantedAgain(loss, later),
+    );
   const forbidden = behind
     .filter((pair) => !isExcused(pair))
     .map(([earlier, { key, turn, token }]) => {
@@ -226,14 +228,23 @@ function bringsBack({ kind, at, revived }: Loss, later: Holding, all: readonly H
   if ((kind !== 'restart-old' && kind !== 'swap-primary') || later.from < at) return false;
   const { key, token } = later;
   if (later.hold?.mode !== 'shared' || token === undefined) return false;
-  if (revived) return revived.includes(token);
+  if (revived) return revived.tokens.includes(token);
   const had = all.filter((other) => other.key === key && other.token === token && areReaders(other));
   return had.some(({ askedAt }) => askedAt < at);
+}
+
+/**
+ * A server that goes back to old data may grant a lock again to one who waited then, and was granted it in the meantime: its lease, which it can
+ * extend, has the token of the first of these grants.
+ */
+function isGrantedAgain({ until, revived }: Loss, { owner = '', leaseFrom }: Holding): boolean {
+  return revived !== undefined && revived.tickets.includes(owner) && leaseFrom <= until;
 }
 
 function overlaps(all: readonly Holding[], losses: readonly Loss[]) {
   const forbidden: Violation[] = [];
   const together = { readers: 0, permits: 0 };
+  const isOfOldPlace = (holding: Holding) => losses.some((loss) => isGrantedAgain(loss, holding));
   let allowed = 0;
   for (const holdings of byKey(all)) {
     let open: Holding[] = [];
@@ -246,7 +257,8 @@ function overlaps(all: readonly Holding[], losses: readonly Loss[]) {
       for (const earlier of open) {
         const rule = brokenBy(earlier, later);
         if (rule === undefined) continue;
-        if (certain.includes(earlier)) forbidden.push(violation(rule, overlapText(earlier, later)));
+        const hasOldToken = rule === 'two tokens among readers' && [earlier, later].some(isOfOldPlace);
+        if (certain.includes(earlier) && !hasOldToken) forbidden.push(violation(rule, overlapText(earlier, later)));
         else allowed++;
       }
       if (exceedLimit([...certain, later]))

@@ -43,6 +43,14 @@ export function processOf(turn: string): string {
 /** How a turn holds a lock together with others. */
 export type Hold = { mode: 'shared' } | { mode: 'permits'; permits: number; limit: number };
 
+/** What a node has back that goes back to old data. */
+export interface Revived {
+  /** Of all readers. */
+  readonly tokens: readonly number[];
+  /** Of all who wait: with these as its owner values it grants locks. */
+  readonly tickets: readonly string[];
+}
+
 interface Access<Type> {
   type: Type;
   key: string;
@@ -103,8 +111,8 @@ export type Entry = { at: number } &
     | (Access<'read'> & OfTurn)
     | (Access<'write'> & OfTurn & { isGuarded?: true })
     /**
-     * By the nemesis, with when it was undone. `forgets`: what the node knew before is certainly gone by then. `revived`: the tokens of
-     * all readers in the old data that it goes back to, where that can be looked into.
+     * By the nemesis, with when it was undone. `forgets`: what the node knew before is certainly gone by then. `revived`: what is in the old
+     * data that it goes back to, where that can be looked into.
      */
     | {
         type: 'fault';
@@ -113,7 +121,7 @@ export type Entry = { at: number } &
         node?: number;
         worker?: number;
         forgets?: boolean;
-        revived?: readonly number[];
+        revived?: Revived;
       }
     /** All faults are undone; these workers run. */
     | { type: 'healed'; workers: number[] }

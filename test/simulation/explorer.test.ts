@@ -107,6 +107,43 @@ describe('The explorer', () => {
     expect((await simulate(planOf(23_732, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
   });
 
+  it('knows who waits in the old data of a server, and is granted again what it was granted in the meantime', async () => {
+    const faults: Fault[] = [
+      { at: 30_000, kind: 'mute', forUs: 277_000, process: 0, server: 0 },
+      { at: 608_000, kind: 'slow-replies', forUs: 1_371_000, process: 3, server: 0, byUs: 55_000 },
+      { at: 678_000, kind: 'flush', forUs: 0, server: 0 },
+      { at: 1_395_000, kind: 'hold-replies', forUs: 864_000, process: 1, server: 0 },
+      { at: 2_034_000, kind: 'hold-requests', forUs: 905_000, process: 2, server: 0 },
+      { at: 2_338_000, kind: 'hold-replies', forUs: 2_031_000, process: 3, server: 0 },
+      { at: 4_088_000, kind: 'pause', forUs: 656_000, process: 2 },
+      { at: 4_990_000, kind: 'crash-old', forUs: 10_000, server: 0, byUs: 824_000 },
+    ];
+    const features = ['fair', 'aborts', 'careless', 'with-lock', 'parcels', 'shared'] as const;
+    const shape = { seconds: 5, processes: 4, keys: 3, parallel: 4, commandTimeoutMs: 300 };
+    expect((await simulate(planOf(43_665, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
+  });
+
+  it('counts a lock as lost that has expired early in the old data of a server', async () => {
+    const faults: Fault[] = [{ at: 782_000, kind: 'crash-old', forUs: 191_000, server: 0, byUs: 215_000 }];
+    const features = ['sets', 'elections', 'fair', 'careless', 'shared', 'permits'] as const;
+    const shape = { seconds: 1, processes: 4, keys: 2, parallel: 2, commandTimeoutMs: 2_000 };
+    expect((await simulate(planOf(43_365, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
+  });
+
+  it('counts a lock as taken by force though the process that took it was killed before it knew', async () => {
+    const faults: Fault[] = [
+      { at: 79_000, kind: 'pause-server', forUs: 706_000, server: 0 },
+      { at: 173_000, kind: 'close', forUs: 193_000, process: 0 },
+      { at: 307_000, kind: 'kill', forUs: 347_000, process: 1 },
+      { at: 451_000, kind: 'slow-replies', forUs: 1_090_000, process: 1, server: 0, byUs: 58_000 },
+      { at: 824_000, kind: 'force-release', forUs: 0, process: 1 },
+      { at: 1_039_000, kind: 'kill', forUs: 209_000, process: 1 },
+    ];
+    const features = ['holds', 'elections', 'aborts', 'parcels', 'permits'] as const;
+    const shape = { seconds: 2, processes: 2, keys: 1, parallel: 1, commandTimeoutMs: 2_000 };
+    expect((await simulate(planOf(43_868, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
+  });
+
   it('finds nothing wrong where a server accepts connections and never answers on them', async () => {
     const faults: Fault[] = [{ at: 100_000, kind: 'mute', forUs: 300_000, process: 1, server: 0 }];
     const plan = planOf(1, 'one', { ...TINY, faults });

@@ -116,6 +116,8 @@ export class Application {
   readonly #random: () => number;
   readonly #keys: readonly string[];
   readonly #ends: Promise<unknown>[] = [];
+  /** Called if it is killed before it can note that it took a lock by force. */
+  readonly #forcing = new Set<() => void>();
   #service?: LockService;
   #isRunning = true;
   #turns = 0;
@@ -178,6 +180,11 @@ export class Application {
   /** Takes a lock away from whoever has it. */
   forceRelease(key = this.#pick(this.#keys)): void {
     if (this.#service && this.#isRunning) this.#ends.push(this.#takeAway(this.#service, key));
+  }
+
+  /** It is killed: what it was taking away by force may be taken all the same. */
+  abandon(): void {
+    for (const note of this.#forcing) note();
   }
 
   #options(): RedisLockModuleOptions {
@@ -434,12 +441,16 @@ export class Application {
     const loss = { at: at * 1_000, until: Infinity, key };
     world.witness.losses.push(loss);
     let answered: number | undefined;
+    const note = () =>
+      this.#note({ type: 'forced', process: this.#name, key, answered, until: this.#nowMs() + LATE_MS }, at);
+    this.#forcing.add(note);
     try {
       if (await service.forceRelease(key)) answered = this.#nowMs();
     } catch {} // it may have run all the same
     loss.until = (this.#nowMs() + LATE_MS) * 1_000;
     if (answered !== undefined) reach(world.marks, 'taken by force');
-    this.#note({ type: 'forced', process: this.#name, key, answered, until: this.#nowMs() + LATE_MS }, at);
+    this.#forcing.delete(note);
+    note();
   }
 
   /** Until it no longer needs its lock, which its caller releases then. */

@@ -1,7 +1,8 @@
-import type { LossKind } from '../../chaos/history.js';
+import type { LossKind, Revived } from '../../chaos/history.js';
 import type { Link } from '../link.js';
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import type { Fault } from './plan.js';
+import { placesOf } from './queue-witness.js';
 import type { World } from './world.js';
 
 /** The requests whose reply is lost: those that change locks. */
@@ -195,24 +196,25 @@ function crash(world: World, server: SimulatedServer, { kind, forUs, byUs = 0 }:
       if (!isPrimary) return;
       if (kind === 'crash-empty')
         lose(world, server, 'restart-empty', { forgets: forgetsAll(world, server), at: takenAt });
-      const revived = kind === 'crash-old' ? tokensOfReaders(server) : undefined;
-      if (revived) lose(world, server, 'restart-old', { at: takenAt, revived });
+      if (kind === 'crash-old') lose(world, server, 'restart-old', { at: takenAt, revived: revivedOn(server) });
     });
   };
   world.scheduler.after(kind === 'crash-old' ? byUs : 0, restart);
 }
 
-function tokensOfReaders({ data }: SimulatedServer): number[] {
+function revivedOn({ data }: SimulatedServer): Revived {
   const values = data.names.map((name) => data.entry(name)?.value);
-  return values
-    .flatMap((value) => (typeof value === 'string' ? (/^~s@(\d{16})/.exec(value)?.[1] ?? []) : []))
-    .map(Number);
+  const crowds = values.map((value) => (typeof value === 'string' ? /^~s@(\d{16})/.exec(value) : null));
+  return {
+    tokens: crowds.flatMap((crowd) => (crowd ? [Number(crowd[1])] : [])),
+    tickets: values.flatMap(placesOf).map(({ ticket }) => ticket),
+  };
 }
 
 interface HowLost {
   readonly forgets?: boolean;
   readonly at?: number;
-  readonly revived?: readonly number[];
+  readonly revived?: Revived;
 }
 
 function lose(

@@ -82,7 +82,7 @@ function numbersOf(args: readonly string[]): Map<string, number> {
   return numbers;
 }
 
-function placesOf(queue: unknown): Place[] {
+export function placesOf(queue: unknown): Place[] {
   if (!(queue instanceof SortedSet)) return [];
   return queue.members.flatMap(([entry, at]) => {
     const [, kind, permits = '1', limit = '0', ticket] = ENTRY.exec(entry) ?? [];

@@ -90,7 +90,7 @@ export class Witness {
     const value = typeof entry?.value === 'string' ? entry.value : undefined;
     // The process may be a moment ahead of the server.
     const clockMs = (server.clockUs() + now - this.scheduler.now) / 1_000;
-    if (value?.startsWith(`${owner}@`)) return entry!.expiresAt === undefined || clockMs <= entry!.expiresAt + 1;
+    if (value?.startsWith(`${owner}@`) && clockMs <= (entry!.expiresAt ?? Infinity) + 1) return true;
     const mine = crowdOf(value).flatMap(({ holders }) => holders.filter((holder) => holder.owner === owner));
     if (mine.some(({ end }) => clockMs <= end + 1)) return true;
     const losses = this.losses.filter((loss) => loss.server === server && isRecent(loss, now));

@@ -125,8 +125,9 @@ export class World {
   }
 
   killProcess(number: number): void {
-    const { process, host } = this.processes[number]!;
+    const { process, host, application } = this.processes[number]!;
     if (process.isDead) return;
+    application.abandon();
     this.scheduler.trace(`process ${process.name} is killed`);
     process.kill();
     host.abandon();
