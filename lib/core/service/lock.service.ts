@@ -511,9 +511,7 @@ export class LockService {
       if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
       const keys = isForSeveral ? checkKeys(key as readonly string[]) : (key as string);
       if (!isForSeveral) checkKey(key);
-      // In Bun it is undefined, and known only to who looks closer.
-      if (!this.#telemetry.observer && acquires.hasSubscribers === false)
-        return this.#begin(keys, request, method, hold);
+      if (!this.#telemetry.observer && !acquires.hasSubscribers) return this.#begin(keys, request, method, hold);
       const { onContended = 'throw' } = method ?? {};
       const isOptional = kind === 'tryAcquire' || onContended !== 'throw';
       const label = request.label ?? method?.label;
@@ -638,7 +636,7 @@ export class LockService {
       const { closing } = this.#held;
       if (closing.phase !== 'closed') this.#transactions?.check(key, this.#options.onTransaction, undefined);
       const adopt = () => this.#engine.adopt(parcel, this.#options, closing);
-      const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers !== false;
+      const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers;
       return await (isObserved ? this.#telemetry.acquire([key], this.#onlyOnce, undefined, false, adopt) : adopt());
     } catch (error) {
       return this.#engine.refuse(error);
@@ -678,7 +676,7 @@ export class LockService {
       return onRefused(error);
     }
     const { onLost = this.#options.onLost } = options ?? {};
-    const isObserved = this.#telemetry.observer?.hold !== undefined || holds.hasSubscribers !== false;
+    const isObserved = this.#telemetry.observer?.hold !== undefined || holds.hasSubscribers;
     const run = isObserved ? () => this.#telemetry.hold(held, () => work(held)) : work;
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
     try {

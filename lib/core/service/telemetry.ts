@@ -19,18 +19,19 @@ import type { LockRequest } from '../options/call-options.js';
 import { LockContext } from './lock-context.js';
 
 /** Each acquire, while it has subscribers. */
-export const acquires = tracingChannel<unknown, AcquireTrace>('nest-redis-lock:acquire');
+export const acquires = channelOf<AcquireTrace>('nest-redis-lock:acquire');
 /** The work under locks, while it has subscribers. */
-export const holds = tracingChannel<unknown, HoldTrace>('nest-redis-lock:hold');
+export const holds = channelOf<HoldTrace>('nest-redis-lock:hold');
 
-/** Whether a channel has subscribers: in Bun only the channels that it consists of can say so. */
-function isTraced(tracing: TracingChannel<unknown, AcquireTrace> | TracingChannel<unknown, HoldTrace>): boolean {
-  const isSubscribed: boolean | undefined = tracing.hasSubscribers;
-  return isSubscribed ?? PARTS.some((part) => tracing[part].hasSubscribers);
+function channelOf<Trace extends object>(name: string): TracingChannel<unknown, Trace> {
+  const tracing = tracingChannel<unknown, Trace>(name);
+  // In Bun 1.4 only the channels that it consists of know whether they have subscribers.
+  if ((tracing.hasSubscribers as boolean | undefined) === undefined) {
+    const parts = [tracing.start, tracing.end, tracing.asyncStart, tracing.asyncEnd, tracing.error];
+    Object.defineProperty(tracing, 'hasSubscribers', { get: () => parts.some((part) => part.hasSubscribers) });
+  }
+  return tracing;
 }
-
-/** The channels of a tracing channel. */
-const PARTS = ['start', 'end', 'asyncStart', 'asyncEnd', 'error'] as const;
 
 /** How the locks of a set were granted: the first of these that applies to any of them. */
 const GRANTS = ['waited', 'passed', 'free', 'reentrant'] as const;
@@ -138,7 +139,7 @@ export class Telemetry {
         this.#safely(trace.key, () => observation?.end());
         if ('error' in trace) throw trace.error;
       };
-      await (isTraced(tracing) ? tracing.tracePromise(run, trace) : run());
+      await (tracing.hasSubscribers ? tracing.tracePromise(run, trace) : run());
       if (outcome.status === 'rejected') throw outcome.reason;
       return outcome.value;
     });
