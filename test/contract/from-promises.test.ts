@@ -7,10 +7,12 @@ import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
 import { ToyCrowd } from './toy-crowd.js';
 
-/** A toy backend, some of whose methods are replaced. */
+/** A toy backend, some of whose methods are replaced. Closed, it tries no release again while later tests count timers. */
 function broken(methods: Partial<PromiseBackend>, limitMs = 20): LockBackend {
   const toy = new ToyBackend(now);
-  return fromPromises(Object.assign(toy, { attemptTimeoutMs: () => limitMs }, methods), now, limitMs);
+  const backend = fromPromises(Object.assign(toy, { attemptTimeoutMs: () => limitMs }, methods), now, limitMs);
+  onTestFinished(() => backend.close());
+  return backend;
 }
 
 const reject = () => Promise.reject(new Error('the disk is full'));
