@@ -72,11 +72,11 @@ export class ShopInstance {
   /** It stands still, with its connections open. It would stay so if the demonstration were killed: so it goes with it. */
   pause(): void {
     killWithParent(this.#process);
-    this.#process.kill('SIGSTOP');
+    process.kill(this.pid, 'SIGSTOP'); // by number: in Deno a child that was sent any signal by `kill()` counts as ended
   }
 
   resume(): void {
-    this.#process.kill('SIGCONT');
+    process.kill(this.pid, 'SIGCONT');
   }
 
   /** kill -9: it releases nothing and says goodbye to nobody. */

@@ -121,6 +121,27 @@ export async function smokeTest(tarball, folder, { allVersions }) {
   if (failed) throw failed.reason;
 }
 
+/** The newest peers, as an application with ES modules has them, that another runtime than Node.js runs. */
+export async function tryOnRuntime(tarball, folder, runtime, command, ...args) {
+  const { module } = await runnerImport(join(root, 'test/support/redis-server.ts'));
+  const [app] = APPS;
+  const [ioredis] = app.ioredis;
+  await mkdir(folder);
+  await copyFile(join(appSource, 'main.ts'), join(folder, 'main.ts'));
+  await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
+  await writeJson(join(folder, 'package.json'), packageJson(app, ioredis, tarball));
+  await step(`${runtime}: install an application`, () => install(folder, { '@nestjs/core': app.nest, ioredis }));
+  await step(`${runtime}: compile it`, () => run('npx', ['--no-install', 'tsc'], folder));
+  const redis = await module.RedisServer.start();
+  try {
+    await step(`${runtime}: it runs, ends by itself and leaves no locks`, () =>
+      runApp(folder, redis, command, ...args),
+    );
+  } finally {
+    await redis.stop();
+  }
+}
+
 /** Runs them one after the other, and takes each from the list when it begins. */
 async function tryAll(trials) {
   for (let trial; (trial = trials.shift());) await trial();
@@ -145,7 +166,7 @@ async function tryApp(app, folder, tarball, redis) {
     };
     await step(`${name}: install`, () => install(folder, versions));
     await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
-    await step(`${name}: run`, () => runApp(folder, redis));
+    await step(`${name}: run`, () => runApp(folder, redis, process.execPath));
     await step(`${name}: the command line`, () => runCommandLine(folder, redis));
     await step(`${name}: import and require give one copy`, () => run(process.execPath, ['identity.mjs'], folder));
     await step(`${name}: a second copy is found`, () => run(process.execPath, ['two-copies.mjs'], folder));
@@ -300,9 +321,9 @@ function tsconfig({ compilerOptions }) {
   };
 }
 
-async function runApp(folder, redis, ...flags) {
+async function runApp(folder, redis, command, ...args) {
   await redis.command('FLUSHALL');
-  await run(process.execPath, [...flags, 'out/main.js'], folder, { REDIS_URL: redis.url });
+  await run(command, [...args, 'out/main.js'], folder, { REDIS_URL: redis.url });
   const keys = await redis.keys('*');
   const locks = keys.filter((key) => key !== 'lock:fence');
   if (locks.length > 0) throw new Error(`Locks were left behind: ${locks.join(', ')}`);
@@ -322,7 +343,7 @@ async function runCommonJsBuild(folder, redis) {
   const flag = '--no-experimental-require-module';
   const resolved = await run(process.execPath, [flag, '--print', "require.resolve('nest-redis-lock')"], folder);
   if (!resolved.includes('/dist/cjs/')) throw new Error(`This is not the CommonJS build: ${resolved}`);
-  await runApp(folder, redis, flag);
+  await runApp(folder, redis, process.execPath, flag);
 }
 
 const TIME_LIMIT_MS = 120_000;

@@ -69,7 +69,7 @@ export class SampleApp {
   }
 
   kill(signal: NodeJS.Signals): void {
-    this.#process.kill(signal);
+    process.kill(this.#process.pid!, signal); // by number: of `child.kill()` Deno makes the end, whatever the child does
   }
 
   get figures(): Figures & { problems: string[] } {

@@ -14,12 +14,13 @@ export abstract class StoppableProcess {
     return this.child.pid!;
   }
 
+  // By number: in Deno a child that was sent any signal by `kill()` counts as ended.
   pause(): void {
-    this.child.kill('SIGSTOP');
+    process.kill(this.pid, 'SIGSTOP');
   }
 
   resume(): void {
-    this.child.kill('SIGCONT');
+    process.kill(this.pid, 'SIGCONT');
   }
 
   /** kill -9, which ends a paused process too. */

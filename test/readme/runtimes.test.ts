@@ -1,0 +1,25 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { RUNTIMES, SUITES } from '../runtimes/runtimes.js';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const textOf = (file: string) => readFileSync(root + file, 'utf8').replaceAll(/\s+/g, ' ');
+const page = textOf('docs/runtimes.md');
+
+describe.each(Object.entries(RUNTIMES))('on %s', (name, { version, differences }) => {
+  it('the version that is tested is the one that docs/runtimes.md names', () => {
+    expect(page.toLowerCase()).toContain(`| ${name} | ${version} |`);
+  });
+
+  it('each test that has to fail is there, and docs/runtimes.md says why', () => {
+    const unsaid = differences.filter(({ because }) => !page.toLowerCase().includes(because.toLowerCase()));
+    const absent = differences.filter(({ file, title }) => !textOf(`test/${file}`).includes(title));
+    expect({ unsaid, absent }).toEqual({ unsaid: [], absent: [] });
+  });
+});
+
+it('the suites that run on other runtimes are there', () => {
+  const path = (suite: string) => `${root}test/${suite}${suite.includes('/') ? '.test.ts' : ''}`;
+  expect(SUITES.filter((suite) => !existsSync(path(suite)))).toEqual([]);
+});

@@ -1,0 +1,16 @@
+import { defineConfig } from 'vitest/config';
+import { shared } from '../vitest.config.js';
+import { SUITES } from './runtimes.js';
+
+/** On real servers and in real time: the simulation stands in for the event loop of Node.js. */
+export default defineConfig({
+  ...shared,
+  test: {
+    ...shared.test,
+    include: SUITES.map((suite) => `test/${suite}${suite.includes('/') ? '' : '/**/*'}.test.ts`),
+    setupFiles: [...shared.test.setupFiles, 'test/runtimes/setup.ts'],
+    globalSetup: ['test/global-setup.ts'],
+    execArgv: [], // those of Node.js
+    maxWorkers: 2,
+  },
+});
