@@ -39,6 +39,10 @@ export async function nights({ instances, warehouse }: Site): Promise<NightFigur
     await until(async () => (await warehouse.reports.all()).length >= night, {
       what: `the report of night ${night} is filed`,
     });
+    // The lock is released a moment later: a night that fell before would find it taken on all instances.
+    await until(async () => (await instances[0]!.get<{ holding: unknown }>('/locks/nightly')).holding === null, {
+      what: `the cron job of night ${night} has ended`,
+    });
   }
   const { acquired, contended } = await counted();
   counting.unsubscribe();
