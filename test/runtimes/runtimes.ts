@@ -15,7 +15,7 @@ interface Runtime {
 
 /** The folders and files of test/ that run on each runtime. */
 export const SUITES = [
-  ...['contract', 'nest', 'page', 'schedule', 'telemetry', 'terminus', 'testing', 'sample'],
+  ...['adapters', 'contract', 'nest', 'page', 'schedule', 'telemetry', 'terminus', 'testing', 'sample'],
   ...['backends/in-time', 'lease/losing'],
   ...['begin-with-grant', 'deadlines', 'lock-order', 'lock-service', 'reentrancy', 'waiting'].map(
     (file) => `service/${file}`,
