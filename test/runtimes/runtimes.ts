@@ -41,6 +41,9 @@ const BLOCKED: readonly Difference[] = [
 
 const FRAMES = 'warnings of `lockOrder` may name a line of the library';
 
+/** What of {@link SUITES} does not run: it counts the timers of its process, where those of other files may stand in real time. */
+export const ONLY_SIMULATED = ['contract/from-promises'];
+
 export const RUNTIMES: Readonly<Record<'bun' | 'deno', Runtime>> = {
   bun: {
     version: '1.4.5',

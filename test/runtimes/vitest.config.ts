@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 import { shared } from '../vitest.config.js';
-import { SUITES } from './runtimes.js';
+import { ONLY_SIMULATED, SUITES } from './runtimes.js';
 
 /** On real servers and in real time: the simulation stands in for the event loop of Node.js. */
 export default defineConfig({
@@ -8,9 +8,10 @@ export default defineConfig({
   test: {
     ...shared.test,
     include: SUITES.map((suite) => `test/${suite}${suite.includes('/') ? '' : '/**/*'}.test.ts`),
+    exclude: ONLY_SIMULATED.map((file) => `test/${file}.test.ts`),
     setupFiles: [...shared.test.setupFiles, 'test/runtimes/setup.ts'],
     globalSetup: ['test/global-setup.ts'],
     execArgv: [], // those of Node.js
-    maxWorkers: 2,
+    maxWorkers: 1, // some files are about time, and have it for themselves
   },
 });
