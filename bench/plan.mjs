@@ -28,7 +28,7 @@ export function planCells({ scenarios, contestants, repetitions, peerRepetitions
 
 /** The library, and the baselines that its ratios are made with. */
 function isOurs(id) {
-  return id === 'library' || id.startsWith('raw');
+  return /^(library|raw)/.test(id);
 }
 
 function rotated(list, repetition) {

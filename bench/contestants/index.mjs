@@ -29,6 +29,8 @@ export const CONTESTANTS = {
       'sets',
     ],
   },
+  'library-node-redis': { title: 'nest-redis-lock, with node-redis', takesPart: ['clients'] },
+  'raw-node-redis': { title: 'raw client of node-redis', takesPart: ['clients'] },
   'raw-queue': { title: 'raw queue', takesPart: ['contended', 'wake-up'] },
   'raw-confirmed-queue': { title: 'raw queue, confirmed', takesPart: ['wake-up'] },
   'raw-blpop-token': { title: 'raw BLPOP token', takesPart: ['wake-up'] },

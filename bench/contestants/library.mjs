@@ -13,9 +13,13 @@ export function library(path) {
   return import(modules + path);
 }
 
-export async function open({ ports, isCluster, ttlMs, waitMs, fair }) {
+export function open(terms) {
+  return openOn(sourceOf(terms.ports, terms.isCluster), terms);
+}
+
+/** @param source the options that say where Redis is */
+export async function openOn(source, { ttlMs, waitMs, fair }) {
   const { openLocks } = await library('compose/open-locks.js');
-  const source = sourceOf(ports, isCluster);
   const { service } = await openLocks({ ...source, ttlMs, waitMs, ...(fair && { fair }) });
   if (source.redlock) await untilNodesVote(service);
   return {

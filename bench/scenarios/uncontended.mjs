@@ -14,7 +14,7 @@ export function uncontended({ title, inFlight }) {
   return {
     title,
     kind: 'uncontended',
-    groups: ['uncontended'],
+    groups: ['uncontended', 'clients'],
     baseline: 'raw',
     counts: true,
 

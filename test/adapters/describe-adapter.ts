@@ -241,6 +241,32 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       for (const master of topology.masters()) expect(await master.call('PING')).toBe('PONG');
     });
 
+    it('leaves no connection when it is closed while it connects, to one server or to a Cluster', async () => {
+      const cluster = await RedisCluster.start();
+      onTestFinished(() => cluster.stop());
+      const [node] = cluster.nodes;
+      const before = await connectionsOf(node!);
+      for (let turns = 0; turns < 8; turns++) {
+        const clients = [
+          await driver.open(node!.url, 'left'),
+          await driver.open(clusterOf([node!.url]).client as never, 'left', true),
+        ];
+        for (const client of clients) {
+          client.listen({ accepted() {}, ready() {}, closed() {}, ended() {}, failed() {} });
+          client.connect();
+        }
+        for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
+        for (const client of clients) client.close();
+      }
+      // A client that connects after them is ready after they would have been.
+      const { client: last } = await opened(driver, clusterIn(cluster));
+      await ready(last);
+      const { client: one } = await opened(driver, node!.url);
+      await ready(one);
+      one.close();
+      await until(async () => (await connectionsOf(node!)) <= before + 1, { what: 'only the last one is connected' });
+    });
+
     function clusterIn({ nodes }: RedisCluster): object {
       const { client, close } = clusterOf(nodes.map(({ url }) => url));
       onTestFinished(close);

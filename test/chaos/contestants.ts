@@ -101,7 +101,8 @@ async function openLibrary({ mutant, ports, options, store, ...terms }: OpenTerm
   const { ttlMs, waitMs, commandTimeoutMs } = terms;
   const settings = { ttlMs, waitMs, commandTimeoutMs, lazyConnect: true, ...options };
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
-  const source = urls.length === 1 ? { redis: urls[0]! } : { redlock: urls };
+  const servers = process.env.REDIS_CLIENT === 'node-redis' ? urls.map((url) => ({ url })) : urls;
+  const source = servers.length === 1 ? { redis: servers[0]! } : { redlock: servers };
   const postgres = `postgres://postgres@127.0.0.1:${ports[0]}/postgres`;
   const mysql = `mysql://app@127.0.0.1:${ports[0]}/shop`;
   const database = store === 'mariadb' ? { mysql } : { postgres };

@@ -41,13 +41,13 @@ const NAMES = [
 
 /** Packages that have neither clocks, timers, chance nor state: all copies share them. `.cache` has the library, compiled. */
 const SHARED =
-  /\/node_modules\/(?!(\.cache|ioredis|@ioredis|denque|standard-as-callback|redis-errors|cluster-key-slot)\/)/;
+  /\/node_modules\/(?!(\.cache|ioredis|@ioredis|denque|standard-as-callback|redis-errors|cluster-key-slot|redis|@redis)\/)/;
 
 /** Builtins that depend on nothing but their arguments. */
-const PURE = ['assert', 'buffer', 'diagnostics_channel', 'events', 'stream', 'util'];
+const PURE = ['assert', 'buffer', 'diagnostics_channel', 'events', 'stream', 'url', 'util'];
 
 /** Builtins that are loaded, but never used: whoever does would leave the simulation. */
-const UNUSED = ['dns', 'tls'];
+const UNUSED = ['dns', 'dns/promises', 'tls'];
 
 type Module = (this: unknown, ...parts: unknown[]) => void;
 
@@ -84,7 +84,7 @@ class SharedStorage {
 const outsideOfAll = AsyncLocalStorage.snapshot();
 
 /**
- * Copies of the library, and of ioredis: their modules see the timers, clocks, chance and network of the process that runs. Loading a
+ * Copies of the library, and of ioredis and node-redis: their modules see the timers, clocks, chance and network of the process that runs. Loading a
  * copy takes some 20 ms, and much longer until its code is fast, so all processes share one, as long as they are `shared`. That no
  * process sees what another one has left in its modules shows `--twice`, where in one of two runs each process has a copy of its own.
  */

@@ -92,6 +92,7 @@ export class Stage {
   /** How a process finds them. */
   source({ Cluster }: Library): Source {
     const urls = this.servers.map(({ port }) => `redis://127.0.0.1:${port}`);
+    if (process.env.REDIS_CLIENT === 'node-redis') return this.#sourceOfNodeRedis(urls);
     if (this.#kind === 'redlock') return { redlock: urls };
     if (this.#kind === 'one') return { redis: urls[0]! };
     const addresses = (list: readonly { port: number }[]) => list.map(({ port }) => ({ host: '127.0.0.1', port }));
@@ -99,6 +100,15 @@ export class Stage {
     const nodes = addresses(this.servers);
     const redisOptions = { socketTimeout: SOCKET_TIMEOUT_MS };
     return { redis: () => new Cluster(nodes, { lazyConnect: true, redisOptions }) };
+  }
+
+  #sourceOfNodeRedis(urls: string[]): Source {
+    if (this.#kind === 'redlock') return { redlock: urls.map((url) => ({ url })) };
+    if (this.#kind === 'one') return { redis: { url: urls[0]! } };
+    const defaults = { pingInterval: SOCKET_TIMEOUT_MS / 2, socket: { socketTimeout: SOCKET_TIMEOUT_MS } };
+    if (this.#kind === 'cluster') return { redis: { rootNodes: urls.map((url) => ({ url })), defaults } };
+    const sentinelRootNodes = this.#sentinels.map(({ port }) => ({ host: '127.0.0.1', port }));
+    return { redis: { sentinelRootNodes, name: GROUP } };
   }
 
   /** A replica takes the place of this server, or of its primary, while both run. */

@@ -9,7 +9,7 @@ import type {
   RedisTopology,
   Route,
 } from '../client/redis-client.js';
-import { COMMAND, credentialsOf, end, OWN, type Client, type ClientOptions } from './node-redis.js';
+import { COMMAND, credentialsOf, end, ignoreErrors, OWN, type Client, type ClientOptions } from './node-redis.js';
 import { NodeRedisCommands } from './node-redis-commands.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
 
@@ -170,11 +170,9 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     client.on('connect', this.#onConnect).on('ready', this.#onReady).on('error', this.#onError).on('end', this.#onEnd);
   }
 
-  /** Its errors would be thrown without a listener. A client that has lost its last listener no longer hears of later ones, either. */
   #unwatch(): void {
     if (!this.#client) return;
-    if (!this.#client.listeners('error').includes(ignore)) this.#client.on('error', ignore);
-    this.#client
+    ignoreErrors(this.#client)
       .off('connect', this.#onConnect)
       .off('ready', this.#onReady)
       .off('error', this.#onError)
@@ -259,8 +257,6 @@ class NodeRedisServer implements RedisTopology {
     return new NodeRedisAdapter({ name, asksAgain, isOwned: true, another });
   }
 }
-
-function ignore(): void {}
 
 function refusedBy(problem: string, { password, database }: ClientOptions): ConnectionFailure['refused'] {
   if (needsLogin(problem) && !password) return 'login';

@@ -14,6 +14,7 @@ import {
   COMMAND,
   credentialsOf,
   end,
+  ignoreErrors,
   likeness,
   type Client,
   type ClientOptions,
@@ -107,15 +108,15 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
   async #connect(): Promise<void> {
     try {
       if (!this.client.isOpen) await this.client.connect();
-      if (this.#isClosed) return;
+      if (this.#isClosed) return this.#end();
       this.#isConnected = true;
       this.#failure = undefined;
       this.#listener?.ready();
     } catch (error) {
-      if (this.#isClosed) return;
+      if (this.#isClosed) return this.#end();
       this.#onError(error);
       this.#listener?.closed();
-      setTimeout(() => void this.#connect(), CONNECT_AGAIN_MS).unref();
+      setTimeout(() => void (this.#isClosed || this.#connect()), CONNECT_AGAIN_MS).unref();
     }
   }
 
@@ -130,8 +131,13 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
 
   close(): void {
     this.#isClosed = true;
-    if (!this.isOwned) this.client.off('error', this.#onError);
-    else if (this.client.isOpen) end(this.client);
+    this.#end();
+  }
+
+  /** Once more where it was connecting meanwhile: it opens connections after it was destroyed. */
+  #end(): void {
+    ignoreErrors(this.client).off('error', this.#onError);
+    if (this.isOwned) end(this.client);
   }
 
   protected send(args: readonly string[], key = ''): Promise<unknown> {

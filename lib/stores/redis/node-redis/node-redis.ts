@@ -141,3 +141,13 @@ export function end(client: AnyClient): void {
     // it was closed already
   }
 }
+
+/**
+ * Leaves a client a listener for errors, which would be thrown without one. A client that has lost its last listener hears of later ones
+ * no more, either: it emits where they are not.
+ */
+export function ignoreErrors<C extends EventEmitter>(client: C): C {
+  return client.listeners('error').includes(ignore) ? client : client.on('error', ignore);
+}
+
+function ignore(): void {}
