@@ -28,6 +28,9 @@ import { NodeRedisMessages } from './node-redis-messages.js';
 /** How long after a failure a Cluster is looked for again, in milliseconds. */
 const CONNECT_AGAIN_MS = 250;
 
+/** How long a Cluster that is closed meanwhile may go on connecting, in milliseconds. */
+const CONNECT_LIMIT_MS = 2_000;
+
 /** A client of node-redis for a Cluster. */
 export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, RedisTopology {
   readonly name = 'cluster';
@@ -131,10 +134,11 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
 
   close(): void {
     this.#isClosed = true;
-    this.#end();
+    // Connections that are being made when a client is destroyed stay open: it is left the time to make them.
+    if (this.#isConnecting && !this.#isConnected) setTimeout(() => this.#end(), CONNECT_LIMIT_MS).unref();
+    else this.#end();
   }
 
-  /** Once more where it was connecting meanwhile: it opens connections after it was destroyed. */
   #end(): void {
     ignoreErrors(this.client).off('error', this.#onError);
     if (this.isOwned) end(this.client);
