@@ -144,6 +144,27 @@ describe('The explorer', () => {
     expect((await simulate(planOf(43_868, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
   });
 
+  it('counts a lock as had since before the server handed it over, though the call that begins with it asked later', async () => {
+    const faults: Fault[] = [
+      { at: 190_000, kind: 'half-open-subscriber', forUs: 0, process: 0, server: 0 },
+      { at: 603_000, kind: 'force-release', forUs: 0, process: 0 },
+      { at: 1_019_000, kind: 'lose-reply', forUs: 0, process: 1, server: 0 },
+      { at: 1_052_000, kind: 'force-release', forUs: 0, process: 1 },
+      { at: 1_206_000, kind: 'force-release', forUs: 0, process: 0 },
+      { at: 1_634_000, kind: 'pause-amid-hand-over', forUs: 1_473_000, process: 1, server: 0, byUs: 551_000 },
+      { at: 1_795_000, kind: 'force-release', forUs: 0, process: 0 },
+      { at: 2_176_000, kind: 'busy', forUs: 524_000, server: 0 },
+      { at: 2_328_000, kind: 'force-release', forUs: 0, process: 0 },
+      { at: 2_895_000, kind: 'force-release', forUs: 0, process: 1 },
+      { at: 3_333_000, kind: 'flush', forUs: 0, server: 0 },
+      { at: 3_807_000, kind: 'flush', forUs: 0, server: 0 },
+    ];
+    const features = ['sets', 'holds', 'elections', 'careless', 'parcels', 'shared', 'permits'] as const;
+    const shape = { seconds: 5, processes: 2, keys: 3, parallel: 3, commandTimeoutMs: 2_000 };
+    const { violations } = await simulate(planOf(54_256, 'one', { ...shape, features, faults }), copies);
+    expect(violations).toEqual([]);
+  });
+
   it('finds nothing wrong where a server accepts connections and never answers on them', async () => {
     const faults: Fault[] = [{ at: 100_000, kind: 'mute', forUs: 300_000, process: 1, server: 0 }];
     const plan = planOf(1, 'one', { ...TINY, faults });

@@ -517,8 +517,9 @@ export class Application {
     const until = this.#deadlineOf(lock);
     if (grant === 'passed') reach(this.world.marks, 'cohort');
     if (grantMs !== undefined) reach(this.world.marks, 'hand-over');
-    const ageMs = this.library.validityMs(ttlMs, 0) - leaseLeftMs(lock);
-    const sentAt = grantMs === undefined ? this.#nowMs() - this.self.process.trueMs(ageMs) : undefined;
+    // A call that asked later may have it: whoever was first in its line then has gone.
+    const ageMs = lease.deadline - leaseLeftMs(lock) - lease.sentAt;
+    const sentAt = this.#nowMs() - this.self.process.trueMs(ageMs);
     const standsUntil = Math.max(until, this.#nowMs() + this.self.process.trueMs(holdMs));
     const { owner } = lock;
     this.#note({
