@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
+import { LockOptionsError } from '../api/errors.js';
 import { checkKey } from '../core/keys/key.js';
 import { printable } from '../api/printable.js';
 import { DAY_MS, milliseconds, unfit } from '../core/options/checks.js';
-import { isNodeRedisClient } from '../stores/redis/client/check-source.js';
+import { isClient, isNodeRedisClient } from '../stores/redis/client/check-source.js';
 import type { IoredisClient, NodeRedisClient } from '../stores/redis/client/source.js';
 import type { FenceStore } from './fence-store.js';
 import { checkFencingToken } from './fencing-token.js';
@@ -64,13 +65,18 @@ export class RedisFence implements FenceStore {
   readonly #rememberMs: number;
 
   /**
-   * @param client of ioredis or node-redis
+   * @param client of ioredis, or of node-redis; the latter has to be connected by you
    * @throws LockOptionsError
    */
   constructor(
     client: IoredisClient | NodeRedisClient,
     { keyPrefix = 'fenced', rememberMs = DAY_MS }: RedisFenceOptions = {},
   ) {
+    if (!isClient(client)) {
+      throw new LockOptionsError(
+        'A RedisFence needs a client of ioredis, or one of node-redis that is connected, for one server or a Cluster.',
+      );
+    }
     // A brace would move the hash tag, and the two keys to different slots of a Cluster.
     if (typeof keyPrefix !== 'string' || !/^[^{}]{1,200}$/.test(keyPrefix)) {
       throw unfit('keyPrefix of a RedisFence', keyPrefix, 'a string of 1 to 200 characters without braces');

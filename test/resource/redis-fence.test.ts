@@ -1,5 +1,5 @@
 import { Cluster, Redis } from 'ioredis';
-import { createClient, createCluster } from 'redis';
+import { createClient, createClientPool, createCluster } from 'redis';
 import { LockKeyError, LockOptionsError, RedisFence, StaleTokenError } from 'nest-redis-lock';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { randomOf } from '../support/random.js';
@@ -182,7 +182,7 @@ describe('a RedisFence', () => {
   });
 
   it('passes nobody on an answer that it does not know', async () => {
-    const client = { evalsha: async () => 'QUEUED', options: {} };
+    const client = { evalsha: async () => 'QUEUED', options: {}, status: 'ready' };
     await expect(new RedisFence(client as never).raise('tea', 1)).rejects.toThrow('answered unexpectedly');
   });
 
@@ -196,6 +196,8 @@ describe('a RedisFence', () => {
     await expect(fence.write('tea', 1, 'x', { ttlMs: 0 })).rejects.toBeInstanceOf(LockOptionsError);
     expect(() => new RedisFence(client, { keyPrefix: 'a{b' })).toThrow(LockOptionsError);
     expect(() => new RedisFence(client, { rememberMs: 0 })).toThrow(LockOptionsError);
+    const wrong = ['redis://a', undefined, { url: 'redis://a' }, Promise.resolve(client), createClientPool()];
+    for (const each of wrong) expect(() => new RedisFence(each as never)).toThrow('needs a client of ioredis');
     expect(await redis.keys()).toEqual([]);
   });
 

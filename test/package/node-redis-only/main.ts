@@ -2,7 +2,7 @@ import 'reflect-metadata';
 import assert from 'node:assert/strict';
 import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { Locked, LockService, RedisFence, RedisLockModule } from 'nest-redis-lock';
+import { Locked, LockService, RedisFence, RedisLockModule, type RedisLockModuleOptions } from 'nest-redis-lock';
 import { createClient } from 'redis';
 
 // An application that uses node-redis, and has no ioredis.
@@ -18,6 +18,12 @@ class Orders {
     return `paid ${id} under ${this.locks.current().key}`;
   }
 }
+
+// The types of ioredis are unknown here, and must not make all others so.
+// @ts-expect-error it is no option of node-redis
+export const misspelt: RedisLockModuleOptions = { redis: { urll: 'redis://a' } };
+// @ts-expect-error it is a promise
+export const connecting: RedisLockModuleOptions = { redis: client.connect() };
 
 @Module({ imports: [RedisLockModule.forRoot({ redis: process.env.REDIS_URL! })], providers: [Orders] })
 class ByUrl {}

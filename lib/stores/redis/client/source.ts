@@ -8,7 +8,7 @@ import type { RedisClientOptions, RedisClusterOptions, RedisSentinelOptions } fr
 export type { Cluster, Redis, RedisOptions };
 
 /** A type, or nothing where it is unknown: it would take away the checks of all others in a union. */
-type Known<T> = 0 extends 1 & T ? never : T;
+type Known<T> = [unknown] extends [T] ? never : T;
 
 /** A client of ioredis. */
 export type IoredisClient = Known<Redis> | Known<Cluster>;
