@@ -15,7 +15,6 @@ export interface RedisClient {
   readonly connectionName?: string;
   /** Whether it never settles commands that are open when its connection breaks. */
   readonly forgetsOpenCommands: boolean;
-
   /** Whether what it is asked is sent only when the present turn of the event loop is over. */
   readonly sendsLater: boolean;
 

@@ -141,15 +141,17 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
 
   /** Makes a client anew, and connects it. Never rejects: it tries for as long as no client can be made. */
   async #renew(): Promise<void> {
+    if (this.#isClosed) return; // or a Sentinel that was closed would be asked, and stay connected
     const listener = this.#listener;
     try {
       const client = await this.server.another(OWN);
+      if (this.#isClosed) this.server.onClose?.(); // of what was connected meanwhile
       if (this.#isClosed || this.#client) return end(client);
       this.#client = client;
       this.#watch(client);
       client.connect().catch(() => {}); // reported by the events
     } catch (error) {
-      if (this.#isClosed) return;
+      if (this.#isClosed) return this.server.onClose?.();
       this.#fail(error);
       listener?.closed();
       setTimeout(() => void this.#renew(), ASK_AGAIN_MS).unref();

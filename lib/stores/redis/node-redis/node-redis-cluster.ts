@@ -129,7 +129,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     this.#listener?.failed();
   };
 
-  /** Where a slot has moved the client is told with the next answer, and asks anew. */
+  /** Nothing to do: a node that has lost a slot says so in its next answer, and the client then asks where all slots are. */
   drop(): void {}
 
   close(): void {
