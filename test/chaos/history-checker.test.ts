@@ -427,6 +427,18 @@ describe('a history with a lock that is passed on after it was lost', () => {
     expect(rulesBroken([...had, { ...forced, key: 'b' }, ...passed(101)])).toEqual([]);
   });
 
+  it('is told from what is known of a forced release at last: an answer, or nothing where its process was killed', () => {
+    const asked: Entry = { ...forced, answered: undefined, until: 8_020 };
+    const byOther = { ...asked, process: '3.0' };
+    expect(rulesBroken([...had, asked, ...passed(101)])).toEqual([]);
+    expect(rulesBroken([...had, asked, forced, ...passed(101)])).toEqual(['passed on after a loss']);
+    expect(rulesBroken([...had, byOther, forced, ...passed(101)])).toEqual([]);
+    const before: Entry = { ...byOther, at: 5 };
+    const answered: Entry = { ...before, answered: 7, until: 8 };
+    expect(rulesBroken([...had, before, forced, ...passed(101)])).toEqual([]);
+    expect(rulesBroken([...had, before, answered, forced, ...passed(101)])).toEqual(['passed on after a loss']);
+  });
+
   it('is found when it must have been found lost', () => {
     expect(rulesBroken([...had, flushed, ...passed(350)])).toEqual([]);
     expect(rulesBroken([...had, flushed, ...passed(600)])).toEqual(['passed on after a loss']);

@@ -77,7 +77,8 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
   const granted = of(history, 'granted');
   const holdings = holdingsOf(history);
   const lossy = faults.filter(({ kind }) => terms.losses.includes(kind));
-  const losses: Loss[] = [...lossy, ...of(history, 'forced')];
+  const forced = forcedOf(history);
+  const losses: Loss[] = [...lossy, ...forced];
   const { slackMs = 100 } = terms;
   const holders = overlaps(holdings, losses);
   const tokens = tokensBehind(holdings, losses, slackMs);
@@ -92,7 +93,7 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
         .map(({ key, turn }) => violation('reader without a token', `${key}: turn ${turn}`)),
       ...holders.forbidden,
       ...heldTooLong(holdings, slackMs),
-      ...passedOn(holdings, lossy, of(history, 'forced'), slackMs),
+      ...passedOn(holdings, lossy, forced, slackMs),
       ...of(history, 'left-behind').map(({ node, key }) => violation('lock left behind', `${key} on node ${node}`)),
       ...of(history, 'unhandled').map(({ worker, message }) =>
         violation('unhandled rejection', `worker ${worker}: ${message}`),
@@ -116,6 +117,12 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
       overstayed: of(history, 'ended').filter(({ how }) => how === 'overstayed').length,
     },
   };
+}
+
+/** Of each forced release what was written last. */
+function forcedOf(history: readonly Entry[]): EntryOf<'forced'>[] {
+  const entries = of(history, 'forced');
+  return [...new Map(entries.map((entry) => [`${entry.process} ${entry.at} ${entry.key}`, entry])).values()];
 }
 
 /** An accepted write that adds to a value which is not the present one undoes what was written in between. */

@@ -101,7 +101,8 @@ export type Entry = { at: number } &
     | { type: 'exited'; process: string; worker: number }
     /**
      * A process took the lock away from whoever had it, between `at` and `answered`: that is when it knew, undefined if
-     * nobody had it, or it did not learn of it. What it has sent to nodes that hang may run until `until`.
+     * nobody had it, or it did not learn of it. What it has sent to nodes that hang may run until `until`. Written before it
+     * asks, and again with the same `at` when it knows: the later entry counts.
      */
     | { type: 'forced'; process: string; key: string; answered?: number; until: number }
     | { type: 'unhandled'; worker: number; message: string }

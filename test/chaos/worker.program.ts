@@ -78,6 +78,8 @@ const ENDS_WITHIN_MS = 50;
 const LATER_MS = 200;
 /** A forced release that was sent to a node that hangs may run until so much later, in milliseconds. */
 const LATE_MS = 3_000;
+/** A forced release is answered, or gives up, within this time, in milliseconds, by a process that runs. */
+const ANSWERED_WITHIN_MS = 5_000;
 
 let running = true;
 let turns = 0;
@@ -187,14 +189,11 @@ async function takeTogether(act: (key: string) => unknown): Promise<void> {
 
 async function takeAway(key: string): Promise<void> {
   const at = nowMs();
-  let answered: number | undefined;
-  await contestant.forceRelease?.(key).then(
-    (wasHeld) => {
-      if (wasHeld) answered = nowMs();
-    },
-    () => {},
-  );
-  journal.note({ type: 'forced', process: self, key, answered, until: nowMs() + LATE_MS }, at);
+  const note = (until: number, answered?: number) =>
+    journal.note({ type: 'forced', process: self, key, answered, until }, at);
+  note(at + ANSWERED_WITHIN_MS + LATE_MS); // it may be killed before the answer
+  const wasHeld = await contestant.forceRelease?.(key).catch(() => false);
+  note(nowMs() + LATE_MS, wasHeld ? nowMs() : undefined);
 }
 
 async function takeTurn(locks: Contestant, key: string, plan: TurnPlan): Promise<void> {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { LockEvent } from '../../lib/api/events.js';
-import type { Permit } from '../../lib/api/lock.js';
+import type { Lock, Permit } from '../../lib/api/lock.js';
 import type { PermitOptions } from '../../lib/api/options.js';
 import type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
@@ -123,6 +123,9 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     expect(permit.isHeld).toBe(true);
     expect(permit.permits).toBe(1);
     expect('fencingToken' in JSON.parse(JSON.stringify(permit))).toBe(false);
+    expect(() => (permit as unknown as Lock).fencingToken).toThrow(
+      /^Permits of ".+" have no fencing token: several calls/,
+    );
     await locks.forceRelease('alive');
     await until(() => permit.signal.aborted, { what: 'the loss is known' });
     expect(permit.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'forced' });

@@ -71,7 +71,10 @@ export class LockHandle implements Lock {
   get fencingToken(): number {
     const { fencingToken } = this.own;
     if (fencingToken !== undefined) return fencingToken;
-    throw new LockOptionsError(`Lock ${quoted(this.key)} has no fencing token: its store mints none.`);
+    const what = this.permits === undefined ? `Lock ${quoted(this.key)} has` : `Permits of ${quoted(this.key)} have`;
+    const why =
+      this.permits === undefined ? 'its store mints none' : 'several calls hold them at a time. Use a lock instead';
+    throw new LockOptionsError(`${what} no fencing token: ${why}.`);
   }
 
   /** How many permits these are; undefined for a lock. */
