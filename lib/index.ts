@@ -26,6 +26,7 @@ export type {
   LockServiceOptions,
   LossOptions,
   ModeOptions,
+  ScopeOptions,
   PermitCount,
   PermitOptions,
   TryAcquireOptions,

@@ -91,7 +91,7 @@ export interface Permit extends Omit<Lock, 'fencingToken' | 'detach' | 'downgrad
 export interface LockSet extends AsyncDisposable {
   /** The keys, each once, in the order in which they are acquired: sorted by code units. */
   readonly keys: readonly string[];
-  /** The lock of one of the keys, with its own fencing token. @throws LockOptionsError for a key that is not in the set */
+  /** The lock of one of the keys, with or without its scope, with its own fencing token. @throws LockOptionsError for a key that is not in the set */
   get(key: string): Lock;
   /**
    * Aborts, with a `LockLostError` as its reason, the moment the first of them is lost. The others are still held and extended.
@@ -144,7 +144,10 @@ export interface HolderInfo {
  * several hold the lock they describe the first of `holders`.
  */
 export interface LockInfo {
+  /** The whole key, as locks and errors have it: `@acme/order:1` for the key `order:1` of the scope `acme`. */
   key: string;
+  /** The scope of its key: see `scope` of the module. `undefined`: it has none. */
+  scope?: string;
   mode: LockMode;
   /** All who hold it now, in the order in which they came. */
   holders: HolderInfo[];

@@ -66,6 +66,16 @@ export interface LabelOptions {
   label?: string;
 }
 
+/** Whose key it is, where a registration has a `scope`. */
+export interface ScopeOptions {
+  /**
+   * The scope of the key, instead of what the `scope` of the registration returns: `null` takes the key as it is, as for a lock that all
+   * tenants share, or a key that `inspect` or `list` has shown.
+   * @default what the `scope` of the registration returns
+   */
+  scope?: string | null;
+}
+
 /** What to do when the lock was lost while the work ran. */
 export interface LossOptions {
   /**
@@ -119,6 +129,14 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   cohortMs?: number;
   /**
+   * Returns the scope of the running call, such as its tenant: `() => cls.get('tenant')`. Its keys then begin with it, as in `@acme/order:1`, so
+   * that tenants never wait for each other. It runs in the async context of each call that names a key. `null` says that the call is of no
+   * tenant, on purpose: its key stays as it is. `undefined` is refused with `LockKeyError`, since a tenant that was forgotten would share its
+   * locks with others. Elections and `@LockedCron` are of the whole application: they have no scope.
+   * @default keys have no scope
+   */
+  scope?: () => string | null | undefined;
+  /**
    * Returns whether the running call is inside a database transaction, such as
    * `() => TransactionHost.getInstance().isTransactionActive()` of nestjs-cls. It runs in the async context of each call that
    * asks for a lock which it does not hold yet. If it throws, or returns anything but a boolean, this is logged once, and the
@@ -170,7 +188,7 @@ export interface ModeOptions {
 }
 
 /** Options of `LockService.acquire` and `acquireAll`. */
-export interface AcquireOptions extends LeaseOptions, HoldOptions, LabelOptions, ModeOptions {
+export interface AcquireOptions extends LeaseOptions, HoldOptions, LabelOptions, ModeOptions, ScopeOptions {
   /** Gives up waiting: the call rejects with `signal.reason`. It does not end a lock that is held. */
   signal?: AbortSignal;
   /** Only for `withLock` and `@Locked`. With `acquire`, `lock.signal` reports a loss. */

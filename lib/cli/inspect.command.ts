@@ -1,5 +1,6 @@
 import { describeHolder } from '../api/holder.js';
 import type { HolderInfo, LockInfo } from '../api/lock.js';
+import { printable } from '../api/printable.js';
 import { EXIT, type Action } from './command.js';
 import { TO_LOOK, withLocks } from './open.js';
 import { duration, json, whole, wrap } from './text.js';
@@ -25,6 +26,7 @@ const NONE_SEEN = "no process in the queue; calls inside the holder's process ar
 /** A held lock, one line for each thing that is known of it; where several can hold it, one line for each holder. */
 export function textOf(info: LockInfo): string {
   const fields = [
+    ['scope', info.scope && printable(info.scope)],
     ...(info.mode === 'exclusive' ? fieldsOf(info.holders[0]!) : fieldsOfSeveral(info)),
     ['kept until', info.keptUntil?.toISOString()],
     ['token', info.fencingToken],

@@ -35,6 +35,10 @@ export const PAGE_SCRIPT = `'use strict';
     return row.text ?? row.key;
   }
 
+  function titleOf(row) {
+    return textOf(row) + (row.scope === undefined ? '' : ' of the scope ' + row.scope);
+  }
+
   function nameOf(process) {
     if (process.host === undefined) return 'another program';
     const name = process.host + ', pid ' + process.pid + (process.isThis ? ' (this process)' : '');
@@ -119,7 +123,7 @@ export const PAGE_SCRIPT = `'use strict';
         const shownHolder = each;
         each.item.append(each.text);
         if (holder.digest !== undefined) {
-          const what = textOf(row) + ', ' + partOf(holder);
+          const what = titleOf(row) + ', ' + partOf(holder);
           each.item.append(' ', releaseButton(what, () => ask(entry.row, shownHolder.holder)));
         }
         items.set(ids[index], each);
@@ -147,14 +151,17 @@ export const PAGE_SCRIPT = `'use strict';
       line.append(cells.release);
     }
     cells.key.scope = 'row';
+    cells.scope = Object.assign(document.createElement('div'), { className: 'scope' });
     cells.text = document.createElement('div');
-    cells.key.append(cells.text);
+    cells.key.append(cells.scope, cells.text);
     return { line, cells };
   }
 
   function fill(entry, row) {
     const { cells } = entry;
     Object.assign(entry, { row, seenAt: performance.now() });
+    setText(cells.scope, row.scope ?? '');
+    cells.scope.hidden = row.scope === undefined;
     setText(cells.text, textOf(row));
     cells.text.classList.toggle('long', textOf(row).length > 200);
     // Its end is reached by scrolling, with the keys, too.
@@ -167,7 +174,7 @@ export const PAGE_SCRIPT = `'use strict';
     waiting(cells.waiting, row);
     remaining(entry);
     if (cells.release && row.digest !== undefined && !entry.button) {
-      entry.button = releaseButton(textOf(row), () => ask(entry.row, { ...entry.row.holder, digest: entry.row.digest }));
+      entry.button = releaseButton(titleOf(row), () => ask(entry.row, { ...entry.row.holder, digest: entry.row.digest }));
       cells.release.append(entry.button);
     }
     // Of several holders each has a button of its own.
@@ -221,7 +228,7 @@ export const PAGE_SCRIPT = `'use strict';
 
   function ask(row, holder) {
     asked = { row, holder };
-    setText(element('dialog-key'), textOf(row));
+    setText(element('dialog-key'), titleOf(row));
     const others = row.holders === undefined ? '' : ' Other holders keep what they have.';
     setText(element('dialog-holder'), (holder.detached ? 'It was ' : 'Held by ') + partOf(holder) + '.' + others);
     const late = row.permits
@@ -233,7 +240,7 @@ export const PAGE_SCRIPT = `'use strict';
 
   async function release({ row, holder: { digest } }) {
     const { key } = row;
-    const name = textOf(row);
+    const name = titleOf(row);
     try {
       const response = await fetch(address('release'), {
         method: 'POST',

@@ -63,6 +63,7 @@ tbody th, tbody td { overflow-wrap: anywhere; min-width: 5rem; }
 tbody td[data-heading='Since'], tbody td[data-heading='Token'], tbody button { white-space: nowrap; }
 tbody th { font-weight: 600; min-width: 10rem; white-space: pre-wrap; }
 tbody th div { max-width: 26rem; }
+tbody th div.scope { color: var(--faint); font-weight: 400; font-size: 0.8125rem; }
 tbody th div.long { max-height: 8.7em; overflow-y: auto; }
 ol, ul { margin: 0; padding-inline-start: 1.25rem; }
 

@@ -112,7 +112,7 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
 
     async #release(key: string, digest: string): Promise<boolean> {
       try {
-        return await this.locks.forceRelease(key, { owner: digest });
+        return await this.locks.forceRelease(key, { owner: digest, scope: null });
       } catch (error) {
         if (error instanceof LockKeyError) throw new BadRequestException('There can be no lock with this key.');
         if (error instanceof LockOptionsError) throw new BadRequestException('This is no digest of a holder.');

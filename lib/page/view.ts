@@ -54,6 +54,7 @@ function withoutDigest<T extends { digest?: string }>(shown: T): T {
 function rowOf(lock: LockInfo, label?: string) {
   const {
     key,
+    scope,
     mode,
     permits,
     holder,
@@ -65,10 +66,11 @@ function rowOf(lock: LockInfo, label?: string) {
     waiters,
   } = lock;
   const isExclusive = mode === 'exclusive';
-  const text = printable(key, LONGEST_KEY);
+  const text = printable(scope === undefined ? key : key.slice(key.indexOf('/') + 1), LONGEST_KEY);
   return {
     key,
-    /** The key as one line that only shows it, where that is another text. */
+    scope: scope === undefined ? undefined : printable(scope),
+    /** The key without its scope as one line that only shows it, where that is another text. */
     text: text === key ? undefined : text,
     label: label === undefined ? undefined : printable(label),
     holder: processOf(holder),

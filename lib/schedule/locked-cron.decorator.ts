@@ -62,6 +62,7 @@ export interface LockedCronDecorator {
 /**
  * A cron job that only one of all instances runs each time: `@Cron` on a method with `@Locked`, whose lock is kept for
  * `holdMs`. Instances that find the lock taken skip the run. A job that throws counts as run: the others do not try it again.
+ * The job is of the whole application: its key has no scope, whatever the `scope` of the registration.
  * The application needs `ScheduleModule.forRoot()` beside the lock module: without it nothing runs the job, and the start logs
  * a warning.
  *
@@ -88,7 +89,7 @@ export function LockedCron(...given: [cronTime: CronTime, key: string, options: 
       throw unfit('holdMs', holdMs, `a number of milliseconds, ${between}`);
     }
     const lease = { holdMs, maxHoldMs, ttlMs, registration };
-    const locked: MethodDecorator = Locked(key, { ...lease, waitMs: 0, onContended: 'skip' });
+    const locked: MethodDecorator = Locked(key, { ...lease, waitMs: 0, onContended: 'skip', scope: null });
     locked(target, property, descriptor);
     const job = descriptor.value as object;
     if (lockedMethodOf(job)?.returnsObservable) {

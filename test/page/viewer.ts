@@ -9,6 +9,7 @@ export interface Seen {
   incomplete?: string;
   rows?: {
     key: string;
+    scope?: string;
     text?: string;
     label?: string;
     remainingMs: number;

@@ -178,7 +178,7 @@ const PASS_A_VALUE = 'Pass a value, or check it beforehand.';
  * @param read may throw UnfitPart, too
  * @param refuse makes the error for a value that is empty or has no string form of its own, or cannot be read
  */
-function keyPart(read: () => unknown, refuse: (problem: string, cause?: unknown) => LockKeyError): string {
+export function keyPart(read: () => unknown, refuse: (problem: string, cause?: unknown) => LockKeyError): string {
   try {
     return stringForm(read()).replace(/[%:{}]/g, (char) => '%' + char.charCodeAt(0).toString(16).toUpperCase());
   } catch (error) {

@@ -11,7 +11,9 @@ import { EXCLUSIVE, type Bounds, type Hold } from '../backend/lock-backend.js';
 import { checked, count, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
 
 /** The options of one call, with the defaults of its service. */
-export type LockRequest = Required<Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode'>> &
+export type LockRequest = Required<
+  Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode' | 'scope'>
+> &
   Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode'>;
 
 /** The defaults of a service for its calls, and the options that bound them. */
@@ -44,9 +46,16 @@ const METHOD_CHECKS = {
     const isLabel = typeof value === 'string' && value.length > 0 && value.length <= MAX_LABEL;
     if (!isLabel) throw unfit(name, value, `a string of 1 to ${MAX_LABEL} characters`);
   },
+  scope: scopeOrNone,
 };
 
-const CALL_CHECKS: Readonly<Record<keyof LockRequest, Check>> = {
+/** Checks the scope that a call names itself. */
+export function scopeOrNone(name: string, value: unknown): void {
+  const isScope = value === null || (typeof value === 'string' && value !== '');
+  if (!isScope) throw unfit(name, value, 'a string that is not empty, or null for none');
+}
+
+const CALL_CHECKS: Readonly<Record<keyof WithLockOptions, Check>> = {
   ...METHOD_CHECKS,
   signal: (name, value) => {
     if (!(value instanceof AbortSignal)) throw unfit(name, value, 'an AbortSignal');

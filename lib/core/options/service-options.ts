@@ -7,7 +7,9 @@ export const DEFAULT_REGISTRATION = 'default';
 
 /** Options of a service with every default filled in and every bound checked. */
 export interface ResolvedServiceOptions
-  extends Required<Omit<LockServiceOptions, 'insideTransaction' | 'telemetry'>>, Pick<LockServiceOptions, 'telemetry'> {
+  extends
+    Required<Omit<LockServiceOptions, 'insideTransaction' | 'scope' | 'telemetry'>>,
+    Pick<LockServiceOptions, 'scope' | 'telemetry'> {
   /** Undefined: transactions are not detected. */
   insideTransaction?: () => boolean;
 }
@@ -41,6 +43,9 @@ export const SERVICE_CHECKS: Readonly<Record<keyof LockServiceOptions, Check>> =
   cohortPasses: count(0, 1_000),
   cohortMs: milliseconds(0, 60_000),
   lockOrder: oneOf('off', 'warn', 'throw'),
+  scope: (name, value) => {
+    if (typeof value !== 'function') throw unfit(name, value, 'a function that returns a string, or null for none');
+  },
   insideTransaction: (name, value) => {
     if (typeof value !== 'function') throw unfit(name, value, 'a function that returns true or false');
   },

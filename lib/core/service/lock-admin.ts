@@ -1,11 +1,12 @@
 import type { LockDiagnosis, LockPing } from '../../api/diagnosis.js';
 import { digestOf, parseOwner, type LockHolder } from '../../api/holder.js';
 import type { HolderInfo, LockInfo, LockList } from '../../api/lock.js';
-import type { ListOptions } from '../../api/options.js';
+import type { ListOptions, ScopeOptions } from '../../api/options.js';
 import { keptUntil, type Holder, type Holding, type LockBackend } from '../backend/lock-backend.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockEngine } from '../engine/lock-engine.js';
-import { checkKey } from '../keys/key.js';
+import { splitScope } from '../keys/scope.js';
+import { scopeOrNone } from '../options/call-options.js';
 import { refuseUnknown, unfit } from '../options/checks.js';
 import { resolveListOptions } from '../options/list-options.js';
 import type { Shutdown } from './shutdown.js';
@@ -17,11 +18,13 @@ export class LockAdmin {
     private readonly backend: LockBackend,
     private readonly engine: LockEngine,
     private readonly shutdown: Shutdown,
+    /** The key as the store has it. @throws LockKeyError */
+    private readonly keyOf: (key: string, scope: string | null | undefined) => string,
   ) {}
 
-  inspect(key: string): Promise<LockInfo | null> {
+  inspect(given: string, options: ScopeOptions): Promise<LockInfo | null> {
     return this.#answer(async () => {
-      checkKey(key);
+      const key = this.#keyOf(given, options, []);
       const holding = await this.backend.inspect(key);
       return holding ? this.#infoOf(key, holding) : null;
     });
@@ -35,10 +38,9 @@ export class LockAdmin {
     });
   }
 
-  forceRelease(key: string, options: { owner?: string }): Promise<boolean> {
+  forceRelease(given: string, options: ScopeOptions & { owner?: string }): Promise<boolean> {
     return this.#answer(async () => {
-      checkKey(key);
-      refuseUnknown(options, ['owner']);
+      const key = this.#keyOf(given, options, ['owner']);
       if (!('owner' in options)) return this.engine.forceRelease(key);
       const { owner } = options;
       // Not from anybody; and an owner value, as `LockHolder.owner`, would match none.
@@ -58,6 +60,13 @@ export class LockAdmin {
     return { registration: this.registration, available: available && !closing, closing, nodes, problems };
   }
 
+  /** @throws LockKeyError, LockOptionsError for an option that is not known */
+  #keyOf(key: string, options: ScopeOptions, others: string[]): string {
+    refuseUnknown(options, ['scope', ...others]);
+    if (options.scope !== undefined) scopeOrNone('scope', options.scope);
+    return this.keyOf(key, options.scope);
+  }
+
   /** An answer that is an error is not settled before the event loop has run. */
   async #answer<T>(question: () => Promise<T>): Promise<T> {
     try {
@@ -73,6 +82,7 @@ export class LockAdmin {
     const { holder, digest, since, remainingMs } = holders[0]!;
     return {
       key,
+      scope: splitScope(key).scope,
       mode,
       holders,
       permits: mode === 'permits' ? permitsOf(found) : undefined,

@@ -5,6 +5,7 @@ import type { LockHandle } from '../lease/lock-handle.js';
 import { listed, LockSetHandle } from '../lease/lock-set-handle.js';
 import type { Lock } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
+import { isMeantBy } from '../keys/scope.js';
 import type { Closing } from '../waiting/waiter.js';
 
 interface Frame {
@@ -53,11 +54,11 @@ export class LockContext {
   }
 
   /**
-   * The innermost lock that is not released yet, held or lost; with a key, the innermost of that key.
+   * The innermost lock that is not released yet, held or lost; with a key, the innermost of that key, given with or without its scope.
    * @throws LockOptionsError when there is none, or several were acquired at once and none is named
    */
   current(key?: string): Lock {
-    const fits = (lock: LockHandle) => !lock.isReleased && (key === undefined || lock.key === key);
+    const fits = (lock: LockHandle) => !lock.isReleased && (key === undefined || isMeantBy(key, lock.key));
     const frame = this.#find(({ lock }) => lock !== undefined && fits(lock));
     if (frame?.set && key === undefined) {
       throw new LockOptionsError(

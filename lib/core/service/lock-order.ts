@@ -1,5 +1,6 @@
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
+import { splitScope } from '../keys/scope.js';
 import type { Lease } from '../lease/lease.js';
 
 /** How many classes of keys are remembered: keys with names in them are unbounded, memory is not. */
@@ -158,7 +159,7 @@ export class LockOrder {
 
   /** Undefined when there are too many. */
   #classOf(key: string, template?: string): KeyClass | undefined {
-    const name = template === undefined ? key.replace(IDS, '*') : template.replace(PLACEHOLDERS, '*');
+    const name = template === undefined ? splitScope(key).rest.replace(IDS, '*') : template.replace(PLACEHOLDERS, '*');
     let found = this.#classes.get(name);
     if (!found && this.#classes.size < MAX_CLASSES) this.#classes.set(name, (found = { name, taken: new Map() }));
     return found;

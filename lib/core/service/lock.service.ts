@@ -10,6 +10,7 @@ import type {
   ListOptions,
   LossOptions,
   PermitOptions,
+  ScopeOptions,
   TryAcquireOptions,
   TryPermitOptions,
   WithLockOptions,
@@ -18,6 +19,7 @@ import type {
 import { EXCLUSIVE, SHARED, type Hold, type LockBackend } from '../backend/lock-backend.js';
 import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
 import { checkKey, checkKeys } from '../keys/key.js';
+import { scopedKey } from '../keys/scope.js';
 import type { Lease } from '../lease/lease.js';
 import { leasesOf, LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
@@ -128,7 +130,7 @@ export class LockService {
     const engineParts = { backend, now, limits: options, processName, registration };
     const engine = engineOf?.(engineParts) ?? new LockEngine(engineParts);
     this.#engine = engine;
-    this.#admin = new LockAdmin(registration, backend, engine, shutdown);
+    this.#admin = new LockAdmin(registration, backend, engine, shutdown, (key, scope) => this.#keyOf(key, scope));
     this.#closable = { timeoutMs: options.shutdownTimeoutMs, engine, elections: this.#elections };
     shutdown.add(this.#closable);
     const { events } = engine;
@@ -334,7 +336,7 @@ export class LockService {
   }
 
   /**
-   * The lock that this call runs under, by its async context: the innermost one, or the one of the key. @throws
+   * The lock that this call runs under, by its async context: the innermost one, or the one of the key, with or without its scope. @throws
    * LockOptionsError if this call runs under no such lock, or without a key, if it runs under several that were acquired at
    * once
    */
@@ -403,13 +405,13 @@ export class LockService {
    * The holder of a lock, or all holders, since when and for how long they hold it, and which processes wait for it. @returns null if it is free
    * @throws LockUnavailableError
    */
-  inspect(key: string): Promise<LockInfo | null> {
-    return this.#admin.inspect(key);
+  inspect(key: string, options: ScopeOptions = {}): Promise<LockInfo | null> {
+    return this.#admin.inspect(key, options);
   }
 
   /** Whether the lock has a holder, in whatever mode: that not all permits are free, too. @throws LockUnavailableError */
-  async isLocked(key: string): Promise<boolean> {
-    return (await this.#admin.inspect(key)) !== null;
+  async isLocked(key: string, options: ScopeOptions = {}): Promise<boolean> {
+    return (await this.#admin.inspect(key, options)) !== null;
   }
 
   /**
@@ -433,7 +435,7 @@ export class LockService {
    * @throws LockUnavailableError; the release may then still happen
    * @throws LockOptionsError if `owner` is not a digest, such as the owner value of a `LockHolder`
    */
-  forceRelease(key: string, options: { owner?: string } = {}): Promise<boolean> {
+  forceRelease(key: string, options: ScopeOptions & { owner?: string } = {}): Promise<boolean> {
     return this.#admin.forceRelease(key, options);
   }
 
@@ -509,8 +511,10 @@ export class LockService {
       const whyNot = hold && this.whyNot(hold);
       if (whyNot !== undefined) throw new LockOptionsError(whyNot);
       if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
-      const keys = isForSeveral ? checkKeys(key as readonly string[]) : (key as string);
-      if (!isForSeveral) checkKey(key);
+      const scope = call.options?.scope;
+      const keys = isForSeveral
+        ? checkKeys((key as readonly string[]).map((each) => this.#keyOf(each, scope)))
+        : this.#keyOf(key as string, scope);
       if (!this.#telemetry.observer && !acquires.hasSubscribers) return this.#begin(keys, request, method, hold);
       const { onContended = 'throw' } = method ?? {};
       const isOptional = kind === 'tryAcquire' || onContended !== 'throw';
@@ -520,6 +524,19 @@ export class LockService {
     } catch (error) {
       return this.#engine.refuse(error);
     }
+  }
+
+  /**
+   * The key as the store has it.
+   * @param scope that of the call, where it names one
+   * @throws LockKeyError
+   */
+  #keyOf(key: string, scope?: string | null): string {
+    const { scope: scopeOfCall } = this.#options;
+    if (scope !== undefined) return scopedKey(() => scope, key);
+    if (scopeOfCall) return scopedKey(scopeOfCall, key);
+    checkKey(key);
+    return key;
   }
 
   /** @throws LockOptionsError */

@@ -1,6 +1,13 @@
 import type { ExecutionContext } from '@nestjs/common';
 import type { Observable } from 'rxjs';
-import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions, ModeOptions } from '../../api/options.js';
+import type {
+  HoldOptions,
+  LabelOptions,
+  LeaseOptions,
+  LossOptions,
+  ModeOptions,
+  ScopeOptions,
+} from '../../api/options.js';
 import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key.js';
 import type { ContextKey } from './locked-method.js';
 
@@ -26,7 +33,14 @@ export interface LockedOptions<
   Value = never,
   Way extends 'throw' | 'skip' = 'throw' | 'skip',
 >
-  extends LeaseOptions, HoldOptions, LabelOptions, LossOptions, ModeOptions, LockedMethodOptions<Args, Value, Way> {}
+  extends
+    LeaseOptions,
+    HoldOptions,
+    LabelOptions,
+    LossOptions,
+    ModeOptions,
+    ScopeOptions,
+    LockedMethodOptions<Args, Value, Way> {}
 
 /** A method that can be locked: its end can be awaited. */
 export type LockableMethod = (...args: never) => Promise<unknown> | Observable<unknown>;

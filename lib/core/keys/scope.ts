@@ -1,0 +1,47 @@
+import { LockKeyError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
+import { checkKey, keyPart } from './key.js';
+
+const SCOPED = /^@([^/]+)\//;
+
+/**
+ * The key of a scope, such as a tenant: `@acme/order:1`. What the scope has of "/" is escaped, so that two scopes never share a key.
+ * A key that has this scope already, such as one that a lock or an error names, stays as it is.
+ * @param read gives the scope; null: the key has none. May throw
+ * @throws LockKeyError for a scope that is undefined, empty or has no string form, or could not be read, and as `checkKey`
+ */
+export function scopedKey(read: () => unknown, key: unknown): string {
+  checkKey(key);
+  const refuse = (problem: string, cause?: unknown) =>
+    new LockKeyError(
+      `The scope of the key ${quoted(key)} ${problem} For a call that is of no scope, on purpose, it is null.`,
+      500,
+      { cause },
+    );
+  let scope: unknown;
+  try {
+    scope = read();
+  } catch (cause) {
+    throw refuse('could not be read. See the cause.', cause);
+  }
+  if (scope === null) return key;
+  if (scope instanceof Promise) scope.catch(() => {}); // it is refused below, and its rejection must not end the process
+  const prefix = `@${keyPart(() => scope, refuse).replaceAll('/', '%2F')}/`;
+  if (key.startsWith(prefix)) return key;
+  const scoped = prefix + key;
+  checkKey(scoped);
+  return scoped;
+}
+
+/** Whether this key is meant by a text: the whole key, or the key without its scope. */
+export function isMeantBy(text: string, key: string): boolean {
+  return key === text || splitScope(key).rest === text;
+}
+
+/** Splits a key; the scope is undefined where it has none. */
+export function splitScope(key: string): { scope?: string; rest: string } {
+  const [prefix, scope] = (key.startsWith('@') && SCOPED.exec(key)) || [];
+  if (prefix === undefined || scope === undefined) return { rest: key };
+  const unescaped = scope.replace(/%([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)));
+  return { scope: unescaped, rest: key.slice(prefix.length) };
+}

@@ -1,0 +1,198 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { LockEvent } from '../../lib/api/events.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+const tenants = new AsyncLocalStorage<string | null>();
+const as = <T>(tenant: string | null, work: () => T): T => tenants.run(tenant, work);
+const scope = () => tenants.getStore();
+const nothing = () => Promise.resolve();
+
+let server: RedisServer;
+let locks: LockService;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+beforeEach(async () => {
+  locks = await openLocks({ redis: server.url, scope });
+});
+
+describe('the scope of a call', () => {
+  it('begins its key, so that tenants do not wait for each other, and one tenant does [G939]', async () => {
+    const others = await openLocks({ redis: server.url, scope });
+    const acme = await as('acme', () => locks.acquire('order:1'));
+    expect(acme.key).toBe('@acme/order:1');
+    await as('globex', () => others.withLock('order:1', { waitMs: 0 }, nothing));
+    await as(null, () => others.withLock('order:1', { waitMs: 0 }, nothing));
+    await expect(as('acme', () => others.acquire('order:1', { waitMs: 0 }))).rejects.toMatchObject({
+      code: 'LOCK_CONTENDED',
+      key: '@acme/order:1',
+    });
+    await acme.release();
+  });
+
+  it('is that of the call also where another call of the process makes the attempt, or the lock is handed over', async () => {
+    const others = await openLocks({ redis: server.url, scope });
+    const holds = await as('acme', () => others.acquire('order:1'));
+    const waits = ['acme', 'globex', 'acme'].map((tenant) =>
+      as(tenant, () => locks.withLock('order:1', async ({ key }) => [tenants.getStore(), key])),
+    );
+    await untilQueued(server, '@acme/order:1', 1);
+    await expect(waits[1]).resolves.toEqual(['globex', '@globex/order:1']);
+    await holds.release();
+    await expect(Promise.all(waits)).resolves.toEqual([
+      ['acme', '@acme/order:1'],
+      ['globex', '@globex/order:1'],
+      ['acme', '@acme/order:1'],
+    ]);
+  });
+
+  it('is in the keys of all methods that take one', async () => {
+    await as('acme', async () => {
+      const held = [
+        await locks.tryAcquire('a'),
+        await locks.acquirePermits('b', { limit: 2 }),
+        await locks.tryAcquirePermits('c', { limit: 2 }),
+        ...(await locks.acquireAll(['e', 'd'])).keys.map((key) => ({ key, release: () => {} })),
+      ];
+      expect(held.map((lock) => lock!.key)).toEqual(['@acme/a', '@acme/b', '@acme/c', '@acme/d', '@acme/e']);
+      await locks.withLock('f', async () => {
+        expect(locks.current('f').key).toBe('@acme/f');
+        expect(locks.current('@acme/f').key).toBe('@acme/f');
+        expect(() => locks.current('@globex/f')).toThrow('outside');
+        expect(await locks.isLocked('f')).toBe(true);
+        await expect(locks.withLock('f', { reentrant: false }, nothing)).rejects.toThrow('"@acme/f"');
+        expect(await as('globex', () => locks.isLocked('f'))).toBe(false);
+        expect(await as('globex', () => locks.forceRelease('f'))).toBe(false);
+      });
+      await locks.withPermits('g', { limit: 1 }, async ({ key }) => expect(key).toBe('@acme/g'));
+      await locks.withLock(['h', 'i'], async (set) => {
+        expect(set.get('h').key).toBe('@acme/h');
+        expect(set.get('@acme/i').key).toBe('@acme/i');
+        expect(() => set.get('j')).toThrow('"j"');
+      });
+      expect(await locks.forceRelease('a')).toBe(true);
+    });
+  });
+
+  it('is shown apart by inspect and list, and the key that they show names the lock where the scope is null [G940]', async () => {
+    const lock = await as('a/b:c%', () => locks.acquire('order:1'));
+    const plain = await as(null, () => locks.acquire('order:1'));
+    const info = await as('a/b:c%', () => locks.inspect('order:1'));
+    expect(info).toMatchObject({ scope: 'a/b:c%', key: '@a%2Fb%3Ac%25/order:1' });
+    const shown = (await locks.list()).locks.map(({ scope: of, key }) => [of, key]);
+    expect(shown).toEqual([
+      ['a/b:c%', '@a%2Fb%3Ac%25/order:1'],
+      [undefined, 'order:1'],
+    ]);
+    const { key, digest } = info!;
+    for (const tenant of [null, 'globex']) {
+      expect(await as(tenant, () => locks.inspect(key, { scope: null }))).toMatchObject({ digest });
+      expect(await as(tenant, () => locks.isLocked(key, { scope: null }))).toBe(true);
+    }
+    expect(await as('globex', () => locks.inspect(key))).toBeNull();
+    expect(await as('globex', () => locks.forceRelease(key))).toBe(false);
+    expect(await as('globex', () => locks.forceRelease(key, { owner: digest, scope: null }))).toBe(true);
+    expect(await lock.release()).toBe(false);
+    await plain.release();
+  });
+
+  it('can be named by the call itself, also where the registration has none [G941]', async () => {
+    const none = await openLocks({ redis: server.url });
+    const keyOf = ({ key }: { key: string }) => Promise.resolve(key);
+    await as('acme', async () => {
+      expect(await locks.withLock('x', { scope: null }, keyOf)).toBe('x');
+      expect(await locks.withLock('x', { scope: 'globex' }, keyOf)).toBe('@globex/x');
+      expect(await none.withLock('x', keyOf)).toBe('x');
+      expect(await none.withPermits('x', { limit: 1, scope: 'globex' }, keyOf)).toBe('@globex/x');
+    });
+    expect(await locks.withLock('x', { scope: null }, keyOf)).toBe('x');
+    for (const wrong of ['', 7, {}]) {
+      const asked = { scope: wrong as string };
+      const message = 'scope must be a string that is not empty, or null for none: got';
+      await expect(locks.acquire('x', asked)).rejects.toThrow(message);
+      await expect(locks.inspect('x', asked)).rejects.toThrow(message);
+      await expect(locks.forceRelease('x', asked)).rejects.toThrow(message);
+    }
+    await expect(locks.inspect('x', { scop: null } as never)).rejects.toThrow('There is no option "scop"');
+  });
+
+  it('that is forgotten refuses the call: no lock is asked for [G942]', async () => {
+    const refused = { code: 'LOCK_KEY', statusCode: 500 };
+    const message =
+      'The scope of the key "order:1" is undefined. Pass a value, or check it beforehand. For a call that';
+    await expect(locks.acquire('order:1')).rejects.toMatchObject({
+      ...refused,
+      message: expect.stringContaining(message),
+    });
+    await expect(locks.acquireAll(['order:1'])).rejects.toMatchObject(refused);
+    await expect(locks.withPermits('order:1', { limit: 1 }, nothing)).rejects.toMatchObject(refused);
+    await expect(locks.inspect('order:1')).rejects.toMatchObject(refused);
+    await expect(locks.isLocked('order:1')).rejects.toMatchObject(refused);
+    await expect(locks.forceRelease('order:1')).rejects.toMatchObject(refused);
+    await expect(as('', () => locks.acquire('order:1'))).rejects.toThrow('The scope of the key "order:1" is empty.');
+    expect((await locks.list()).locks).toEqual([]);
+    expect(locks.size).toBe(0);
+  });
+
+  it('that throws, or is a promise, refuses the call, and rejects nothing else', async () => {
+    const cause = new Error('no request');
+    const broken = await openLocks({
+      memory: true,
+      scope: () => {
+        throw cause;
+      },
+    });
+    await expect(broken.acquire('x')).rejects.toMatchObject({ code: 'LOCK_KEY', cause });
+    const late = await openLocks({ memory: true, scope: (() => Promise.reject(cause)) as never });
+    await expect(late.acquire('x')).rejects.toThrow('is an object without a string form');
+    await expect(openLocks({ memory: true, scope: 'acme' as never })).rejects.toThrow(
+      'scope must be a function that returns a string, or null for none: got "acme"',
+    );
+  });
+
+  it('never makes two scopes share a key, nor a key too long or wrong', async () => {
+    const keyOf = async (tenant: string, key: string) =>
+      as(tenant, () => locks.withLock(key, async (lock) => lock.key));
+    const keys = [
+      await keyOf('a', 'b/c'),
+      await keyOf('a/b', 'c'),
+      await keyOf('a%2Fb', 'c'),
+      await keyOf('a', '@b/c'),
+      await keyOf('@a', 'b/c'),
+      await keyOf('{a}', 'c'),
+    ];
+    expect(new Set(keys).size).toBe(keys.length);
+    expect(keys.at(-1)).toBe('@%7Ba%7D/c');
+    expect(await keyOf('a', '@a/b/c')).toBe(keys[0]); // the key of a lock, or an error, names it
+    await expect(keyOf('a', 'x'.repeat(1_024))).rejects.toThrow('must not be longer than 1024 bytes');
+    await expect(keyOf('a', '')).rejects.toThrow("got ''");
+    await expect(keyOf('a', '}x')).rejects.toThrow('must not begin with "}"');
+    await expect(keyOf('a', null as never)).rejects.toThrow('got null');
+  });
+
+  it('is no part of labels, nor of the kinds of keys whose order is checked', async () => {
+    const events: LockEvent[] = [];
+    const strict = await openLocks({ memory: true, scope, lockOrder: 'throw' });
+    strict.events$.subscribe((event) => events.push(event));
+    await as('acme', () => strict.withLock('order:1', () => strict.withLock('line:1', nothing)));
+    const other = as('globex', () => strict.withLock('line:1', () => strict.withLock('order:1', nothing)));
+    await expect(other).rejects.toThrow('order');
+    const labels = events.map((event) => 'label' in event && event.label);
+    expect(new Set(labels)).toEqual(new Set(['order', 'line']));
+  });
+
+  it('does not apply to a parcel, whose key is complete, nor to elections', async () => {
+    const parcel = await as('acme', async () => (await locks.acquire('order:1')).detach({ ttlMs: 10_000 }));
+    expect(parcel.key).toBe('@acme/order:1');
+    await as('globex', () => locks.withAdopted(parcel, async ({ key }) => expect(key).toBe('@acme/order:1')));
+    const leader = locks.leader('jobs');
+    await until(() => leader.isLeader, { what: 'this process leads' });
+    expect(await locks.isLocked('jobs', { scope: null })).toBe(true);
+  });
+});
