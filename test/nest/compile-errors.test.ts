@@ -40,6 +40,13 @@ const MISTAKES = `
 @Locked('x:{3}') async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {3} of the key
 @Locked('x:{0}:{1.id}:all') async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {1} of the key
 @Locked(\`\${prefix}:{3}\`) async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {3} of the key
+@Locked('x:{0.idd}') async m(_order: Order): Promise<number> { return 1; } // the parameter has no property for {0.idd} of the key
+@Locked('x:{0.idd.x}') async m(_order: Order | undefined): Promise<number> { return 1; } // the parameter has no property for {0.idd.x} of the key
+@Locked('x:{0.id}') async m(_id: string): Promise<number> { return 1; } // the parameter has no property for {0.id} of the key
+@Locked('x:{0.idd}') async m<T extends Order>(_order: T): Promise<number> { return 1; } // the parameter has no property for {0.idd} of the key
+@Locked(['x', 'y:{1.idd}']) async m(_id: string, _order: Order): Promise<number> { return 1; } // the parameter has no property for {1.idd} of the key
+@Locked('x:{0.idd}:{3}') async m(_order: Order): Promise<number> { return 1; } // the method has no parameter for {3} of the key
+@Limited('x:{0.idd}', { limit: 5 }) async m(_order: Order): Promise<number> { return 1; } // the parameter has no property for {0.idd} of the key
 @Locked('x:{0}', { onContended: 'skip' }) async m(): Promise<void> {} // the method has no parameter for {0} of the key
 @Locked('x', { onContended: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
 @Locked('x', { onContended: () => 5 }) async m(): Promise<string> { return ''; } // onContended returns another type than the method

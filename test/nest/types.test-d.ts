@@ -66,6 +66,15 @@ export class Right {
   @Locked('x:{7}') async indexOfRest(_first: string, ..._rest: string[]): Promise<void> {}
   @Locked(`${prefix}:{1}`) async indexBehindPrefix(this: Right, _id: string, _amount: number): Promise<void> {}
   @Locked('x:{0}:{1.a.0}') async indexOfGeneric<T>(_id: string, _value: { a: T[] }): Promise<void> {}
+  @Locked('x:{0.id}') async pathOfUnion(_order: Order | string | undefined): Promise<void> {}
+  @Locked('x:{0.id}') async pathOfOptional(_order?: Partial<Order>): Promise<void> {}
+  @Locked('x:{0.id}:{1.id}:{2.id}') async pathOfUnknown(_a: unknown, _b: object, _c: ReturnType<typeof JSON.parse>): Promise<void> {}
+  @Locked('x:{0.id}:{1.0}:{2.1}') async pathOfDictionary(_a: Record<string, string>, _b: string[], _c: [string, number]): Promise<void> {}
+  @Locked('x:{0.id}:{1.id}') async pathOfRest(..._orders: Order[]): Promise<void> {}
+  @Locked('x:{0.id}:{1.id}') async pathOfGenerics<T, U extends Order>(_a: T, _b: U): Promise<void> {}
+  @Locked('x:{0.lines.0.sku}:{0.id.length}') async deepPath(_order: Order): Promise<void> {}
+  @Locked('x', { scope: null }) async ofAllTenants(): Promise<void> {}
+  @Limited('x', { limit: 5, scope: null }) async permitsOfAllTenants(): Promise<void> {}
   @Locked('x') observable(): Observable<number> { throw new Error('not run'); }
   @Locked('x') subject(): BehaviorSubject<number> { throw new Error('not run'); }
   @Locked((value: { id: string }) => value.id) async generic<T extends { id: string }>(value: T): Promise<T> { return value; }

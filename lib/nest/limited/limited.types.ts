@@ -1,4 +1,4 @@
-import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions, PermitCount } from '../../api/options.js';
+import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions, PermitCount, ScopeOptions } from '../../api/options.js';
 import type { ContextKey } from '../locked/locked-method.js';
 import type { LockedMethodOptions } from '../locked/locked.types.js';
 
@@ -14,6 +14,7 @@ export interface LimitedOptions<
     Omit<HoldOptions, 'holdMs'>,
     LabelOptions,
     LossOptions,
+    ScopeOptions,
     LockedMethodOptions<Args, Value, Way> {}
 
 /** Its result is written out, so that the compiler's errors say what may be returned. */

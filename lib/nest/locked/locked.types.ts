@@ -108,11 +108,14 @@ type FittingKey<Method extends LockableMethod, Key extends LockedKey> = [Key] ex
   ? unknown // the types were written out: Locked<[order: Order]>(…)
   : [Key] extends [KeyFunction]
     ? FittingArgs<Method, Parameters<Key>, 'the key function takes other parameters than the method'>
-    : Unless<
-        Method,
-        [MissingIn<Key, Parameters<Method>>] extends [never] ? true : false,
-        `the method has no parameter for {${MissingIn<Key, Parameters<Method>>}} of the key`
-      >;
+    : Unless<Method, [Unmade<Key, Parameters<Method>>] extends [never] ? true : false, Unmade<Key, Parameters<Method>>>;
+
+/** Why the templates of a key cannot be filled from the arguments; never: they can. */
+type Unmade<Key extends LockedKey, Args extends unknown[]> = [MissingIn<Key, Args>] extends [never]
+  ? [PathWithoutValue<Key, Args>] extends [never]
+    ? never
+    : `the parameter has no property for {${PathWithoutValue<Key, Args>}} of the key`
+  : `the method has no parameter for {${MissingIn<Key, Args>}} of the key`;
 
 /** The indexes in the text of a key, as far as it is known, that no parameter has. */
 type MissingIn<Key extends LockedKey, Args extends unknown[]> = number extends Args['length']
@@ -125,6 +128,32 @@ type IndexOf<Path extends string> = Path extends `${bigint}`
   ? Path
   : Path extends `${infer Index extends `${bigint}`}.${string}`
     ? Index
+    : never;
+
+/** The paths in the text of a key whose first name is no property of the parameter: one level deep. */
+type PathWithoutValue<Key extends LockedKey, Args extends unknown[]> = WithoutValue<PathIn<Each<Key>>, Args>;
+
+type PathIn<Key> = Key extends `${string}{${infer Path}}${infer Rest}` ? Path | PathIn<Rest> : never;
+
+type WithoutValue<Path, Args extends unknown[]> = Path extends `${infer Index extends `${bigint}`}.${infer Names}`
+  ? Index extends keyof Args
+    ? true extends HasProperty<Args[Index], FirstOf<Names>>
+      ? never
+      : Path
+    : never
+  : never;
+
+type FirstOf<Names extends string> = Names extends `${infer First}.${string}` ? First : Names;
+
+/** Of a union one member is enough. What is not known to the compiler may have it. */
+type HasProperty<Value, Name extends string> = unknown extends Value
+  ? true
+  : Value extends unknown
+    ? Name extends keyof Value | (number extends keyof Value ? `${number}` : never)
+      ? true
+      : object extends Value
+        ? true
+        : false
     : never;
 
 type FittingAnswer<Method extends LockableMethod, Key extends LockedKey, Args extends unknown[], Value> =
