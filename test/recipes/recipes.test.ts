@@ -1,7 +1,9 @@
 import { BullModule, getQueueToken } from '@nestjs/bullmq';
 import type { Provider, Type } from '@nestjs/common';
+import { APP_FILTER } from '@nestjs/core';
+import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import type { Job, JobState, Queue } from 'bullmq';
-import { LockContendedError, type LockParcel } from 'nest-redis-lock';
+import { LockContendedError, LockExceptionFilter, type LockParcel } from 'nest-redis-lock';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { examplesOf, generate } from '../readme/compile.js';
 import { Gate } from '../support/gate.js';
@@ -334,4 +336,88 @@ it('the mutation sells no seat twice, and a client sees the code of a busy lock 
   const [busy] = (await book()).errors!;
   expect(busy!.extensions).toMatchObject({ code: 'LOCK_CONTENDED', statusCode: 409 });
   expect(JSON.stringify(busy)).not.toContain('seats:hall');
+});
+
+it('of many calls in several processes one runs, one waits, and a run starts after each of those that return', async () => {
+  const { IndexBuilder, SearchIndex } = await recipeWith('SearchIndex');
+  const gates = [new Gate(), new Gate(), new Gate()];
+  const started: number[] = [];
+  const builder = {
+    build: async () => {
+      const run = started.push(returned) - 1;
+      await gates[run]!.opened;
+    },
+  };
+  let returned = 0;
+  const start = async () => {
+    const providers = [SearchIndex!, { provide: IndexBuilder!, useValue: builder }];
+    const { app, locks } = await makeApp({ providers }, { redis: server.url, commandTimeoutMs: 20_000 });
+    const index = app.get<{ refresh(shop: string): Promise<boolean> }>(SearchIndex!);
+    const refresh = async () => {
+      const hasRun = await index.refresh('tea');
+      if (!hasRun) returned++;
+      return hasRun;
+    };
+    return { refresh, locks };
+  };
+  const [one, two, three] = await Promise.all([start(), start(), start()]);
+  const isFree = async () => !(await one.locks.isLocked('index:tea:next'));
+  const first = one.refresh();
+  await until(() => started.length === 1, { what: 'the first call runs' });
+  const second = two.refresh();
+  await untilQueued(server, 'index:tea', 1);
+  const others = [one, two, three].flatMap(({ refresh }) => [refresh(), refresh()]);
+  expect(await Promise.all(others)).toEqual(others.map(() => false));
+  gates[0]!.open();
+  expect(await first).toBe(true);
+  await until(() => started.length === 2, { what: 'the second call runs' });
+  expect(started).toEqual([0, 6]); // the second run started after all that have returned
+  expect(await isFree()).toBe(true);
+  const third = three.refresh(); // the run that has started may have missed what it is for
+  await untilQueued(server, 'index:tea', 1);
+  expect(await one.refresh()).toBe(false);
+  for (const gate of gates) gate.open();
+  expect(await Promise.all([second, third])).toEqual([true, true]);
+  expect(started).toEqual([0, 6, 7]);
+  expect(await isFree()).toBe(true);
+});
+
+it('a call that gives up waiting leaves its place to the next one', async () => {
+  const { IndexBuilder, SearchIndex } = await recipeWith('SearchIndex', 'docs/recipes.md', (source) =>
+    source.replace('waitMs: 600_000', 'waitMs: 50'),
+  );
+  let runs = 0;
+  const builder = { build: async () => void runs++ };
+  const providers = [SearchIndex!, { provide: IndexBuilder!, useValue: builder }];
+  const { app, locks } = await makeApp({ providers }, { redis: server.url, commandTimeoutMs: 20_000 });
+  const index = app.get<{ refresh(shop: string): Promise<boolean> }>(SearchIndex!);
+  const held = await locks.acquire('index:tea');
+  await expect(index.refresh('tea')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+  await held.release();
+  expect(await index.refresh('tea')).toBe(true);
+  expect(runs).toBe(1);
+});
+
+it('the description of a locked handler names the answers that its clients get', async () => {
+  const { LockErrorBody, PaymentsController } = await recipeWith('PaymentsController');
+  const { app, locks, url } = await startApp({
+    controllers: [PaymentsController!],
+    providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }],
+  });
+  const document = SwaggerModule.createDocument(app, new DocumentBuilder().build());
+  const { responses } = document.paths['/orders/{id}/payment']!.post!;
+  for (const status of ['409', '503', '400']) {
+    expect(responses[status]).toMatchObject({
+      content: { 'application/json': { schema: { $ref: `#/components/schemas/${LockErrorBody!.name}` } } },
+    });
+  }
+  const schema = document.components!.schemas![LockErrorBody!.name] as { properties: object; required: string[] };
+  await locks.withLock('order:7', async () => {
+    const answer = await post(`${url}/orders/7/payment`, {});
+    const body = (await answer.json()) as object;
+    expect(answer.status).toBe(409);
+    expect(Object.keys(schema.properties)).toEqual(expect.arrayContaining(Object.keys(body)));
+    expect(Object.keys(body)).toEqual(expect.arrayContaining(schema.required));
+  });
+  expect((await post(`${url}/orders/7/payment`, {})).status).toBe(201);
 });
