@@ -15,7 +15,17 @@ export {
 } from './api/errors.js';
 export type { LockEvent, LockGrant } from './api/events.js';
 export type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from './api/leader.js';
-export type { HolderInfo, Lock, LockInfo, LockList, LockMode, LockSet, LockStats, Permit } from './api/lock.js';
+export type {
+  HolderInfo,
+  Lock,
+  LockInfo,
+  LockList,
+  LockMode,
+  LockSet,
+  LockStats,
+  Permit,
+  WaitingProcess,
+} from './api/lock.js';
 export type { LockParcel, ParcelOptions } from './api/parcel.js';
 export type {
   AcquireOptions,

@@ -139,6 +139,15 @@ export interface HolderInfo {
   permits?: number;
 }
 
+/** A process that waits for a lock. */
+export interface WaitingProcess extends LockHolder {
+  /**
+   * How many of its calls wait, in whatever mode, as it has told the store last: it does so with its place, and again each second. `undefined` if its
+   * version of this library does not.
+   */
+  waiters?: number;
+}
+
 /**
  * A held lock, as `inspect` sees it. An exclusive lock has one holder, which `holder`, `digest`, `since` and `remainingMs` describe. Where
  * several hold the lock they describe the first of `holders`.
@@ -184,7 +193,7 @@ export interface LockInfo {
    * process has shown that it waits, or after ten seconds, when the queue ends. Empty for locks in memory, where no other
    * process can wait; `undefined` where nobody knows, as in MySQL and MariaDB, which have no queue.
    */
-  waitingProcesses?: LockHolder[];
+  waitingProcesses?: WaitingProcess[];
 }
 
 /** The answer of `LockService.list()`. */

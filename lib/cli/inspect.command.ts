@@ -1,9 +1,9 @@
 import { describeHolder } from '../api/holder.js';
-import type { HolderInfo, LockInfo } from '../api/lock.js';
+import type { HolderInfo, LockInfo, WaitingProcess } from '../api/lock.js';
 import { printable } from '../api/printable.js';
 import { EXIT, type Action } from './command.js';
 import { TO_LOOK, withLocks } from './open.js';
-import { duration, json, whole, wrap } from './text.js';
+import { duration, json, plural, whole, wrap } from './text.js';
 
 /** Shows who holds a lock. */
 export const inspect: Action = (call) =>
@@ -30,10 +30,7 @@ export function textOf(info: LockInfo): string {
     ...(info.mode === 'exclusive' ? fieldsOf(info.holders[0]!) : fieldsOfSeveral(info)),
     ['kept until', info.keptUntil?.toISOString()],
     ['token', info.fencingToken],
-    [
-      'waiting',
-      info.waitingProcesses && (info.waitingProcesses.map((each) => describeHolder(each)).join(', ') || NONE_SEEN),
-    ],
+    ['waiting', info.waitingProcesses && (info.waitingProcesses.map(processInWords).join(', ') || NONE_SEEN)],
   ].filter(([, value]) => value !== undefined);
   return [whole(info.key), ...fields.map(([name, value]) => `  ${String(name).padEnd(10)}  ${value}`)].join('\n');
 }
@@ -51,9 +48,14 @@ function fieldsOfSeveral(info: LockInfo): [string, string | undefined][] {
   return [['mode', modeOf(info)], ...info.holders.map((each): [string, string] => ['holder', inOneLine(each)])];
 }
 
+function processInWords(process: WaitingProcess): string {
+  const { waiters } = process;
+  return describeHolder(process) + (waiters === undefined ? '' : ` (${plural(waiters, 'call')})`);
+}
+
 function inOneLine({ holder, digest, since, remainingMs, permits }: HolderInfo): string {
   const known = [
-    permits && `${permits} permit${permits === 1 ? '' : 's'}`,
+    permits && plural(permits, 'permit'),
     `digest ${digest}`,
     since && `since ${since.toISOString()}`,
     `remaining ${duration(remainingMs)}`,

@@ -6,7 +6,7 @@ import { EXIT, type Action, type Call } from './command.js';
 import { countOf } from './command-line.js';
 import { modeOf, withoutOwn } from './inspect.command.js';
 import { TO_LOOK, withLocks } from './open.js';
-import { duration, json, table, whole } from './text.js';
+import { duration, json, plural, table, whole } from './text.js';
 
 /** How long the servers are searched, in milliseconds: a person can wait for longer than a request. */
 const BUDGET_MS = 10_000;
@@ -56,8 +56,7 @@ function show({ locks, complete, scanned }: LockList, { options, terminal }: Cal
 
 /** A lock for people. */
 function cellsOf(lock: LockInfo): string[] {
-  const { key, holder, holders, digest, since, remainingMs, keptUntil, waitingProcesses } = lock;
-  const waiting = waitingOf(waitingProcesses);
+  const { key, holder, holders, digest, since, remainingMs, keptUntil } = lock;
   const mode = modeOf(lock);
   return [
     printable(key),
@@ -65,22 +64,38 @@ function cellsOf(lock: LockInfo): string[] {
     digest,
     keptUntil ? 'kept' : since ? duration(Math.max(0, Date.now() - since.getTime())) : '',
     duration(remainingMs),
-    waiting === 'unknown' ? waiting : `${waiting} process${waiting === 1 ? '' : 'es'}`,
+    waitingInWords(lock),
   ];
 }
 
-/** A lock for programs: the same of its first holder, with times that can be counted with, and then how many hold it, and how. */
+/**
+ * A lock for programs: the same of its first holder, with times that can be counted with, and then how many hold it, and how, and how many calls
+ * of the processes that wait do so.
+ */
 function fieldsOf(lock: LockInfo): (string | number)[] {
-  const { key, mode, holders, holder, digest, since, remainingMs, waitingProcesses } = lock;
+  const { key, mode, holders, holder, digest, since, remainingMs } = lock;
   const held = since?.toISOString() ?? '';
-  const waiting = waitingOf(waitingProcesses);
-  return [whole(key), describeHolder(holder), digest, held, remainingMs, waiting, mode, holders.length];
+  const [waiting, calls] = [processesOf(lock) ?? 'unknown', callsOf(lock) ?? 'unknown'];
+  return [whole(key), describeHolder(holder), digest, held, remainingMs, waiting, mode, holders.length, calls];
+}
+
+function waitingInWords(lock: LockInfo): string {
+  const [processes, calls] = [processesOf(lock), callsOf(lock)];
+  if (processes === undefined) return 'unknown';
+  const inWords = `${processes} process${processes === 1 ? '' : 'es'}`;
+  return calls === undefined ? inWords : `${inWords}, ${plural(calls, 'call')}`;
 }
 
 /**
  * How many processes wait, as far as the queue of the store says. It does not say that nobody waits: a call that waits inside the process of
  * the holder stands in no queue.
  */
-function waitingOf(processes: LockInfo['waitingProcesses'] = []): number | 'unknown' {
-  return processes.length > 0 ? processes.length : 'unknown';
+function processesOf({ waitingProcesses = [] }: LockInfo): number | undefined {
+  return waitingProcesses.length > 0 ? waitingProcesses.length : undefined;
+}
+
+/** How many calls of these processes wait, if all of them have told. */
+function callsOf({ waitingProcesses = [] }: LockInfo): number | undefined {
+  if (waitingProcesses.length === 0 || waitingProcesses.some(({ waiters }) => waiters === undefined)) return undefined;
+  return waitingProcesses.reduce((sum, { waiters = 0 }) => sum + waiters, 0);
 }

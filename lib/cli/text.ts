@@ -19,6 +19,11 @@ function unicodeEscape(char: string): string {
     .join('');
 }
 
+/** So many of them. @param noun that takes an s */
+export function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
 /** Cuts a text to so many columns. */
 export function fit(text: string, columns: number): string {
   if (widthOf(text) <= columns) return text;

@@ -70,7 +70,7 @@ export const PAGE_SCRIPT = `'use strict';
 
   function waiting(cell, row) {
     const here = row.waitingHere === 0 ? [] : [count(row.waitingHere, 'call') + ' of this process'];
-    const names = (row.waiting ?? []).map(nameOf);
+    const names = (row.waiting ?? []).map((each) => nameOf(each) + (each.calls === undefined ? '' : ': ' + count(each.calls, 'call')));
     // Of the calls inside another process nothing is known.
     const areAllThis = (row.holders ?? [row.holder]).every(({ isThis }) => isThis) && !row.more;
     if (names.length === 0 && here.length === 0) here.push(row.waiting === undefined ? 'unknown' : areAllThis ? 'none' : 'none in the queue');

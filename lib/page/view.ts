@@ -84,8 +84,11 @@ function rowOf(lock: LockInfo, label?: string) {
     remainingMs: Math.max(...holders.map((each) => each.remainingMs)),
     keptUntil: keptUntil?.getTime(),
     token,
-    /** The processes in the queue of the store, if it has one, in order: calls that wait inside the process of the holder are not among them. */
-    waiting: waitingProcesses?.map(processOf),
+    /**
+     * The processes in the queue of the store, if it has one, in order, and how many calls of each wait there: those that wait inside the
+     * process of the holder are not among them.
+     */
+    waiting: waitingProcesses?.map((each) => ({ ...processOf(each), calls: each.waiters })),
     /** How many calls of this process wait. */
     waitingHere: waiters,
     /** Names the holding in a request to release it: only for viewers who may do that. Of several holders each has its own. */

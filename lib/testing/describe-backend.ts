@@ -1,7 +1,13 @@
 import { ok } from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockOptionsError } from '../api/errors.js';
-import type { AcquireOutcome, LockBackend, ReleaseOutcome } from '../core/backend/lock-backend.js';
+import {
+  EXCLUSIVE,
+  type AcquireOutcome,
+  type LockBackend,
+  type Place,
+  type ReleaseOutcome,
+} from '../core/backend/lock-backend.js';
 import { monotonic } from '../core/time/clock.js';
 import { between, equal, matches, notBefore, shown } from './assertions.js';
 import {
@@ -436,6 +442,36 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
     });
 
     describeCrowds(it, () => backend);
+
+    // Behind the crowds, which listen for their turns: a queue has one listener.
+    it('an inspection shows who waits in the queue, and how many calls of its process wait, as it was told last', async () => {
+      const key = freshKey();
+      const [holder, waiting] = [claimOn(key), claimOn(key)];
+      await granted(backend, holder);
+      const { waitQueue } = backend;
+      const places = async () => (await backend.inspect(key))?.waiting ?? [];
+      if (waitQueue) {
+        waitQueue.listen(key, { onTurn() {}, onListening() {}, onTaken() {}, onWarning() {} });
+        await until(() => waitQueue.isListening(key), { what: 'the wait queue listens' });
+        const place: Place = {
+          ticket: waiting.owner,
+          hold: EXCLUSIVE,
+          turns: 1,
+          calls: 0,
+          arrivedAt: monotonic(),
+          isTaken: false,
+        };
+        for (const calls of [3, 1, 400]) {
+          const asked = { ...place, calls, isTaken: calls !== 3 };
+          matches(await acquireOn(backend, waiting, asked), { queued: true }, 'the outcome with a place');
+          equal(await places(), [{ ticket: place.ticket, calls }], `the places that are shown, with ${calls} calls`);
+        }
+        waitQueue.leave(key, place);
+        await until(async () => (await places()).length === 0, { what: 'a place that was given up is not shown' });
+      }
+      equal(await places(), [], 'the places of a queue that nobody waits in');
+      await releases(holder);
+    });
 
     it('each of 300 simultaneous operations gets its own answer', async () => {
       const held = Array.from({ length: 300 }, () => claimOn(freshKey('many')));

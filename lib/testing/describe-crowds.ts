@@ -542,5 +542,5 @@ export function describeCrowds(
 
 /** Its place in the queue. @param agoMs how long ago it came */
 function placeOf({ owner, hold = HOLDS.exclusive }: Claim, agoMs = 0): Place {
-  return { ticket: owner, hold, turns: 1, arrivedAt: monotonic() - agoMs, isTaken: false };
+  return { ticket: owner, hold, turns: 1, calls: 1, arrivedAt: monotonic() - agoMs, isTaken: false };
 }

@@ -20,6 +20,7 @@ export type {
   Taken,
   Transfer,
   TransferOutcome,
+  Waiting,
   WaitListener,
   WaitQueue,
 } from '../core/backend/lock-backend.js';

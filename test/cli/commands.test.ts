@@ -2,7 +2,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { digestOf } from '../../lib/api/holder.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { call } from './call.js';
@@ -120,8 +119,8 @@ describe('ls', () => {
     const { out } = await ls('order:*');
     const rows = out.trimEnd().split('\n');
     expect(rows.map((row) => row.split('\t').slice(6))).toEqual([
-      ['exclusive', '1'],
-      ['exclusive', '1'],
+      ['exclusive', '1', 'unknown'],
+      ['exclusive', '1', 'unknown'],
     ]);
     expect(rows.map((row) => row.split('\t')[0])).toEqual(['order:1', 'order:2']);
     expect(rows[0]).toContain(`\tpid ${process.pid} on `);
@@ -176,15 +175,17 @@ describe('ls', () => {
       await call(on('ls', key), { columns: 120 }),
     ];
     expect(shown.out).toMatch(/waiting +no process in the queue; calls inside the holder's process are not seen\n$/);
-    expect(listed.out).toMatch(/\tunknown\texclusive\t1\n$/);
+    expect(listed.out).toMatch(/\tunknown\texclusive\t1\tunknown\n$/);
     expect(table.out).toMatch(/WAITING\n.* unknown\n$/);
-    const waiting = waiter.acquire(key);
-    await untilQueued(server, key, 1);
-    expect((await call(on('inspect', key))).out).toMatch(new RegExp(`waiting +pid ${process.pid} on `));
-    expect((await call(on('ls', key))).out).toMatch(/\t1\n$/);
-    expect((await call(on('ls', key), { columns: 120 })).out).toMatch(/ 1 process\n$/);
+    const waiting = [waiter.acquire(key), waiter.acquire(key)];
+    await until(async () => (await holder.inspect(key))?.waitingProcesses?.[0]?.waiters === 2, { what: 'it tells' });
+    expect((await call(on('inspect', key))).out).toMatch(new RegExp(`waiting +pid ${process.pid} on .* \\(2 calls\\)`));
+    expect((await call(on('ls', key))).out).toMatch(/\t1\texclusive\t1\t2\n$/);
+    expect((await call(on('ls', key), { columns: 120 })).out).toMatch(/ 1 process, 2 calls\n$/);
+    const json = JSON.parse((await call(on('inspect', key, '--json'))).out) as object;
+    expect(json).toMatchObject({ waitingProcesses: [{ pid: process.pid, waiters: 2 }] });
     await lock.release();
-    await Promise.all([inside, waiting].map(async (each) => (await each).release()));
+    await Promise.all([inside, ...waiting].map(async (each) => (await each).release()));
   });
 });
 
@@ -218,7 +219,7 @@ describe('release', () => {
     const take = (permits: number) => locks.acquirePermits(key, { limit: 5, permits });
     const [a, b] = [await take(2), await take(1)];
     const listed = await call(on('ls', key));
-    expect(listed.out.trimEnd().split('\t').slice(6)).toEqual(['permits', '2']);
+    expect(listed.out.trimEnd().split('\t').slice(6)).toEqual(['permits', '2', 'unknown']);
     const shown = await call(on('inspect', key));
     expect(shown.out).toContain('  mode        3 of 5 permits\n');
     expect(shown.out.match(/digest \w+/g)).toEqual([a, b].map(({ owner }) => `digest ${digestOf(owner)}`));

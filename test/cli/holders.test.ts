@@ -56,8 +56,8 @@ it('the command ls shows how many hold a lock, and how, to people and programs',
   const rows = (await call(on('ls'))).out.trimEnd().split('\n');
   const fields = rows.map((row) => row.split('\t'));
   expect(fields.map(([key, , id, , , , ...how]) => [key, id, ...how])).toEqual([
-    ['mail', digest, 'permits', '3'],
-    ['order', digestOf(alone.owner), 'exclusive', '1'],
+    ['mail', digest, 'permits', '3', 'unknown'],
+    ['order', digestOf(alone.owner), 'exclusive', '1', 'unknown'],
   ]);
   const [, mail, order] = (await call(on('ls'), { columns: 200 })).out.split('\n');
   expect(mail).toMatch(new RegExp(`^mail   4 of 5 permits: ${NAME} and 2 others  ${digest}`));

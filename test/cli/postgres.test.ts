@@ -46,9 +46,9 @@ describe('The command line on a table of PostgreSQL', () => {
     await until(async () => (await holder.inspect(key))?.waitingProcesses?.length === 1, { what: 'it waits' });
     const digest = digestOf(lock.owner);
     const shown = await call(on('inspect', key, '--json'));
-    expect(JSON.parse(shown.out)).toMatchObject({ key, digest, waitingProcesses: [{ pid: process.pid }] });
+    expect(JSON.parse(shown.out)).toMatchObject({ key, digest, waitingProcesses: [{ pid: process.pid, waiters: 1 }] });
     expect((await call(on('ls', `${key.slice(0, -1)}*`))).out).toMatch(
-      new RegExp(`^${key}\\t.*\\t${digest}\\t.*\\t1\n`),
+      new RegExp(`^${key}\\t.*\\t${digest}\\t.*\\texclusive\\t1\\t1\n`),
     );
     expect(await call(on('run', key, '--wait', '0', '--', 'true'))).toMatchObject({ code: 75 });
     expect(await call(on('release', key, '--owner', 'f'.repeat(16), '--yes'))).toMatchObject({ code: 1 });

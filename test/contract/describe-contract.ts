@@ -7,6 +7,9 @@ proves('a lock is free when its ttl is over, and a late release leaves the new h
 proves("an extension of another holder's lock fails [G4]");
 proves('each grant has a larger fencing token: after a release, an expiry and a forced release [G13]');
 proves('a lock that is kept ends by itself when that time is over, not before [G330]');
+proves(
+  'an inspection shows who waits in the queue, and how many calls of its process wait, as it was told last [G934]',
+);
 proves('an attempt and an extension that come late leave a kept lock as it is, also those of its owner [G331]');
 proves('a lock that is transferred has the new owner and ttl, and nothing that the old one does changes it [G813]');
 proves('a transfer that is sent again changes nothing but the ttl, which starts anew [G814]');

@@ -2,6 +2,7 @@ import type {
   AcquireOutcome,
   AcquireRequest,
   Grant,
+  Holding,
   Place,
   ReleaseOutcome,
   Releasing,
@@ -50,6 +51,12 @@ export class QueuedMemory extends MemoryBackend {
     const taken = await super.forceRelease(key, from);
     this.#wake(key);
     return taken;
+  }
+
+  override async inspect(key: string): Promise<Holding | undefined> {
+    const holding = await super.inspect(key);
+    const waiting = this.#placesOf(key).map(({ ticket, calls }) => ({ ticket, calls }));
+    return holding && { ...holding, waiting };
   }
 
   /** The places that are served before this one, or before an attempt without a place. */

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
@@ -14,6 +15,9 @@ beforeAll(async () => {
   redis = servers[0]!;
 });
 afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+/** A process tells how many of its calls wait each second; the rest is for a command or two. In milliseconds. */
+const TOLD_WITHIN_MS = 1_200;
 
 /** What the owner values of a service begin with: to the store it is a process. */
 async function processOf(locks: LockService): Promise<string> {
@@ -54,6 +58,62 @@ it.each<[string, RedisLockModuleOptions['fair']]>([
   for (const each of later) await (await each).release();
 });
 
+it.each<[string, () => RedisLockModuleOptions]>([
+  ['on one Redis', () => ({ redis: redis.url })],
+  ['in fair mode', () => ({ redis: redis.url, fair: true })],
+  ['on a Redlock', () => ({ redlock: servers.map(({ url }) => url), admission: false })],
+])(
+  'each process that waits is shown with how many of its calls wait, as of a second ago at most (%s) [G933]',
+  async (where, options) => {
+    const [holding, second, third] = await Promise.all([1, 2, 3].map(() => openLocks(options())));
+    const key = `counted ${where}`;
+    const lock = await holding!.acquire(key);
+    const giveUp = new AbortController();
+    const wait = (locks: LockService, signal?: AbortSignal) => locks.acquire(key, { waitMs: 60_000, signal });
+    const leaving = [1, 2, 3].map(() => wait(second!, giveUp.signal).catch(() => {}));
+    const staying = [wait(second!), wait(third!), wait(third!)];
+    const shown = async () =>
+      new Map(
+        (await holding!.inspect(key))!.waitingProcesses!.map(({ owner, waiters }) => [beginningOf(owner), waiters]),
+      );
+    const [ofSecond, ofThird] = await Promise.all([processOf(second!), processOf(third!)]);
+    await sleep(TOLD_WITHIN_MS);
+    expect(await shown()).toEqual(
+      new Map([
+        [ofSecond, 4],
+        [ofThird, 2],
+      ]),
+    );
+    giveUp.abort();
+    await Promise.all(leaving);
+    await sleep(TOLD_WITHIN_MS);
+    expect(await shown()).toEqual(
+      new Map([
+        [ofSecond, 1],
+        [ofThird, 2],
+      ]),
+    );
+    await lock.release();
+    await Promise.all(staying.map(async (waiting) => (await waiting).release()));
+  },
+);
+
+it('a process that waits for a lock in several modes is shown once, with all of its calls', async () => {
+  const [holding, waiting] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
+  const lock = await holding.acquire('modes');
+  const calls = [
+    waiting.acquire('modes'),
+    waiting.acquire('modes', { mode: 'shared' }),
+    waiting.acquirePermits('modes', { limit: 2 }),
+  ];
+  await untilQueued(redis, 'modes', 3);
+  await sleep(TOLD_WITHIN_MS);
+  expect((await holding.inspect('modes'))!.waitingProcesses).toMatchObject([{ pid: process.pid, waiters: 3 }]);
+  expect((await holding.inspect('modes'))!.waitingProcesses).toHaveLength(1);
+  await lock.release();
+  await Promise.all(calls.map(async (each) => (await each).release()));
+});
+
 it('a process that is silent while others show that they wait is left out of those that wait [G435]', async () => {
   const [holding, waiting] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
   const key = 'silent';
@@ -68,8 +128,8 @@ it('a process that is silent while others show that they wait is left out of tho
   await signAt(-500);
   const shown = await holding.inspect(key);
   expect(shown!.waitingProcesses).toEqual([
-    { owner: gone.ticket, host: 'gone', pid: 7 },
-    expect.objectContaining({ pid: process.pid }),
+    { owner: gone.ticket, host: 'gone', pid: 7 }, // of a version that does not tell how many of its calls wait
+    expect.objectContaining({ pid: process.pid, waiters: 1 }),
   ]);
   await redis.command('SET', `lock:{${key}}`, 'another@1700000000000000=', 'PX', 60_000, 'GET').then(async (value) => {
     expect(await waitingFor(holding, key)).toHaveLength(2); // also for a lock that is kept

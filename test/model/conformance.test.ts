@@ -89,7 +89,9 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
     case 0:
     case 1: {
       const hasPlace = kind === 1;
-      const place = hasPlace ? { ticket: owner, hold: EXCLUSIVE, turns: 1, arrivedAt: 0, isTaken: false } : undefined;
+      const place = hasPlace
+        ? { ticket: owner, hold: EXCLUSIVE, turns: 1, calls: 1, arrivedAt: 0, isTaken: false }
+        : undefined;
       const before = await timeUs();
       const proposal = before + OFFSETS_US[drawn]!;
       const vote = await answerTo<Vote>((done) =>

@@ -154,7 +154,7 @@ class Comparison {
     const place = hasPlace ? { process, number: Math.min(number, model.nowUs) } : undefined;
     const answer = model.ask({ owner, hold, ttlMs, give, others, place });
     const entry = place ? entryOf(claim) : '';
-    const end = [entry, place ? number : '', claim.isPlaced ? 1 : 0];
+    const end = [entry, place ? number : '', claim.isPlaced ? 1 : 0, 1];
     const reply = (
       hold.mode === 'exclusive'
         ? this.#run(this.scripts.TURN, HEARD, give ? `${give}@` : '', `${owner}@`, ttlMs, 1, ...end)
@@ -218,7 +218,7 @@ class Comparison {
     const reply =
       hold.mode === 'exclusive'
         ? this.#run(RELEASE, `${owner}@`)
-        : this.#run(CROWD, HEARD, owner, '', 0, ...crowdArgs(hold), '', '', 0, '');
+        : this.#run(CROWD, HEARD, owner, '', 0, ...crowdArgs(hold), '', '', 0, 0, '');
     expect(reply).toBe(expected);
     if (expected === 1 && hold.mode !== 'exclusive') this.#expectNoRoom();
   }

@@ -65,7 +65,7 @@ const COMPARISONS: Comparison[] = [
     script: lua.TURN,
     shared: ({ sign }) => [sign],
     args: ({ give, owner, count, takesPlace }) => {
-      return [give && ownerPart(give), ownerPart(owner), TTL_MS, count, takesPlace ? entryOf(owner) : '', '', 0];
+      return [give && ownerPart(give), ownerPart(owner), TTL_MS, count, takesPlace ? entryOf(owner) : '', '', 0, 1];
     },
     model: (call, { key, give, owner, count, takesPlace }, _locks, { sign }) => {
       const place = takesPlace ? { ticket: owner, channel: CHANNELS[owner], turns: TURNS[owner] } : undefined;

@@ -37,6 +37,15 @@ describe('what is shown', () => {
     expect(rows!.map(({ waiting }) => waiting)).toEqual([undefined, []]);
   });
 
+  it('it says of each waiting process how many of its calls wait, if that has told', () => {
+    const [holder] = lockOf(1).waitingProcesses!;
+    const { rows } = shown([{ ...lockOf(1), waitingProcesses: [{ ...holder!, waiters: 3 }, holder!] }], true);
+    expect(rows![0]!.waiting).toEqual([
+      { host: hostName(), pid: 1, calls: 3 },
+      { host: hostName(), pid: 1 },
+    ]);
+  });
+
   it('it says why there may be more locks: as many as fit, or no more time', () => {
     const full = Array.from({ length: MOST_ROWS }, () => lockOf(1));
     expect(shown(full, true).incomplete).toBeUndefined();

@@ -154,12 +154,12 @@ const contend = (
 ): Operation => ({
   script: TURN,
   of: withQueue,
-  args: () => [sign, give, ownerPart(ticket), TTL_MS, tokens, place, number, placed],
+  args: () => [sign, give, ownerPart(ticket), TTL_MS, tokens, place, number, placed, 1],
 });
 const voteOrQueue = (place: string, epoch = '', proposal?: number): Operation => ({
   script: VOTE_OR_QUEUE,
   of: ({ lock, shard, queue }) => [GUARD, lock, shard, queue],
-  args: (nowUs) => [epoch, TTL_MS, `me@${tokenText(proposal ?? nowUs)}`, place, 0],
+  args: (nowUs) => [epoch, TTL_MS, `me@${tokenText(proposal ?? nowUs)}`, place, 0, 1],
 });
 const extend: Operation = { script: EXTEND, of: lockOnly, args: () => [TTL_MS, 'me@'] };
 const restore: Operation = { script: RESTORE, of: lockOnly, args: () => [TTL_MS, 'me@', tokenText(AHEAD)] };
@@ -181,7 +181,7 @@ const transfer = (mints: 0 | 1): Operation => ({
 const crowdOf = (kind: (string | number)[], { give = '', place = '', others = '' } = {}): Operation => ({
   script: CROWD,
   of: withQueue,
-  args: () => [HEARD, give, 'me', TTL_MS, ...kind, place, '', 0, others],
+  args: () => [HEARD, give, 'me', TTL_MS, ...kind, place, '', 0, 1, others],
 });
 const [share, permits] = [
   crowdOf(['s', 1, 0], { place: `s ${CHANNEL} me` }),
@@ -190,7 +190,7 @@ const [share, permits] = [
 const leave: Operation = {
   script: CROWD,
   of: withQueue,
-  args: () => [HEARD, 'me', '', 0, 's', 1, 0, '', '', 0, ''],
+  args: () => [HEARD, 'me', '', 0, 's', 1, 0, '', '', 0, 0, ''],
 };
 const extendCrowd: Operation = { script: EXTEND_CROWD, of: lockOnly, args: () => [TTL_MS, 'me'] };
 const downgrade: Operation = { script: DOWNGRADE, of: withQueue, args: () => ['me@', 'me/s', TTL_MS] };

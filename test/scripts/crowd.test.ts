@@ -58,20 +58,21 @@ interface Ask {
   place?: string;
   number?: number;
   placed?: number;
+  calls?: number;
   others?: string;
 }
 const ask = (owner: string, kind: (string | number)[], { give = '', ttlMs = TTL_MS, ...rest }: Ask = {}) => {
-  const { place = '', number = '', placed = 0, others = '' } = rest;
-  return run(CROWD, 'h', give, owner, ttlMs, ...kind, place, number, placed, others) as Promise<Parts>;
+  const { place = '', number = '', placed = 0, calls = 1, others = '' } = rest;
+  return run(CROWD, 'h', give, owner, ttlMs, ...kind, place, number, placed, calls, others) as Promise<Parts>;
 };
 const permits = (owner: string, count: number, limit: number, options?: Ask) =>
   ask(owner, ['p', count, limit], options);
 const share = (owner: string, options?: Ask) => ask(owner, ['s', 1, 0], options);
-const give = (owner: string) => run(CROWD, 'h', owner, '', 0, 'p', 1, 1, '', '', 0, '');
+const give = (owner: string) => run(CROWD, 'h', owner, '', 0, 'p', 1, 1, '', '', 0, 0, '');
 const extend = (owner: string, ttlMs = TTL_MS) => runScript(runner, EXTEND_CROWD, [LOCK], [ttlMs, owner]);
 const withdraw = (ticket: string, entry: string) => run(WITHDRAW, `${ticket}@`, entry);
 const alone = (owner: string, entry = '', number: number | '' = '') =>
-  run(TURN, 'h', '', `${owner}@`, TTL_MS, 1, entry, number, 0) as Promise<Parts>;
+  run(TURN, 'h', '', `${owner}@`, TTL_MS, 1, entry, number, 0, 1) as Promise<Parts>;
 const holders = async () => readCrowd((await client.get(LOCK)) ?? '')?.members.map(({ owner }) => owner);
 const queue = () => client.zrange(QUEUE, '0', '+inf', 'BYSCORE');
 const read = (ticket: string) => `s ${CHANNEL} ${ticket}`;
@@ -291,7 +292,12 @@ describe('who asks to hold a lock together with others, where something is wrong
     const calls = Array.from({ length: 50 }, (_, at) => {
       const lock = `lock:{many-${at}}`;
       const kind = at % 2 === 0 ? ['s', 1, 0] : ['p', 1, 2];
-      return runScript(runner, CROWD, [FENCE, lock, `${lock}:queue`], ['h', '', 'me', TTL_MS, ...kind, '', '', 0, '']);
+      return runScript(
+        runner,
+        CROWD,
+        [FENCE, lock, `${lock}:queue`],
+        ['h', '', 'me', TTL_MS, ...kind, '', '', 0, 0, ''],
+      );
     });
     const replies = (await Promise.all(calls)) as Parts[];
     expect(replies.map(([isGranted]) => isGranted)).toEqual(replies.map(() => 1));

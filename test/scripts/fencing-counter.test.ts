@@ -38,7 +38,7 @@ const tokenOf = (reply: Reply) => Number(Array.isArray(reply) ? reply[reply.leng
 
 const acquire = (lock: string) => runScript(runner, ACQUIRE, [FENCE, lock], [10_000, 'me@']);
 const contend = (lock: string, count: number) =>
-  runScript(runner, TURN, [FENCE, lock, `${lock}:queue`], ['h', '', 'me@', 10_000, count, '', '', 0]);
+  runScript(runner, TURN, [FENCE, lock, `${lock}:queue`], ['h', '', 'me@', 10_000, count, '', '', 0, 0]);
 
 describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) => Promise<Reply>]>([
   ['acquire', 1, acquire],
@@ -57,7 +57,7 @@ describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) 
         runner,
         VOTE_OR_QUEUE,
         [ADMISSION, lock, FENCE, `${lock}:queue`],
-        ['', 10_000, `me@${tokenText(nowUs)}`, '', ''],
+        ['', 10_000, `me@${tokenText(nowUs)}`, '', '', 0],
       ),
   ],
 ])('The counter of fencing tokens: %s', (_name, count, mint) => {

@@ -56,8 +56,18 @@ const release = (owner: string) => run(RELEASE, KEYS, `${owner}@`);
 const withdraw = (ticket: string, entry: string) => run(WITHDRAW, KEYS, `${ticket}@`, entry);
 const turn = (
   owner: string,
-  { give = '', count = 1, entry = '', number = '' as number | '', placed = 0, ttlMs = TTL_MS, sign = 'h' } = {},
-) => run(TURN, KEYS, sign, give && `${give}@`, `${owner}@`, ttlMs, count, entry, number, placed) as Promise<Turned>;
+  {
+    give = '',
+    count = 1,
+    entry = '',
+    number = '' as number | '',
+    placed = 0,
+    calls = 1,
+    ttlMs = TTL_MS,
+    sign = 'h',
+  } = {},
+) =>
+  run(TURN, KEYS, sign, give && `${give}@`, `${owner}@`, ttlMs, count, entry, number, placed, calls) as Promise<Turned>;
 type Turned = [isGranted: number, gave: number, us: number, ...rest: (number | string)[]];
 const entryOf = (ticket: string, service: Service = 'grant', channel = 'inbox:alive', turns = 1) =>
   queueEntry(service, channel, ticket, turns);
@@ -357,6 +367,7 @@ describe('who waits', () => {
     await turn('a', { entry: entryOf('a') });
     expect(await client.zrange(QUEUE, '-inf', '(0', 'BYSCORE')).toEqual([
       `${HEARD} inbox:alive`,
+      'n inbox:alive',
       `${UNHEARD} inbox:lately`,
     ]);
   });

@@ -63,11 +63,11 @@ const answerOf = async (asked: Promise<Reply>): Promise<Reply> => {
 // What each script does for an owner.
 const acquire = (owner: string) => runScript(runner, ACQUIRE, [FENCE, LOCK], [TTL_MS, `${owner}@`]);
 const contend = (owner: string, entry = '') =>
-  answerOf(runScript(runner, TURN, [FENCE, LOCK, QUEUE], [UNHEARD, '', `${owner}@`, TTL_MS, 1, entry, '', 0]));
+  answerOf(runScript(runner, TURN, [FENCE, LOCK, QUEUE], [UNHEARD, '', `${owner}@`, TTL_MS, 1, entry, '', 0, 1]));
 const vote = (owner: string) => runScript(runner, VOTE, [ADMISSION, LOCK, FENCE], ['', TTL_MS, `${owner}@${LATER}`]);
 const voteOrQueue = (owner: string, entry = '') =>
   answerOf(
-    runScript(runner, VOTE_OR_QUEUE, [ADMISSION, LOCK, FENCE, QUEUE], ['', TTL_MS, `${owner}@${LATER}`, entry, 0]),
+    runScript(runner, VOTE_OR_QUEUE, [ADMISSION, LOCK, FENCE, QUEUE], ['', TTL_MS, `${owner}@${LATER}`, entry, 0, 1]),
   );
 const extend = (owner: string) => runScript(runner, EXTEND, [LOCK], [TTL_MS, `${owner}@`]);
 const restore = (owner: string) => runScript(runner, RESTORE, [LOCK], [TTL_MS, `${owner}@`, LATER]);

@@ -25,7 +25,7 @@ const keysOf = (script: Script, lock: string): string[] => {
   return script === ACQUIRE ? ['fence', lock] : ['fence', lock, `${lock}:queue`];
 };
 const argsOf = (script: Script): (string | number)[] => {
-  if (script.sha === TURN.sha) return ['h', script === TURN ? '' : 'me@', 'again@', 10_000, 1, '', '', 0];
+  if (script.sha === TURN.sha) return ['h', script === TURN ? '' : 'me@', 'again@', 10_000, 1, '', '', 0, 0];
   return script === RELEASE ? ['me@'] : [10_000, 'me@'];
 };
 const locks = (count: number, name = 'key') => Array.from({ length: count }, (_, index) => `${name}:${index}`);

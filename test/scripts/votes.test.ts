@@ -60,7 +60,7 @@ describe.each<[name: string, flag: string, vote: (proposal: number, attempt?: At
         runner,
         VOTE_OR_QUEUE,
         [ADMISSION, lock, fence, `${lock}:queue`],
-        [epoch, TTL_MS, `me@${tokenText(proposal)}`, queueEntry('wake', 'inbox:any', 'me', 1), 0],
+        [epoch, TTL_MS, `me@${tokenText(proposal)}`, queueEntry('wake', 'inbox:any', 'me', 1), 0, 1],
       ),
   ],
 ])('A node of a Redlock: %s', (_name, flag, vote) => {

@@ -153,7 +153,7 @@ describe('a lock that is detached', () => {
     const { key, owner } = lock;
     const parcel = await lock.detach(HOUR);
     const late = { key, owner, ttlMs: 20 };
-    const place = { ticket: owner, hold: EXCLUSIVE, turns: 1, arrivedAt: performance.now(), isTaken: true };
+    const place = { ticket: owner, hold: EXCLUSIVE, turns: 1, calls: 1, arrivedAt: performance.now(), isTaken: true };
     const sendAll = async (holder: string) => {
       expect(await extendOn(store, late)).toEqual({ status: 'lost', reason: 'stolen' });
       expect(await releaseOn(store, late)).toEqual({ status: 'gone' });

@@ -42,5 +42,5 @@ export async function connectedSql(options: SqlLockModuleOptions): Promise<LockB
 
 /** The place of an attempt that waits. @param turns for how many it is */
 export function placeOf(ticket: string, turns = 1, hold = EXCLUSIVE): Place {
-  return { ticket, hold, turns, arrivedAt: now(), isTaken: false };
+  return { ticket, hold, turns, calls: 1, arrivedAt: now(), isTaken: false };
 }

@@ -201,8 +201,15 @@ export interface Holding {
   mode?: LockMode;
   /** An exclusive lock has one. */
   holders: readonly [Holder, ...Holder[]];
-  /** The tickets of the places in its queue, in order, as far as the store shows them. Without a queue: nobody knows, unless it is empty. */
-  waiting?: readonly string[];
+  /** The places in its queue, in order, as far as the store shows them. Without a queue: nobody knows, unless it is empty. */
+  waiting?: readonly Waiting[];
+}
+
+/** A place in the queue of a lock, as its store shows it. */
+export interface Waiting {
+  readonly ticket: string;
+  /** `Place.calls`, as it was last told for its process; undefined where it was not. */
+  readonly calls?: number;
 }
 
 /** A bound of a time that a call may ask for. */
@@ -346,6 +353,8 @@ export interface Place {
   readonly hold: Hold;
   /** For how many turns of calls of this process the lock is handed over to it. */
   readonly turns: number;
+  /** How many calls of this process wait for the key now, in whatever mode. The store keeps it to show it, and decides nothing by it. */
+  readonly calls: number;
   /** When it counts as taken, by the monotonic clock: places are served in this order, as far as the clocks can be compared. */
   readonly arrivedAt: number;
   /** Whether it was taken by an earlier attempt. */

@@ -1,8 +1,8 @@
 import type { LockDiagnosis, LockPing } from '../../api/diagnosis.js';
-import { digestOf, parseOwner, type LockHolder } from '../../api/holder.js';
-import type { HolderInfo, LockInfo, LockList } from '../../api/lock.js';
+import { digestOf, parseOwner } from '../../api/holder.js';
+import type { HolderInfo, LockInfo, LockList, WaitingProcess } from '../../api/lock.js';
 import type { ListOptions, ScopeOptions } from '../../api/options.js';
-import { keptUntil, type Holder, type Holding, type LockBackend } from '../backend/lock-backend.js';
+import { keptUntil, type Holder, type Holding, type LockBackend, type Waiting } from '../backend/lock-backend.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockEngine } from '../engine/lock-engine.js';
 import { splitScope } from '../keys/scope.js';
@@ -115,12 +115,12 @@ function permitsOf(holders: readonly Holder[]): { held: number; limit: number } 
   };
 }
 
-/** Each process once: a store of several servers may show different places of it. */
-function processesOf(tickets: readonly string[]): LockHolder[] {
-  const processes = new Map<string, LockHolder>();
-  for (const ticket of tickets) {
+/** Each process once: it may have places for several modes, and a store of several servers may show different ones. */
+function processesOf(places: readonly Waiting[]): WaitingProcess[] {
+  const processes = new Map<string, WaitingProcess>();
+  for (const { ticket, calls } of places) {
     const process = ticket.slice(0, ticket.lastIndexOf('/'));
-    if (!processes.has(process)) processes.set(process, parseOwner(ticket));
+    if (!processes.has(process)) processes.set(process, { ...parseOwner(ticket), waiters: calls });
   }
   return [...processes.values()];
 }

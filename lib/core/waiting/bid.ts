@@ -50,6 +50,8 @@ export interface BidParts {
   readonly nextOwner: () => string;
   /** By the ticket of its place. */
   readonly byTicket: Map<string, Bid>;
+  /** How many calls of this process wait for the key. */
+  waiting(key: string): number;
   /** Of the bids that wait for a message, and of those that ask for calls which have no timer yet. */
   readonly checks: Pacer<Bid>;
 }
@@ -221,7 +223,7 @@ export class Bid implements Paced<Bid> {
   // One function for all, as a closure for each bid is memory that lives as long as it waits.
   static readonly #pauseIsOver = (bid: Bid): void => bid.parts.checks.hurry([bid]);
 
-  /** @returns the place as it is asked for now: its time, and whether it was taken, may be others in the next attempt */
+  /** @returns the place as it is asked for now: its calls, its time, and whether it was taken, may be others in the next attempt */
   #takePlace(hold: Hold, turns: number, firstArrivedAt: number): Place {
     const { byTicket, nextOwner, order } = this.parts;
     // The call that it was taken for has given up.
@@ -229,11 +231,12 @@ export class Bid implements Paced<Bid> {
     if (!this.#place) {
       this.#placeAskedAt = monotonic();
       const ticket = nextOwner();
-      this.#place = { ticket, hold, turns, arrivedAt: 0, isTaken: false };
+      this.#place = { ticket, hold, turns, calls: 0, arrivedAt: 0, isTaken: false };
       byTicket.set(ticket, this);
     }
     const arrivedAt = order.placeAt(firstArrivedAt, this.#placeAskedAt);
-    return (this.#place = { ...this.#place, arrivedAt, isTaken: this.#isQueued });
+    const calls = this.parts.waiting(this.bidder.key);
+    return (this.#place = { ...this.#place, calls, arrivedAt, isTaken: this.#isQueued });
   }
 
   /**

@@ -608,7 +608,8 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
 
   /** How many calls of this process wait for the key. */
   waiting(key: string): number {
-    return this.#of(key).reduce((sum, line) => sum + line.size, 0);
+    const { exclusive, shared, permits } = this.#lines;
+    return [exclusive, shared, permits].reduce((sum, lines) => sum + (lines.get(key)?.size ?? 0), 0);
   }
 
   /** Calls back for each call that waits. */

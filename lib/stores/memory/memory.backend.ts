@@ -262,7 +262,8 @@ export class MemoryBackend implements LockBackend, WaitQueue {
       permits,
       limit,
     }));
-    return first && { mode, holders: [first, ...rest] };
+    const waiting = this.#places.get(key)?.map(({ ticket, calls }) => ({ ticket, calls }));
+    return first && { mode, holders: [first, ...rest], waiting };
   }
 
   #remove(key: string, entry: Entry, holders: readonly Member[]): void {
@@ -272,9 +273,11 @@ export class MemoryBackend implements LockBackend, WaitQueue {
   }
 
   #queue(key: string, place: Place): void {
-    const places = this.#places.get(key);
-    if (!places) this.#places.set(key, [place]);
-    else if (!places.some(({ ticket }) => ticket === place.ticket)) places.push(place);
+    const places = this.#places.get(key) ?? [];
+    const at = places.findIndex(({ ticket }) => ticket === place.ticket);
+    if (at < 0) places.push(place);
+    else places[at] = place;
+    this.#places.set(key, places);
   }
 
   #leave(key: string, ticket: string): void {

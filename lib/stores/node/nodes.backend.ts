@@ -1,5 +1,5 @@
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
-import type { Holder, Holding, Listed, ListRequest, Taken } from '../../core/backend/lock-backend.js';
+import type { Holder, Holding, Listed, ListRequest, Taken, Waiting } from '../../core/backend/lock-backend.js';
 import type { BackendPing } from '../../core/backend/report.js';
 import { agreed, isFault, type Fault } from './answers.js';
 import type { StoreNode } from './lock-node.js';
@@ -124,13 +124,18 @@ export abstract class NodesBackend {
 }
 
 /**
- * The tickets of all queues, each by the foremost of its places: nodes differ in the order of arrival, and a bid has
- * no place on a node that was down, or that voted for it.
+ * The places of all queues, each by the foremost of its own: nodes differ in the order of arrival, and a bid has
+ * no place on a node that was down, or that voted for it. Its calls are the most that a node was told.
  */
-function merged(queues: readonly (readonly string[])[]): string[] | undefined {
-  const places = new Map<string, number>();
+function merged(queues: readonly (readonly Waiting[])[]): Waiting[] | undefined {
+  const places = new Map<string, Waiting & { at: number }>();
   for (const queue of queues) {
-    queue.forEach((ticket, at) => places.set(ticket, Math.min(at, places.get(ticket) ?? at)));
+    queue.forEach(({ ticket, calls }, at) => {
+      const known = places.get(ticket);
+      const most = Math.max(calls ?? -1, known?.calls ?? -1);
+      places.set(ticket, { ticket, calls: most < 0 ? undefined : most, at: Math.min(at, known?.at ?? at) });
+    });
   }
-  return places.size > 0 ? [...places].sort(([, a], [, b]) => a - b).map(([ticket]) => ticket) : undefined;
+  if (places.size === 0) return undefined;
+  return [...places.values()].sort((a, b) => a.at - b.at).map(({ ticket, calls }) => ({ ticket, calls }));
 }

@@ -1,5 +1,5 @@
 import { adviceFor, LockOptionsError, LockUnavailableError, NodeError, type LockError } from '../../api/errors.js';
-import type { Holding, ListRequest, Releasing } from '../../core/backend/lock-backend.js';
+import type { Holding, ListRequest, Releasing, Waiting } from '../../core/backend/lock-backend.js';
 import { matcherOf } from '../../core/backend/matcher.js';
 import { ReleaseRetry } from '../../core/backend/release-retry.js';
 import { PING_KEY } from '../../core/backend/report.js';
@@ -279,6 +279,12 @@ export function holdingOf({ holder, fence, is_kept, remaining, held_for, waiting
         isKept: is(is_kept) || undefined,
       },
     ],
-    waiting: typeof waiting === 'string' ? waiting.split('\n') : undefined,
+    waiting: typeof waiting === 'string' ? waiting.split('\n').map(placeOf) : undefined,
   };
+}
+
+/** Reads a place: its ticket, and how many calls wait. */
+function placeOf(place: string): Waiting {
+  const [ticket = '', calls] = place.split(' ');
+  return { ticket, calls: calls ? Number(calls) : undefined };
 }

@@ -1,5 +1,5 @@
 import { NodeError } from '../../../api/errors.js';
-import type { Holder, Holding } from '../../../core/backend/lock-backend.js';
+import type { Holder, Holding, Waiting } from '../../../core/backend/lock-backend.js';
 import type { Fault, Joined, NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, Vote } from '../../node/answers.js';
 import { nodeError } from '../client/advice.js';
 import type { Reply } from '../scripts/script-runner.js';
@@ -10,6 +10,9 @@ export const WIPED = 'wiped';
 
 /** How far a node of a Redlock lets a proposed token be from its own time, in microseconds. */
 export const LIMIT_US = 1_000_000;
+
+/** The score of a sign `n` is minus a time in microseconds, whose digits below this one count the calls that wait: see take-place.lua. */
+const CALLS = 1_000_000;
 
 /** Allows a node to vote that was checked for a restart. */
 export interface Admission {
@@ -157,8 +160,8 @@ export function seizureOf(reply: Reply): NodeSeizure {
 
 export function holdingOf(reply: Reply): Holding | undefined {
   if (!Array.isArray(reply)) return undefined;
-  const [remaining, value, timeUs, ...tickets] = reply;
-  const waiting = tickets.length > 0 ? tickets.map(String) : undefined;
+  const [remaining, value, timeUs, ...places] = reply;
+  const waiting = places.length > 0 ? waitingOf(places) : undefined;
   const crowd = readCrowd(String(value));
   if (crowd) return crowdHolding(crowd, Number(timeUs), waiting);
   const { owner, fencingToken, isKept } = readValue(String(value));
@@ -172,8 +175,20 @@ export function holdingOf(reply: Reply): Holding | undefined {
   };
 }
 
+/** @param places the ticket of each, and the score by which its process has told how many of its calls wait, or '' */
+function waitingOf(places: readonly (string | number)[]): Waiting[] {
+  return Array.from({ length: places.length / 2 }, (_, at) => {
+    const told = String(places[2 * at + 1]);
+    return { ticket: String(places[2 * at]), calls: told === '' ? undefined : -Number(told) % CALLS };
+  });
+}
+
 /** Whose time is over holds it no more. */
-function crowdHolding({ mode, fencingToken, members }: Crowd, timeUs: number, waiting?: string[]): Holding | undefined {
+function crowdHolding(
+  { mode, fencingToken, members }: Crowd,
+  timeUs: number,
+  waiting?: Waiting[],
+): Holding | undefined {
   const now = Math.floor(timeUs / 1_000);
   const holders = members
     .filter(({ endsAt }) => endsAt >= now)

@@ -242,6 +242,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
       place ? this.#entry(place) : '',
       number ?? '',
       place?.isTaken ? 1 : 0,
+      place?.calls ?? 0,
     ];
     const script = givenBack === undefined ? TURN : GIVE_AND_TURN;
     this.#runner.run(script, names, args, this.#turnOf, this.#learning(clock, done), asker);
@@ -266,6 +267,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
       place ? this.#entry(place) : '',
       number ?? '',
       place?.isTaken ? 1 : 0,
+      place?.calls ?? 0,
       others.join(' '),
     ];
     const script = givenBack === undefined ? CROWD : GIVE_CROWD;
@@ -315,7 +317,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     // A process that does not listen cannot be woken.
     const entry = this.isListening(key) ? this.#entry(place) : '';
     const names = [keys.admission(key), keys.lock(key), keys.fence(key), keys.queue(key)];
-    const args = [epoch, ttlMs, value, entry, place.isTaken ? 1 : 0];
+    const args = [epoch, ttlMs, value, entry, place.isTaken ? 1 : 0, place.calls];
     return this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done, wanted);
   }
 
@@ -547,7 +549,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     }
     const keys = this.#keysToHandOver(key);
     if (entry === undefined && hold.mode !== 'exclusive') {
-      const args = [this.#inbox.signOf(key), owner, '', 0, ...crowdArgs(hold), '', '', 0, ''];
+      const args = [this.#inbox.signOf(key), owner, '', 0, ...crowdArgs(hold), '', '', 0, 0, ''];
       this.#runner.run(GIVE_CROWD, keys, args, this.#releaseOf, done);
     } else if (entry === undefined) this.#runner.run(RELEASE, keys, [ownerPart(owner)], this.#releaseOf, done);
     else this.#runner.run(WITHDRAW, keys, [ownerPart(owner), entry], this.#releaseOf, done);

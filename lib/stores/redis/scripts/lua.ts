@@ -177,11 +177,11 @@ export const CROWD: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'cc7fc6759659cfd2368ea21d40bd27b3eb945b5c',
+  sha: '47d341f37ebc0bcaae9d4cc67e2e4823c40bc0bc',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
-local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, number, placed, others)
+local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, number, placed, calls, others)
   local value = redis.pcall('GET', lock)
   if type(value) == 'table' then
     if owner == '' and string.find(value.err, '^WRONGTYPE') then return -1 end
@@ -278,7 +278,9 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
       end
       was_gone = is_new and placed == '1' and 1 or 0
       if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-      redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
+      local process = string.match(entry, '^%S+( %S+)')
+      local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+      redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
       redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
       if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
         redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
@@ -581,14 +583,14 @@ end
 if #KEYS > 3 then
   local replies = {}
   for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[10 * i + 2], ARGV[10 * i + 3], ARGV[10 * i + 4], ARGV[10 * i + 5], ARGV[10 * i + 6], ARGV[10 * i + 7], ARGV[10 * i + 8], ARGV[10 * i + 9], ARGV[10 * i + 10], ARGV[10 * i + 11])
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[11 * i + 2], ARGV[11 * i + 3], ARGV[11 * i + 4], ARGV[11 * i + 5], ARGV[11 * i + 6], ARGV[11 * i + 7], ARGV[11 * i + 8], ARGV[11 * i + 9], ARGV[11 * i + 10], ARGV[11 * i + 11], ARGV[11 * i + 12])
   end
   return replies
 end
 local lock, queue = KEYS[2], KEYS[3]
 local give, owner, ttl, kind, weight, most = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local entry, number, placed, others = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
-return each(lock, queue, give, owner, ttl, kind, weight, most, entry, number, placed, others)`,
+local entry, number, placed, calls, others = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+return each(lock, queue, give, owner, ttl, kind, weight, most, entry, number, placed, calls, others)`,
 };
 
 /**
@@ -1466,7 +1468,7 @@ export const INSPECT: Script = {
   locksPerCall: 5,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: '93995d12f9b81bf1b726b79491d8603ae25e8fbf',
+  sha: 'a8711a5024102054742c80d350f03b35202bd148',
   source: `local SILENT_US = 2000000
 local MOST_PLACES = '100'
 if #KEYS > 2 then
@@ -1483,11 +1485,14 @@ if #KEYS > 2 then
       local channel, ticket = string.match(entry, '^[gsw] (%S+) (.+)$')
       if not ticket then channel, ticket = string.match(entry, '^p%d+/%d+ (%S+) (.+)$') end
       if ticket then
-        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel, 'n ' .. channel)
         local sign_at = 0
         for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
         local is_silent = math.min(us, latest) - sign_at > SILENT_US
-        if not is_silent then reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket end
+        if not is_silent then
+          reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket
+          reply[#reply + 1] = signs[4] or ''
+        end
       end
     end
     return reply
@@ -1511,11 +1516,14 @@ for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIM
   local channel, ticket = string.match(entry, '^[gsw] (%S+) (.+)$')
   if not ticket then channel, ticket = string.match(entry, '^p%d+/%d+ (%S+) (.+)$') end
   if ticket then
-    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel, 'n ' .. channel)
     local sign_at = 0
     for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
     local is_silent = math.min(us, latest) - sign_at > SILENT_US
-    if not is_silent then reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket end
+    if not is_silent then
+      reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket
+      reply[#reply + 1] = signs[4] or ''
+    end
   end
 end
 return reply`,
@@ -2186,12 +2194,12 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '95f6fdf5b99a3af0e31a937248afeb6b9711b45f',
+  sha: '51f96584aadc830594bed7d233ae769f84a08d1a',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
 if #KEYS > 3 then
-  local function each(lock, queue, give, owner, ttl, count, entry, number, placed)
+  local function each(lock, queue, give, owner, ttl, count, entry, number, placed, calls)
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
     local gave = 0
@@ -2279,7 +2287,9 @@ if #KEYS > 3 then
         end
         was_gone = is_new and placed == '1' and 1 or 0
         if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-        redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
+        local process = string.match(entry, '^%S+( %S+)')
+        local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+        redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
         redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
         if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
           redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
@@ -2512,13 +2522,13 @@ if #KEYS > 3 then
   end
   local replies = {}
   for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[7 * i + 2], ARGV[7 * i + 3], ARGV[7 * i + 4], ARGV[7 * i + 5], ARGV[7 * i + 6], ARGV[7 * i + 7], ARGV[7 * i + 8])
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[8 * i + 2], ARGV[8 * i + 3], ARGV[8 * i + 4], ARGV[8 * i + 5], ARGV[8 * i + 6], ARGV[8 * i + 7], ARGV[8 * i + 8], ARGV[8 * i + 9])
   end
   return replies
 end
 local lock, queue = KEYS[2], KEYS[3]
 local give, owner, ttl, count = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local entry, number, placed = ARGV[6], ARGV[7], ARGV[8]
+local entry, number, placed, calls = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 local gave = 0
@@ -2606,7 +2616,9 @@ if not mine then
     end
     was_gone = is_new and placed == '1' and 1 or 0
     if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-    redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
+    local process = string.match(entry, '^%S+( %S+)')
+    local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+    redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
     redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
     if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
       redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
@@ -2976,12 +2988,12 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'af624223e67d43e3d8c8f7a4b514abd1c23a7c0a',
+  sha: '629a0a1f0c55273b31b79a941d14755eb1919d02',
   source: `local us
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 4 then
-  local function each(lock, fence, queue, vote, entry, placed)
+  local function each(lock, fence, queue, vote, entry, placed, calls)
     local owner = string.sub(vote, 1, -17)
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
@@ -3005,7 +3017,9 @@ if #KEYS > 4 then
         end
         was_gone = is_new and placed == '1' and 1 or 0
         if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-        redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
+        local process = string.match(entry, '^%S+( %S+)')
+        local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+        redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
         redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
         if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
           redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
@@ -3069,12 +3083,12 @@ if #KEYS > 4 then
   end
   local replies = {}
   for i = 0, (#KEYS - 1) / 3 - 1 do
-    replies[i + 1] = each(KEYS[3 * i + 2], KEYS[3 * i + 3], KEYS[3 * i + 4], ARGV[3 * i + 3], ARGV[3 * i + 4], ARGV[3 * i + 5])
+    replies[i + 1] = each(KEYS[3 * i + 2], KEYS[3 * i + 3], KEYS[3 * i + 4], ARGV[4 * i + 3], ARGV[4 * i + 4], ARGV[4 * i + 5], ARGV[4 * i + 6])
   end
   return replies
 end
 local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
-local vote, entry, placed = ARGV[3], ARGV[4], ARGV[5]
+local vote, entry, placed, calls = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local owner = string.sub(vote, 1, -17)
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
@@ -3098,7 +3112,9 @@ if value and not mine then
     end
     was_gone = is_new and placed == '1' and 1 or 0
     if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-    redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
+    local process = string.match(entry, '^%S+( %S+)')
+    local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+    redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
     redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
     if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
       redis.pcall('SET', lock, value .. '+', 'KEEPTTL')

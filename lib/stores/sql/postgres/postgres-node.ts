@@ -52,6 +52,7 @@ interface Turn {
   turns?: number;
   number?: number;
   queues?: boolean;
+  calls?: number;
 }
 
 /** The operations on locks in a table of PostgreSQL. None of them rejects, except for a bug. */
@@ -210,6 +211,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
       turn.ticket = place.ticket;
       turn.number = this.#clock.at(place.arrivedAt);
       turn.queues = true;
+      turn.calls = place.calls;
     }
     const answered = (row: Row | SqlFault, sentAt: number) => {
       if (row instanceof SqlFault) return done(this.faultOf(row), sentAt);
@@ -232,7 +234,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
   }
 
   #turn(
-    { key, give, owner, ticket, ttlMs, turns, number, queues = false }: Turn,
+    { key, give, owner, ticket, ttlMs, turns, number, queues = false, calls = 0 }: Turn,
     done: (row: Row | SqlFault, sentAt: number) => void,
     wanted?: AcquireRequest['asker'],
   ): void {
@@ -246,6 +248,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
       turns ?? 1,
       number ?? null,
       queues,
+      calls,
     ];
     const read = (row: Row | SqlFault) => {
       if (!(row instanceof SqlFault) && typeof row.granted === 'string') {

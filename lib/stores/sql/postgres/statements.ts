@@ -31,6 +31,8 @@ const [turns, ticket] = [part(2), part(3)];
 const number = (entry: string) => `${part(1)(entry)}::bigint`;
 /** When its process last asked, by the clock of the server in microseconds. */
 const sign = (entry: string) => `${part(4)(entry)}::bigint`;
+/** How many calls of its process wait; empty where a process has not told. */
+const calls = part(5);
 
 /** One statement, which its connection prepares. */
 export class PostgresStatement implements Statement {
@@ -68,7 +70,7 @@ export function ddl(table: string): string {
   resource_lock_value text NOT NULL,                 -- the holder, or the last one
   fence               bigint NOT NULL,               -- the last fencing token
   is_kept             boolean NOT NULL DEFAULT false, -- the work of the holder has ended: the lock stands until it expires
-  waiters             text[] NOT NULL DEFAULT '{}',  -- '<number> <turns> <ticket> <time of its last sign>' of each process that waits, in order
+  waiters             text[] NOT NULL DEFAULT '{}',  -- '<number> <turns> <ticket> <time of its last sign> <calls>' of each process that waits, in order
   acquired_at         timestamptz NOT NULL,
   update_time         timestamptz NOT NULL,
   expires_at          timestamptz NOT NULL           -- 'epoch' once it is released
@@ -105,7 +107,7 @@ export function postgresStatements(table: string): PostgresStatements {
  *
  * $1 keys  $2 owners that give the lock back: null nobody, '*' whoever holds it  $3 owners that ask: null nobody  $4 tickets whose place is
  * taken, or given up  $5 ttls in ms  $6 how many tokens to mint  $7 numbers of the places: when the caller came, by the clock of the
- * server in us, or null  $8 whether a place is taken in vain of a grant
+ * server in us, or null  $8 whether a place is taken in vain of a grant  $9 how many calls of the process wait
  *
  * Whoever becomes the holder is written under FOR UPDATE, which a transaction that guards the lock (FOR KEY SHARE) keeps out; it is
  * tried, not waited for: `is_guarded`. All else is written under FOR NO KEY UPDATE, which it lets through. The row is read only once it is
@@ -122,8 +124,8 @@ export function postgresStatements(table: string): PostgresStatements {
 function turnOf(table: string): string {
   return `
 WITH ask AS MATERIALIZED (
-  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bigint[], $8::boolean[])
-    AS a(key, give, owner, ticket, ttl, turns, number, queues)
+  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bigint[], $8::boolean[], $9::int[])
+    AS a(key, give, owner, ticket, ttl, turns, number, queues, calls)
 ), locked AS MATERIALIZED (
   SELECT a.*, l.fence, l.waiters, l.is_kept, l.resource_lock_value AS holder, l.expires_at
   FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
@@ -151,7 +153,7 @@ WITH ask AS MATERIALIZED (
       SELECT entry FROM unnest(f.others || (lpad((
         CASE WHEN f.number IS NOT NULL THEN greatest(1, least(f.number, f.us))
           ELSE coalesce(f.old_number, greatest(f.us, coalesce(${number('f.others[cardinality(f.others)]')}, 0) + 1)) END
-        )::text, 16, '0') || ' ' || f.turns || ' ' || f.ticket || ' ' || f.us)) AS w(entry) ORDER BY entry COLLATE "C"
+        )::text, 16, '0') || ' ' || f.turns || ' ' || f.ticket || ' ' || f.us || ' ' || f.calls)) AS w(entry) ORDER BY entry COLLATE "C"
     ) END AS queue
   FROM found f CROSS JOIN LATERAL (
     SELECT f.others <> '{}' AND coalesce(coalesce(f.number, f.old_number) >= ${number('f.others[1]')}, true) AS is_first
@@ -318,7 +320,7 @@ function inspectOf(table: string): string {
   return `
 SELECT a.key, l.resource_lock_value AS holder, l.fence::float8 AS fence, l.is_kept::int AS is_kept,
   ${ms('l.expires_at - clock_timestamp()')} AS remaining, ${ms('clock_timestamp() - l.acquired_at')} AS held_for,
-  (SELECT string_agg(${ticket('entry')}, E'\\n' ORDER BY at) FROM (
+  (SELECT string_agg(${ticket('entry')} || ' ' || ${calls('entry')}, E'\\n' ORDER BY at) FROM (
     SELECT entry, at, max(${sign('entry')}) OVER () AS latest FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)
   ) AS w WHERE ${sign('entry')} >= latest - ${SILENT_US}) AS waiting
 FROM unnest($1::text[]) AS a(key)

@@ -19,6 +19,7 @@
 --        entry   of the waiter in the queue, or '' to take no place
 --        number  of its place, as in turn.lua
 --        placed  '1' when the place was taken before, else '0'
+--        calls   how many calls of the process wait for the lock
 --        others  further owners, separated by spaces, who join behind the first, each with as many permits, if nobody waits
 -- reply  {1, gave, us, token, others, bound, smallest}                        granted
 --        {0, gave, us, ms that are left, value, was_gone, smallest, besides}  others hold it
@@ -42,7 +43,7 @@ local fence = KEYS[1] -- once a call
 local lock, queue = KEYS[2], KEYS[3]
 local sign = ARGV[1] -- once a call
 local give, owner, ttl, kind, weight, most = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local entry, number, placed, others = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local entry, number, placed, calls, others = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then

@@ -2,11 +2,12 @@
 --
 -- KEYS   lock
 --        queue  its waiters, a sorted set in the order of their arrival
--- reply  {ttl that is left in ms, value, time of the server in us, ticket, ...}
+-- reply  {ttl that is left in ms, value, time of the server in us, ticket, told, ...}
 --        0        nobody holds it
 --        {error}
 --
--- The tickets are in the order of their places. Left out are those of processes that are silent, as in hand-off.lua, and of
+-- The tickets are in the order of their places. told is the score of the sign n of its process, see
+-- take-place.lua, or '' if that has given none. Left out are those of processes that are silent, as in hand-off.lua, and of
 -- versions to come. A user that may not read the queue sees none.
 --
 -- @order 4
@@ -29,11 +30,14 @@ for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIM
   local channel, ticket = string.match(entry, '^[gsw] (%S+) (.+)$')
   if not ticket then channel, ticket = string.match(entry, '^p%d+/%d+ (%S+) (.+)$') end
   if ticket then
-    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel, 'n ' .. channel)
     local sign_at = 0
     for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
     local is_silent = math.min(us, latest) - sign_at > SILENT_US
-    if not is_silent then reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket end
+    if not is_silent then
+      reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket
+      reply[#reply + 1] = signs[4] or ''
+    end
   end
 end
 return reply

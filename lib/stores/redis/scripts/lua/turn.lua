@@ -17,6 +17,7 @@
 --        entry   of the waiter in the queue, or '' to take no place
 --        number  of its place: when it came, by the clock of the server in us, or '' where that is not known
 --        placed  '1' when the place was taken before, else '0'
+--        calls   how many calls of the process wait for the lock
 -- reply  {1, gave, us, first token, last token, bound}           granted
 --        {0, gave, us, ttl that is left in ms, value, was_gone}  another owner holds it; if several do, and how many besides
 --        {error}                                                 nothing was changed
@@ -38,7 +39,7 @@ local fence = KEYS[1] -- once a call
 local lock, queue = KEYS[2], KEYS[3]
 local sign = ARGV[1] -- once a call
 local give, owner, ttl, count = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local entry, number, placed = ARGV[6], ARGV[7], ARGV[8]
+local entry, number, placed, calls = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end

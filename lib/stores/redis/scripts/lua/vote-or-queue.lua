@@ -14,6 +14,7 @@
 --        vote       the owner with its @, and the proposal, 16 digits
 --        entry      of the waiter in the queue, or '' to take no place
 --        placed     '1' when the place was taken before, else '0'
+--        calls      how many calls of the process wait for the lock
 -- reply  token
 --        {token, 'at', time of the node in us}      it is not the proposal
 --        {ttl that is left in ms, value, was_gone}  another owner holds it; was_gone is 1 when the waiter had a place that
@@ -28,7 +29,7 @@ local us
 local admission = KEYS[1] -- once a call
 local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
 local epoch, ttl = ARGV[1], ARGV[2] -- once a call
-local vote, entry, placed = ARGV[3], ARGV[4], ARGV[5]
+local vote, entry, placed, calls = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local owner = string.sub(vote, 1, -17)
 local value = redis.pcall('GET', lock)

@@ -4,6 +4,7 @@
 --        entry, sign
 --        number  when the waiter came, by the clock of the server in us, or '' where that is not known: then the place is the last
 --        placed  '1' when it had the place before
+--        calls   how many calls of the process wait for the lock
 -- sets   was_gone
 --
 -- A waiter that was passed over, or lost with the queue, comes back under the number that it had. No number is in the
@@ -13,7 +14,8 @@
 --
 -- With each attempt the process of the waiter gives a sign, for all its places: `sign` and its channel, scored by minus the
 -- time of the server, so before all places. The later of its signs says whether it listens. Who takes a place removes
--- the signs that are older than the queue would be.
+-- the signs that are older than the queue would be. A sign `n` is read by people only: its score says how many calls wait, in the digits
+-- below the second, and about when that was told in the others. It is never later than the other signs.
 
 -- The queue outlives the last sign of its waiters.
 local QUEUE_TTL_MS = '10000'
@@ -27,7 +29,9 @@ else
 end
 was_gone = is_new and placed == '1' and 1 or 0
 if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
+local process = string.match(entry, '^%S+( %S+)')
+local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
 redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
 if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
   redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
