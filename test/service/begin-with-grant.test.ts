@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { AcquireOptions } from '../../lib/api/options.js';
+import type { RedisSource } from '../../lib/stores/redis/client/source.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -20,7 +21,7 @@ const ttl = (key: string) => server.command('PTTL', `lock:{${key}}`) as Promise<
 const owner = (key: string) => ownerOn(server, key);
 
 /** Two services, of which the second one hears of its turns. */
-async function services(key: string, redis: Redis | string) {
+async function services(key: string, redis: RedisSource) {
   const locks = await openLocks({ redis: server.url });
   const others = await openLocks({ redis, commandTimeoutMs: 10_000 });
   const first = await locks.acquire(`before ${key}`);
@@ -191,4 +192,31 @@ describe('who is handed a lock', () => {
     expect(lock.isHeld).toBe(false);
     expect(await owner('paused')).toBeNull();
   });
+
+  it.each([
+    ['is refused a lock', 'exclusive', 1],
+    ['and who shares it are refused a lock', 'shared', 2],
+  ] as const)(
+    '%s that is lost before a client that sends later has asked to extend it, and no work runs [G857]',
+    async (_, mode, calls) => {
+      const key = `lost-first-${mode}`;
+      const { locks, others } = await services(key, { url: server.url });
+      const holder = await locks.acquire(key);
+      const granted = new Promise<void>((resolve) =>
+        others.events$.subscribe((event) => void (event.type === 'acquired' && event.key === key && resolve())),
+      );
+      void granted.then(() => busy(2_300));
+      let ran = 0;
+      const working = Array.from({ length: calls }, () => others.withLock(key, { mode }, () => void ran++));
+      await untilQueued(server, key, 1);
+      await holder.release();
+      const refusal = {
+        code: 'LOCK_UNAVAILABLE',
+        message: expect.stringContaining('the lock was lost again before the call could begin') as string,
+      };
+      for (const each of await Promise.allSettled(working)) expect(each).toMatchObject({ reason: refusal });
+      expect(ran).toBe(0);
+      expect(await owner(key)).toBeNull();
+    },
+  );
 });

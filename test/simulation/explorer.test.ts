@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { compileLibrary } from '../support/compiled-library.js';
 import { readArguments } from './explorer/arguments.js';
 import { Copies } from './explorer/copies.js';
@@ -163,6 +163,51 @@ describe('The explorer', () => {
     const shape = { seconds: 5, processes: 2, keys: 3, parallel: 3, commandTimeoutMs: 2_000 };
     const { violations } = await simulate(planOf(54_256, 'one', { ...shape, features, faults }), copies);
     expect(violations).toEqual([]);
+  });
+
+  it.each<[string, Plan]>([
+    [
+      'a pause',
+      planOf(70_470, 'one', {
+        seconds: 3,
+        processes: 2,
+        keys: 1,
+        parallel: 3,
+        commandTimeoutMs: 2_000,
+        features: ['elections', 'fair', 'shared'],
+        faults: [
+          { at: 227_000, kind: 'pause-amid-hand-over', forUs: 1_432_000, process: 0, server: 0, byUs: 571_000 },
+          { at: 274_000, kind: 'kill', forUs: 369_000, process: 0 },
+          { at: 671_000, kind: 'flush', forUs: 0, server: 0 },
+          { at: 825_000, kind: 'force-release', forUs: 0, process: 1 },
+          { at: 1_846_000, kind: 'force-release', forUs: 0, process: 0 },
+        ],
+      }),
+    ],
+    [
+      'slow requests',
+      planOf(70_573, 'one', {
+        seconds: 4,
+        processes: 4,
+        keys: 3,
+        parallel: 4,
+        commandTimeoutMs: 2_000,
+        features: ['elections', 'fair', 'aborts', 'careless', 'with-lock', 'shared', 'permits'],
+        faults: [
+          { at: 409_000, kind: 'hold', forUs: 1_214_000, process: 0, server: 0 },
+          { at: 459_000, kind: 'force-release', forUs: 0, process: 2 },
+          { at: 571_000, kind: 'slow-requests', forUs: 558_000, process: 2, server: 0, byUs: 144_000 },
+          { at: 1_011_000, kind: 'loading', forUs: 786_000, server: 0 },
+          { at: 1_033_000, kind: 'pause-amid-hand-over', forUs: 1_446_000, process: 1, server: 0, byUs: 585_000 },
+          { at: 2_032_000, kind: 'force-release', forUs: 0, process: 1 },
+          { at: 2_516_000, kind: 'force-release', forUs: 0, process: 1 },
+        ],
+      }),
+    ],
+  ])('finds no call that begins with a lock which it lost in %s while node-redis had yet to send', async (_, plan) => {
+    vi.stubEnv('REDIS_CLIENT', 'node-redis');
+    onTestFinished(() => void vi.unstubAllEnvs());
+    expect((await simulate(plan, copies)).violations).toEqual([]);
   });
 
   it('finds nothing wrong where a server accepts connections and never answers on them', async () => {

@@ -53,6 +53,12 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
   return LockUnavailableError.from('acquired', key, owingFor(unansweredMs, call.request, known.backend));
 }
 
+/** The refusal of a call that has its lock, but does not know it yet, when that is lost. */
+export function lostBefore(key: string): LockUnavailableError {
+  const problem = 'the lock was lost again before the call could begin';
+  return LockUnavailableError.from('acquired', key, [new NodeError('the store', problem, 'Try again.')]);
+}
+
 /** The refusal of a call that has its lock, but whose time is over before the store has said that it keeps that for `holdMs`. */
 export function notKept(
   key: string,

@@ -10,7 +10,7 @@ import { loopTurn } from '../time/event-loop.js';
 import type { InFlight } from '../time/in-flight.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';
 import type { RefusalGate } from './refusal-gate.js';
-import { closed } from './refusals.js';
+import { closed, lostBefore } from './refusals.js';
 
 /** The request of one call. */
 export interface WaitRequest {
@@ -62,11 +62,13 @@ export class Calls {
       const waitedMs = Math.round(waiter.waitedMs);
       this.#emit({ type: 'acquired', waitedMs, grant, ...this.leases.identity(lease) });
     }
-    if (grant !== 'waited' || !this.leases.sendsLater) return this.#given(waiter, lease, grant);
+    if (lease.provisionalTtlMs === undefined || !this.leases.sendsLater) return this.#given(waiter, lease, grant);
     // The extension that confirms a grant is sent first: the work may block the process for longer than the grant stands.
     return loopTurn()
       .then(loopTurn)
-      .then(() => this.#given(waiter, lease, grant));
+      .then(() =>
+        lease.checkHeld() ? this.#given(waiter, lease, grant) : this.#decline(waiter, lease, lostBefore(waiter.key)),
+      );
   }
 
   #given(waiter: Waiter, lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
