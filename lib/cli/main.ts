@@ -221,7 +221,9 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
       `${name} takes ${takes}${action === run ? ', and its command behind "--"' : ''}: got ${args.length} words.`,
     );
   if (takes === 'a key') checkKey(args[0]);
-  const client = takes === 'a database' ? undefined : await installedClient();
+  const { postgres, mysql } = line.options;
+  const isAboutRedis = takes !== 'a database' && postgres === undefined && mysql === undefined;
+  const client = isAboutRedis ? await installedClient() : undefined;
   return action({
     key: args[0] ?? '',
     pattern: args[0],

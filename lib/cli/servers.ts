@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
+import { firstInstalled } from '../compose/open-client.js';
 import { loadIoredis } from '../stores/redis/ioredis/ioredis.js';
-import { loadNodeRedis } from '../stores/redis/node-redis/node-redis.js';
+import { nodeRedis } from '../stores/redis/node-redis/node-redis-driver.js';
 import type { RedisOptions, RedisSource } from '../stores/redis/client/source.js';
 import { UsageError, type CommandLine } from './command-line.js';
 import { clusterOfNodeRedis, optionsOfNodeRedis } from './node-redis-options.js';
@@ -16,9 +17,9 @@ type Access = Pick<RedisOptions, 'username' | 'password' | 'tls'>;
 /** A package for Redis. */
 type Client = 'ioredis' | 'redis';
 
-/** The package for Redis that is installed; ioredis if both are, or neither, as its error says what to do. */
+/** The package for Redis that is installed; ioredis if both are. @throws LockOptionsError where none is */
 export async function installedClient(): Promise<Client> {
-  return !(await isInstalled(loadIoredis)) && (await isInstalled(loadNodeRedis)) ? 'redis' : 'ioredis';
+  return (await firstInstalled()) === nodeRedis ? 'redis' : 'ioredis';
 }
 
 /**
@@ -173,11 +174,4 @@ function sentinelOf(addresses: string[], name: string, access: Access, env: Node
 /** The items of an option that was repeated, or has commas. A comma in a password of a URL is part of it. */
 function listOf(values: readonly string[]): string[] {
   return values.flatMap((value) => value.split(/,(?=\s*rediss?:\/\/|[^@]*$)/).map((item) => item.trim()));
-}
-
-function isInstalled(load: () => Promise<unknown>): Promise<boolean> {
-  return load().then(
-    () => true,
-    () => false,
-  );
 }

@@ -25,8 +25,8 @@ async function driverOf(source: unknown): Promise<RedisDriver> {
   return DRIVERS.find((driver) => driver.owns(source)) ?? (await firstInstalled());
 }
 
-/** @throws LockOptionsError where none is */
-async function firstInstalled(): Promise<RedisDriver> {
+/** The package for Redis that opens a URL: ioredis if both are installed. @throws LockOptionsError where none is */
+export async function firstInstalled(): Promise<RedisDriver> {
   for (const driver of DRIVERS) {
     try {
       await driver.load();
@@ -36,6 +36,6 @@ async function firstInstalled(): Promise<RedisDriver> {
     }
   }
   throw new LockOptionsError(
-    'Locks on Redis need ioredis or redis (node-redis), and neither is installed: npm install ioredis.',
+    'Locks on Redis need ioredis or redis (node-redis), and neither is installed: npm install ioredis, or npm install redis.',
   );
 }

@@ -74,7 +74,7 @@ export class RedisFence implements FenceStore {
   ) {
     if (!isClient(client)) {
       throw new LockOptionsError(
-        'A RedisFence needs a client of ioredis, or one of node-redis that is connected, for one server or a Cluster.',
+        'A RedisFence needs a client of ioredis, or one of node-redis 5.10 or later that is connected, for one server or a Cluster.',
       );
     }
     // A brace would move the hash tag, and the two keys to different slots of a Cluster.

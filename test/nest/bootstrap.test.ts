@@ -41,7 +41,8 @@ describe('does not wait for Redis to accept credentials that it refused,', () =>
   /** Far more than the run allows: who waits for it fails. */
   const connectTimeoutMs = 600_000;
   const advice =
-    'Put the password into the URL (redis://:password@host:6379), or set the option password of ioredis; for a Cluster in redisOptions.';
+    'Put the password into the URL (redis://:password@host:6379), or set the option password: for a Cluster in redisOptions of ioredis, or in ' +
+    'defaults of node-redis.';
 
   it('a wrong password', async () => {
     const { port } = await server('--requirepass', 'right');

@@ -179,69 +179,71 @@ async function tryApp(app, folder, tarball, redis) {
   }
 }
 
-async function tryWithoutOptionalPeers(app, folder, tarball) {
+/**
+ * Installs, compiles and runs an application with few of the optional peers.
+ * @param peers those that it has, with their versions
+ * @param absent what must not be installed
+ */
+async function tryFewPeers(app, folder, tarball, { source, what, peers = {}, absent, use }) {
   await mkdir(folder);
-  await copyFile(join(bareSource, 'main.ts'), join(folder, 'main.ts'));
+  await copyFile(join(source, 'main.ts'), join(folder, 'main.ts'));
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
-  const manifest = packageJson(
-    { ...app, schedule: undefined, terminus: undefined, otel: undefined },
-    undefined,
-    tarball,
-  ); // JSON leaves out what is undefined
-  await writeJson(join(folder, 'package.json'), manifest);
-  const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, no optional peers`;
-  await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ...app.peers }));
-  for (const peer of ['ioredis', 'redis', 'pg', '@nestjs/schedule', '@nestjs/terminus', '@opentelemetry/api']) {
-    if (existsSync(join(folder, 'node_modules', peer))) throw new Error(`${peer} was installed all the same.`);
+  // JSON leaves out what is undefined.
+  const few = { ...app, schedule: undefined, terminus: undefined, otel: undefined, peers: { ...app.peers, ...peers } };
+  await writeJson(join(folder, 'package.json'), packageJson(few, undefined, tarball));
+  const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, ${what}`;
+  await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ...few.peers }));
+  for (const each of absent) {
+    if (existsSync(join(folder, 'node_modules', each))) throw new Error(`${each} was installed all the same.`);
   }
   await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
-  await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder));
+  await use(name);
+}
+
+async function tryWithoutOptionalPeers(app, folder, tarball) {
+  const absent = ['ioredis', 'redis', 'pg', '@nestjs/schedule', '@nestjs/terminus', '@opentelemetry/api'];
+  const use = async (name) => {
+    await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder));
+    await step(`${name}: the command line says what to install`, async () => {
+      const advice = 'npm install ioredis, or npm install redis.';
+      const said = await run(
+        'npx',
+        ['--no-install', 'nest-redis-lock', 'ls', '--redis', 'redis://127.0.0.1:1'],
+        folder,
+      ).catch(({ message }) => message);
+      if (!said.includes(advice)) throw new Error(`It did not say "${advice}": ${said}`);
+    });
+  };
+  await tryFewPeers(app, folder, tarball, { source: bareSource, what: 'no optional peers', absent, use });
 }
 
 async function tryNodeRedisOnly(app, folder, tarball, redis) {
-  await mkdir(folder);
-  await copyFile(join(nodeRedisSource, 'main.ts'), join(folder, 'main.ts'));
-  await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
-  const manifest = packageJson(
-    { ...app, schedule: undefined, terminus: undefined, otel: undefined },
-    undefined,
-    tarball,
-  );
-  Object.assign(manifest.dependencies, { redis: app.redis });
-  await writeJson(join(folder, 'package.json'), manifest);
-  const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, redis ${app.redis} and no ioredis`;
-  await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, redis: app.redis, ...app.peers }));
-  if (existsSync(join(folder, 'node_modules', 'ioredis'))) throw new Error('ioredis was installed all the same.');
-  await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
-  await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, { REDIS_URL: redis.url }));
-  await step(`${name}: the command line`, () => runCommandLine(folder, redis));
+  const use = async (name) => {
+    await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, { REDIS_URL: redis.url }));
+    await step(`${name}: the command line`, () => runCommandLine(folder, redis));
+  };
+  const what = `redis ${app.redis} and no ioredis`;
+  const peers = { redis: app.redis };
+  await tryFewPeers(app, folder, tarball, { source: nodeRedisSource, what, peers, absent: ['ioredis'], use });
 }
 
 async function trySqlOnly(app, folder, tarball) {
-  await mkdir(folder);
-  await copyFile(join(sqlSource, 'main.ts'), join(folder, 'main.ts'));
-  await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
-  const manifest = packageJson(
-    { ...app, schedule: undefined, terminus: undefined, otel: undefined },
-    undefined,
-    tarball,
-  );
-  Object.assign(manifest.dependencies, { pg: app.pg });
-  await writeJson(join(folder, 'package.json'), manifest);
-  const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, pg ${app.pg} and no ioredis`;
-  await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, pg: app.pg, ...app.peers }));
-  for (const absent of ['ioredis', '@types/pg']) {
-    if (existsSync(join(folder, 'node_modules', absent))) throw new Error(`${absent} was installed all the same.`);
-  }
-  await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
   const { module } = await runnerImport(join(root, 'test/support/postgres-server.ts'));
-  const server = await module.PostgresServer.start();
-  try {
-    const env = { DATABASE_URL: server.url };
-    await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, env));
-  } finally {
-    await server.stop();
-  }
+  const use = async (name) => {
+    const server = await module.PostgresServer.start();
+    try {
+      const env = { DATABASE_URL: server.url };
+      await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, env));
+      await step(`${name}: the command line`, () =>
+        run('npx', ['--no-install', 'nest-redis-lock', 'ls', '--postgres', server.url], folder),
+      );
+    } finally {
+      await server.stop();
+    }
+  };
+  const what = `pg ${app.pg} and no ioredis`;
+  const absent = ['ioredis', 'redis', '@types/pg'];
+  await tryFewPeers(app, folder, tarball, { source: sqlSource, what, peers: { pg: app.pg }, absent, use });
 }
 
 async function tryJest(folder, tarball) {

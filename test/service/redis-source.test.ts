@@ -12,8 +12,17 @@ import { RedisServer } from '../support/redis-server.js';
 class Pool {
   readonly isOpen = true;
   readonly totalClients = 1;
+  destroy(): void {}
   readonly options = { url: 'redis://:hunter2@a' };
   async EVALSHA(): Promise<void> {}
+}
+
+/** By its form: a client of redis 4, for one server or a Cluster. */
+class ClientOf4 {
+  readonly isOpen = false;
+  readonly options = { url: 'redis://:hunter2@a' };
+  async EVALSHA(): Promise<void> {}
+  async disconnect(): Promise<void> {}
 }
 
 /** A client of a third library, and node-redis before its version 4. */
@@ -49,7 +58,7 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     () => new Pool(),
     'a pool of node-redis, whose connections have no common order. Give a client',
   ],
-  ['a client of another library', () => new OtherClient(), 'a client of neither (OtherClient). Give one from'],
+  ['a client of another library', () => new OtherClient(), 'a client of neither (OtherClient). Give one of'],
   ['an address of HTTP', () => 'https://hunter2.example', 'a Redis that is reached by HTTP. Locks need a connection'],
   ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a connection'],
   [
@@ -77,6 +86,121 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
   ['a url of another form', () => ({ url: 'hunter2:6379' }), 'a string of another form. Write redis://host:port'],
   ['a url that is no text', () => ({ url: 5 }), 'url a number. Is the variable that it comes from set?'],
   ['a socket without a host', () => ({ socket: { port: 6380 } }), 'no url, socket.host or socket.path, so it would'],
+  [
+    'a misspelt option of node-redis',
+    () => ({ url: 'redis://a', databse: 3 }),
+    'options of node-redis with "databse", which is not an option of createClient. Did you mean database?',
+  ],
+  [
+    'an unknown option of node-redis',
+    () => ({ url: 'redis://a', wildcards: 'hunter2' }),
+    '"wildcards", which is not an option of createClient. If a newer redis has it, give a function: () => createClient({ … }).',
+  ],
+  [
+    'options of two kinds of node-redis',
+    () => ({ url: 'redis://a', rootNodes: [{ url: 'redis://a' }] }),
+    'options of node-redis with "url", which is not an option of createCluster.',
+  ],
+  [
+    'a misspelt option of a Sentinel',
+    () => ({ sentinelRootNodes: [{ host: 'a', port: 1 }], name: 'main', nodeClientOption: {} }),
+    '"nodeClientOption", which is not an option of createSentinel. Did you mean nodeClientOptions?',
+  ],
+  [
+    'a misspelt port of a socket',
+    () => ({ socket: { host: 'a', prot: 6380 } }),
+    'options of node-redis with "socket.prot", which is not an option of it. Did you mean port?',
+  ],
+  [
+    'a hostname of a socket',
+    () => ({ socket: { host: 'a', hostname: 'b' } }),
+    '"socket.hostname", which is not an option of it. Did you mean host?',
+  ],
+  [
+    'a socket whose TLS is misspelt',
+    () => ({ url: 'redis://a', socket: { tsl: true } }),
+    '"socket.tsl", which is not an option of it. Did you mean tls?',
+  ],
+  [
+    'a port of a socket whose variable is not set',
+    () => ({ socket: { host: 'a', port: NaN } }),
+    'socket.port NaN, which is not a port. Is the variable',
+  ],
+  [
+    'a url and a socket with another host',
+    () => ({ url: 'redis://:hunter2@a', socket: { host: 'b' } }),
+    'options of node-redis with two addresses, url and socket, that differ. Give one of them.',
+  ],
+  [
+    'a url and a socket with another port',
+    () => ({ url: 'redis://a', socket: { port: 6380 } }),
+    'options of node-redis with two addresses, url and socket, that differ.',
+  ],
+  [
+    'a url and the path of a socket',
+    () => ({ url: 'redis://a', socket: { path: '/tmp/redis.sock' } }),
+    'options of node-redis with two addresses, url and socket, that differ.',
+  ],
+  [
+    'a url that is a path',
+    () => ({ url: '/tmp/redis.sock' }),
+    'url that is the path of a socket. Write socket: { path }.',
+  ],
+  [
+    'a node with a host beside its url',
+    () => ({ rootNodes: [{ url: 'redis://a', host: 'b' }] }),
+    'options of node-redis with "rootNodes[0].host", which is not an option of rootNodes.',
+  ],
+  [
+    'a node with a url that is none',
+    () => ({ rootNodes: [{ url: 'redis://a' }, { url: 'hunter2:6379' }] }),
+    'a string of another form. Write redis://host:port',
+  ],
+  [
+    'a node with a misspelt port',
+    () => ({ rootNodes: [{ socket: { host: 'a', prot: 1 } }] }),
+    '"rootNodes[0].socket.prot", which is not an option of it. Did you mean port?',
+  ],
+  [
+    'a misspelt option for all nodes',
+    () => ({ rootNodes: [{ url: 'redis://a' }], defaults: { pasword: 'hunter2' } }),
+    '"defaults.pasword", which is not an option of createClient. Did you mean password?',
+  ],
+  [
+    'a misspelt option of the clients of a Sentinel',
+    () => ({ sentinelRootNodes: [{ host: 'a', port: 1 }], name: 'main', sentinelClientOptions: { user: 'hunter2' } }),
+    '"sentinelClientOptions.user", which is not an option of createClient.',
+  ],
+  [
+    'a database of a master behind Sentinels that is not set',
+    () => ({ sentinelRootNodes: [{ host: 'a', port: 1 }], name: 'main', nodeClientOptions: { database: NaN } }),
+    'nodeClientOptions.database NaN, which is not a database.',
+  ],
+  [
+    'a Sentinel by its URL',
+    () => ({ sentinelRootNodes: [{ host: 'a', port: 1, url: 'redis://:hunter2@a' }], name: 'main' }),
+    '"sentinelRootNodes[0].url", which is not an option of sentinelRootNodes.',
+  ],
+  [
+    'a Sentinel whose port is not set',
+    () => ({ sentinelRootNodes: [{ host: 'a', port: NaN }], name: 'main' }),
+    'sentinelRootNodes[0].port NaN, which is not a port.',
+  ],
+  [
+    'a client of redis 4',
+    () => new ClientOf4(),
+    'a client of redis 4. Give one of ioredis 5.4 or later or 6, or of redis 5.10',
+  ],
+  [
+    'multi() of a client of node-redis',
+    () => createClient({ url: 'redis://a' }).multi(),
+    'what multi() or legacy() of a client of node-redis returns. Give the client itself.',
+  ],
+  [
+    'legacy() of a client of node-redis',
+    () => createClient({ url: 'redis://a' }).legacy(),
+    'what multi() or legacy() of a client of node-redis returns. Give the client itself.',
+  ],
   ['no nodes of a Cluster', () => ({ rootNodes: [] }), 'rootNodes that is not a list of servers. Is the variable'],
   [
     'a node without an address',
@@ -184,11 +308,20 @@ describe('a source function that returns no client', () => {
   it.each<[what: string, made: () => unknown, got: string]>([
     ['nothing', () => undefined, 'nothing.'],
     ['a pool of node-redis', () => new Pool(), 'a pool of node-redis, whose connections have no common order.'],
+    ['a client of redis 4', async () => new ClientOf4(), 'a client of redis 4. Give one of ioredis'],
     ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a'],
     ['a client of another library', async () => new OtherClient(), 'a client of neither (OtherClient).'],
     ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
-    ['options', () => ({ host: 'hunter2' }), 'an object. Return new Redis(…) with what it returns now.'],
-    ['a URL', async () => 'redis://:hunter2@a', 'a string. Return new Redis(…) with what it returns now.'],
+    [
+      'options',
+      () => ({ host: 'hunter2' }),
+      'an object. Return new Redis(…) or createClient(…) with what it returns now.',
+    ],
+    [
+      'a URL',
+      async () => 'redis://:hunter2@a',
+      'a string. Return new Redis(…) or createClient(…) with what it returns now.',
+    ],
     ['another function', () => lazy, 'a function.'],
   ])('a source function is refused when it returns %s [G244]', async (_, made, got) => {
     const opening = openLocks({ redis: made as () => Redis });
@@ -214,6 +347,12 @@ describe('a Redis may be given as', () => {
     'an object of a class': Object.assign(new (class Config {})(), { host: 'a' }),
     'an object without a prototype': Object.assign(Object.create(null), { host: 'a' }),
     'a url in options of node-redis': { url: 'redis://a' },
+    'a url in options of node-redis, and what no URL says': {
+      url: 'redis://[::1]',
+      RESP: 2,
+      socket: { connectTimeout: 500, host: '::1' },
+    },
+    'the options of another client of node-redis': { ...createClient({ url: 'rediss://:hunter2@a:6380/3' }).options },
     'a socket in options of node-redis': { socket: { host: 'a', port: 6380 }, database: 3, name: 'mine' },
     'the path of a socket in options of node-redis': { socket: { path: '/tmp/redis.sock', tls: false } },
     'nodes of a Cluster in options of node-redis': { rootNodes: [{ url: 'redis://a' }] },

@@ -2,7 +2,14 @@ import 'reflect-metadata';
 import assert from 'node:assert/strict';
 import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { Locked, LockService, RedisFence, RedisLockModule, type RedisLockModuleOptions } from 'nest-redis-lock';
+import {
+  Locked,
+  LockOptionsError,
+  LockService,
+  RedisFence,
+  RedisLockModule,
+  type RedisLockModuleOptions,
+} from 'nest-redis-lock';
 import { createClient } from 'redis';
 
 // An application that uses node-redis, and has no ioredis.
@@ -34,6 +41,12 @@ class ByOptions {}
 @Module({ imports: [RedisLockModule.forRoot({ redis: client })], providers: [Orders] })
 class ByClient {}
 
+export const ofRespTwo: RedisLockModuleOptions = { redis: { url: 'redis://a', RESP: 2 } };
+
+// In JavaScript, say, where no compiler refuses it.
+@Module({ imports: [RedisLockModule.forRoot({ redis: { host: 'localhost', port: 6379 } as never })] })
+class InTheFormOfIoredis {}
+
 async function main(): Promise<void> {
   for (const module of [ByUrl, ByOptions, ByClient]) {
     const app = await NestFactory.createApplicationContext(module, { logger: ['error'] });
@@ -45,6 +58,12 @@ async function main(): Promise<void> {
     assert.equal(await (await next).release(), true);
     await app.close();
   }
+  const starting = NestFactory.createApplicationContext(InTheFormOfIoredis, { logger: false, abortOnError: false });
+  await assert.rejects(starting, (error: Error) => {
+    assert(error instanceof LockOptionsError);
+    assert.match(error.message, /With node-redis give \{ socket: \{ host, port \} \}/);
+    return true;
+  });
   assert.equal(client.isOpen, true); // it is the application's
   await new RedisFence(client).write('key', 1, 'value');
   client.destroy();

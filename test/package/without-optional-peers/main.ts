@@ -32,7 +32,7 @@ async function main(): Promise<void> {
   await app.close();
 
   for (const [module, advice] of [
-    [OnRedis, /npm install ioredis/],
+    [OnRedis, /npm install ioredis, or npm install redis\./],
     [OnPostgres, /npm install pg/],
   ] as const) {
     const starting = NestFactory.createApplicationContext(module, { logger: false, abortOnError: false });

@@ -7,7 +7,8 @@ export function nodeError(node: string, problem: string, advice = adviceOn(probl
 
 /** What to do about a server that needs a password when the client has none. */
 export const NEEDS_PASSWORD =
-  'Put the password into the URL (redis://:password@host:6379), or set the option password of ioredis; for a Cluster in redisOptions.';
+  'Put the password into the URL (redis://:password@host:6379), or set the option password: for a Cluster in redisOptions of ioredis, or in ' +
+  'defaults of node-redis.';
 
 /** What to do about errors that say by their first word what is wrong with a server that is up. */
 const ADVICE_ON: Readonly<Record<string, string>> = {

@@ -1,5 +1,17 @@
 import { LockOptionsError } from '../../../api/errors.js';
-import type { IoredisClient, NodeRedisClient, NodeRedisOptions, RedisOptions } from './source.js';
+import { isNodeRedisOptions, problemOfNodeRedis } from './check-node-redis.js';
+import {
+  BY_HTTP,
+  HTTP,
+  IS_IT_SET,
+  isDatabase,
+  isPort,
+  kindOf,
+  nearTo,
+  numberOrKind,
+  problemOfUrl,
+} from './check-values.js';
+import type { IoredisClient, NodeRedisClient, RedisOptions } from './source.js';
 
 /**
  * The options of ioredis 5.4 and later. ioredis ignores any other name, and connects to localhost where it finds no server.
@@ -68,32 +80,9 @@ const OPTIONS: Readonly<Record<keyof RedisOptions, true>> = {
 };
 const NAMES = Object.keys(OPTIONS);
 
-/** What options of node-redis have that say where the servers are, of which those of ioredis have none. */
-const NODE_REDIS_ADDRESSES = ['url', 'socket', 'rootNodes', 'sentinelRootNodes'] as const;
-/** Names that are options of both packages. */
-const OPTIONS_OF_BOTH = new Set([
-  'clientInfoTag',
-  'disableClientInfo',
-  'keyPrefix',
-  'name',
-  'password',
-  'scripts',
-  'username',
-]);
-
-/** What is checked of options of node-redis. */
-interface NodeRedisAddresses {
-  url?: unknown;
-  host?: unknown;
-  socket?: { host?: string; path?: string };
-  rootNodes?: unknown;
-  sentinelRootNodes?: unknown;
-  name?: unknown;
-  database?: unknown;
-}
-
 const WITHIN = 'Give its contents directly: { host, port }.';
-const OF_A_CLUSTER = 'A Cluster is given as a client: new Cluster(nodes, options).';
+const OF_A_CLUSTER =
+  'A Cluster is given as a client, new Cluster(nodes, options), or with node-redis as { rootNodes }.';
 
 /** Advice for names that are no options of ioredis. */
 const MEANT = new Map([
@@ -111,12 +100,7 @@ const MEANT = new Map([
   ['pass', 'Did you mean password?'],
 ]);
 
-const HTTP = /^https?:\/\//i;
-const BY_HTTP =
-  'a Redis that is reached by HTTP. Locks need a connection to it, on which it says whose turn it is: ' +
-  'give the redis:// or rediss:// URL of the same server.';
-
-const IS_IT_SET = 'Is the variable that it comes from set?';
+const GIVE_ONE = 'Give one of ioredis 5.4 or later or 6, or of redis 5.10 or later or 6, or the URL by itself.';
 const A_NEWER_OPTION = 'If a newer ioredis has it, give a function: () => new Redis({ … }).';
 
 /**
@@ -143,7 +127,8 @@ export function checkMade(made: unknown): asserts made is IoredisClient | NodeRe
   if (isClient(made)) return;
   const isAsOptions = typeof made === 'string' || (typeof made === 'object' && made !== null);
   const problem =
-    mistaken(made) ?? `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) with what it returns now.' : ''}`;
+    mistaken(made) ??
+    `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) or createClient(…) with what it returns now.' : ''}`;
   throw new LockOptionsError(
     `A function given as a Redis source must return a client of ioredis or node-redis: got ${problem}`,
   );
@@ -162,42 +147,20 @@ export function isIoredisClient(source: unknown): source is IoredisClient {
 
 /** Whether a source is a client of node-redis, for one server, a Sentinel or a Cluster. */
 export function isNodeRedisClient(source: unknown): source is NodeRedisClient {
-  const { EVALSHA, isOpen } = (source ?? {}) as Partial<NodeRedisClient>;
-  return typeof EVALSHA === 'function' && typeof isOpen === 'boolean' && !isPool(source as object);
-}
-
-/** Whether a source are options of node-redis: known by what says where the servers are. */
-export function isNodeRedisOptions(source: unknown): source is NodeRedisOptions {
-  return (
-    typeof source === 'object' &&
-    source !== null &&
-    NODE_REDIS_ADDRESSES.some((name) => (source as NodeRedisAddresses)[name] !== undefined)
-  );
+  const { EVALSHA, destroy, isOpen } = (source ?? {}) as Partial<NodeRedisClient>;
+  const isOfVersion5 = typeof EVALSHA === 'function' && typeof isOpen === 'boolean' && typeof destroy === 'function';
+  return isOfVersion5 && !isPool(source as object);
 }
 
 function isPool(source: object): boolean {
   return 'totalClients' in source;
 }
 
-function problemOfUrl(source: string): string | undefined {
-  if (source.startsWith('/')) return undefined; // the path of a socket
-  if (source.trim() === '') return `an empty string. ${IS_IT_SET}`;
-  if (HTTP.test(source)) return BY_HTTP;
-  if (!/^rediss?:\/\//.test(source) || !URL.canParse(source)) {
-    return 'a string of another form. Write redis://host:port, or the /path of a socket.';
-  }
-  const { hostname, pathname, searchParams } = new URL(source);
-  if (hostname === '') return 'a URL without a host, so it would mean localhost. Write redis://host:port.';
-  return isDatabase(pathname.slice(1) || (searchParams.get('db') ?? 0))
-    ? undefined
-    : 'a URL whose path is not the number of a database. Write redis://host:port/0.';
-}
-
 function problemOfObject(source: unknown): string | undefined {
   if (isClient(source)) return undefined;
   const mistake = mistaken(source);
   if (mistake !== undefined) return mistake;
-  if (isNodeRedisOptions(source)) return problemOfNodeRedis(source);
+  if (isNodeRedisOptions(source)) return problemOfNodeRedis(source, NAMES);
   if (typeof source !== 'object' || source === null) return `${kindOf(source)}.`;
   const given = Object.keys(source);
   const unknown = given.find((name) => !Object.hasOwn(OPTIONS, name) && source[name as never] !== undefined);
@@ -230,44 +193,13 @@ function problemOfAddress(
   );
 }
 
-function problemOfNodeRedis(source: NodeRedisAddresses): string | undefined {
-  const { url, socket, rootNodes, sentinelRootNodes, name, database = 0 } = source;
-  const ofIoredis = Object.keys(source).find((each) => Object.hasOwn(OPTIONS, each) && !OPTIONS_OF_BOTH.has(each));
-  if (ofIoredis !== undefined) {
-    return `options of node-redis with ${JSON.stringify(ofIoredis)}, which is an option of ioredis. Give those of one of them.`;
-  }
-  if (!isDatabase(database)) return `database ${numberOrKind(database)}, which is not a database. ${IS_IT_SET}`;
-  if ('rootNodes' in source) return problemOfNodes('rootNodes', rootNodes);
-  if ('sentinelRootNodes' in source) {
-    if (typeof name !== 'string' || name === '')
-      return `sentinelRootNodes without the name of the master. ${IS_IT_SET}`;
-    return problemOfNodes('sentinelRootNodes', sentinelRootNodes);
-  }
-  if (url !== undefined) return typeof url === 'string' ? problemOfUrl(url) : `url ${kindOf(url)}. ${IS_IT_SET}`;
-  if (socket?.path || socket?.host) return undefined;
-  return `options of node-redis with no url, socket.host or socket.path, so it would connect to localhost. ${IS_IT_SET}`;
-}
-
-function problemOfNodes(name: string, nodes: unknown): string | undefined {
-  if (!Array.isArray(nodes) || nodes.length === 0) return `${name} that is not a list of servers. ${IS_IT_SET}`;
-  return (nodes as NodeRedisAddresses[]).every(({ url, host, socket }) => url || host || socket?.host)
-    ? undefined
-    : `${name} with a server that has no url and no host, so node-redis would connect to localhost. ${IS_IT_SET}`;
-}
-
-function isPort(port: number): boolean {
-  return Number.isInteger(port) && port > 0 && port < 65_536;
-}
-
-/** With any other value ioredis selects `NaN`, and nobody handles the error, which ends the process. */
-function isDatabase(db: unknown): boolean {
-  return /^\d+$/.test(String(db));
-}
-
 /** Describes a value that is neither an ioredis client nor options, but is easily mistaken for one of them. */
 function mistaken(source: unknown): string | undefined {
   if (typeof source !== 'object' || source === null) return undefined;
-  const { then, evalsha, isPipeline, url, client } = source as Record<string, unknown>;
+  const { then, evalsha, EVALSHA, isOpen, destroy, disconnect, isPipeline, url, client } = source as Record<
+    string,
+    unknown
+  >;
   if (typeof then === 'function') {
     return 'a Promise. Give a function that returns it, () => promise, or await it in forRootAsync.';
   }
@@ -277,11 +209,16 @@ function mistaken(source: unknown): string | undefined {
   if (typeof address === 'string' && HTTP.test(address)) return BY_HTTP;
   if (isPool(source))
     return 'a pool of node-redis, whose connections have no common order. Give a client: createClient(…).';
+  if (typeof EVALSHA === 'function' && typeof destroy !== 'function') {
+    return typeof isOpen === 'boolean' && typeof disconnect === 'function'
+      ? `a client of redis 4. ${GIVE_ONE}`
+      : 'what multi() or legacy() of a client of node-redis returns. Give the client itself.';
+  }
   if (typeof evalsha === 'function') {
-    return `a client of neither (${classOf(source)}). Give one from ioredis 5, or from redis 5 or 6, or the URL by itself.`;
+    return `a client of neither (${classOf(source)}). ${GIVE_ONE}`;
   }
   if (Array.isArray(source)) {
-    return 'an array. The nodes of a Cluster belong in a client: new Cluster(nodes); independent masters in redlock.';
+    return 'an array. The nodes of a Cluster belong in a client, new Cluster(nodes), or in { rootNodes } of node-redis; independent masters in redlock.';
   }
   if (source instanceof URL) return 'a URL object. Give its text: url.href.';
   if (Object.keys(source).length === 0 && classOf(source) !== 'Object') {
@@ -294,28 +231,9 @@ function classOf(source: object): string {
   return (Object.getPrototypeOf(source) as Partial<object> | null)?.constructor?.name ?? 'Object';
 }
 
-function kindOf(value: unknown): string {
-  if (value === undefined || value === null) return 'nothing';
-  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
-}
-
-function numberOrKind(value: unknown): string {
-  return typeof value === 'number' ? String(value) : kindOf(value);
-}
-
 function adviceOn(unknown: string): string {
   const meant = MEANT.get(unknown);
   if (meant !== undefined) return meant;
-  const near = NAMES.find((name) => isNear(unknown.toLowerCase(), name.toLowerCase()));
+  const near = nearTo(unknown, NAMES);
   return near === undefined ? A_NEWER_OPTION : `Did you mean ${near}?`;
-}
-
-/** Whether two names differ by one letter that was added, left out or mistyped, or by two that were swapped. */
-function isNear(one: string, other: string): boolean {
-  const [short, long] = one.length <= other.length ? [one, other] : [other, one];
-  let same = 0;
-  while (same < short.length && short[same] === long[same]) same++;
-  const [restOfShort, restOfLong] = [short.slice(same), long.slice(same)];
-  const swapped = `${restOfShort[1] ?? ''}${restOfShort[0] ?? ''}${restOfShort.slice(2)}`;
-  return restOfShort === restOfLong.slice(1) || restOfShort.slice(1) === restOfLong.slice(1) || swapped === restOfLong;
 }

@@ -97,7 +97,7 @@ export class RedisConnection {
 
   get #advice(): string | undefined {
     if (this.#refusal || this.client.isOwned || !this.client.isEnded) return this.#refusal?.advice;
-    return 'The client was closed, by quit or disconnect, and does not reconnect: hand in one that stays open.';
+    return 'The client was closed, by quit, disconnect, close or destroy, and does not reconnect: hand in one that stays open.';
   }
 
   get #refusal(): { problem: string; advice: string } | undefined {

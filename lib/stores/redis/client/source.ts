@@ -3,7 +3,7 @@
 /** @ts-ignore: ioredis is optional. */
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
 /** @ts-ignore: node-redis is optional. */
-import type { RedisClientOptions, RedisClusterOptions, RedisSentinelOptions } from 'redis';
+import type * as redis from 'redis';
 
 export type { Cluster, Redis, RedisOptions };
 
@@ -22,8 +22,30 @@ export interface NodeRedisClient {
   EVALSHA(...args: never[]): Promise<unknown>;
 }
 
+/** What `createClient` of node-redis takes, with either version of the protocol. */
+export type ClientOptions = redis.RedisClientOptions<
+  redis.RedisModules,
+  redis.RedisFunctions,
+  redis.RedisScripts,
+  redis.RespVersions
+>;
+/** What `createCluster` of node-redis takes. */
+export type ClusterOptions = redis.RedisClusterOptions<
+  redis.RedisModules,
+  redis.RedisFunctions,
+  redis.RedisScripts,
+  redis.RespVersions
+>;
+/** What `createSentinel` of node-redis takes. */
+export type SentinelOptions = redis.RedisSentinelOptions<
+  redis.RedisModules,
+  redis.RedisFunctions,
+  redis.RedisScripts,
+  redis.RespVersions
+>;
+
 /** Options of node-redis: what `createClient`, `createSentinel` or `createCluster` take. */
-export type NodeRedisOptions = Known<RedisClientOptions> | Known<RedisSentinelOptions> | Known<RedisClusterOptions>;
+export type NodeRedisOptions = Known<ClientOptions> | Known<SentinelOptions> | Known<ClusterOptions>;
 
 /**
  * How to reach a Redis: a URL; options or a client of ioredis or of node-redis; or a function that makes a client.

@@ -164,7 +164,7 @@ function doubts(node: ExaminedNode, backend: RedisKind): About[] {
   if (node.cluster && !node.isClusterClient) {
     about.push([
       'cluster-mode',
-      'is part of a Cluster, but its client is not a Cluster client: locks in other slots cannot be taken. Give an ioredis Cluster.',
+      'is part of a Cluster, but its client is not a Cluster client: locks in other slots cannot be taken. Give a client of it: new Cluster(nodes) of ioredis, or createCluster({ rootNodes }) of node-redis.',
     ]);
   }
   const { roundTripMs = 0, commandTimeoutMs = Infinity } = node;

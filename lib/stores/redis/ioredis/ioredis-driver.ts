@@ -1,4 +1,5 @@
-import { isIoredisClient, isNodeRedisClient, isNodeRedisOptions } from '../client/check-source.js';
+import { isNodeRedisOptions } from '../client/check-node-redis.js';
+import { isIoredisClient, isNodeRedisClient } from '../client/check-source.js';
 import type { RedisDriver } from '../client/redis-client.js';
 import type { RedisOptions } from '../client/source.js';
 import { IoredisAdapter } from './ioredis-adapter.js';

@@ -19,9 +19,11 @@ export async function loadIoredis() {
     return ioredis;
   } catch (error) {
     if (!isMissing(error, 'ioredis')) throw error;
-    throw new LockOptionsError('Locks on Redis need ioredis, which is not installed: npm install ioredis.', {
-      cause: error,
-    });
+    throw new LockOptionsError(
+      'Locks on Redis by options or a client of ioredis need the package ioredis, which is not installed: npm install ioredis. ' +
+        'With node-redis give { socket: { host, port } }, or the URL by itself.',
+      { cause: error },
+    );
   }
 }
 

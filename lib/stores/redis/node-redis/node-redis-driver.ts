@@ -1,4 +1,5 @@
-import { isNodeRedisClient, isNodeRedisOptions } from '../client/check-source.js';
+import { isNodeRedisOptions } from '../client/check-node-redis.js';
+import { isNodeRedisClient } from '../client/check-source.js';
 import type { RedisClient, RedisDriver } from '../client/redis-client.js';
 import {
   end,
