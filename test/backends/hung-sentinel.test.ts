@@ -1,30 +1,64 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { createSentinel } from 'redis';
 import { expect, it, onTestFinished } from 'vitest';
+import type { RedisSource } from '../../lib/stores/redis/client/source.js';
 import { openLocks } from '../support/open-locks.js';
 import { SentinelGroup } from '../support/redis-sentinel.js';
 import { until } from '../support/until.js';
 
-it('a Sentinel that hangs is passed over for the next one, and left', async () => {
-  const group = await SentinelGroup.start();
-  onTestFinished(() => group.stop());
+interface Address {
+  host: string;
+  port: number;
+}
+
+const ofNodeRedis = (sentinelRootNodes: Address[], name: string) => ({ sentinelRootNodes, name });
+
+/** A server that takes connections, and answers nothing on them. */
+async function silentSentinel() {
   const sockets = new Set<Socket>();
-  const silent = createServer((socket) => {
+  const server = createServer((socket) => {
     sockets.add(socket.resume().on('error', () => {}));
     socket.on('close', () => sockets.delete(socket));
   });
-  await once(silent.listen(0, '127.0.0.1'), 'listening');
+  await once(server.listen(0, '127.0.0.1'), 'listening');
   onTestFinished(() => {
     for (const socket of sockets) socket.destroy();
-    silent.close();
+    server.close();
   });
-  const { port } = silent.address() as AddressInfo;
-  const sentinels = [{ host: '127.0.0.1', port }, ...group.options.sentinels!];
+  return { host: '127.0.0.1', port: (server.address() as AddressInfo).port, sockets };
+}
+
+it.each<[client: string, sourceOf: (sentinels: Address[], name: string) => RedisSource]>([
+  ['ioredis', (sentinels, name) => ({ sentinels, name })],
+  ['node-redis', ofNodeRedis],
+])('a Sentinel that hangs is passed over for the next one, and left, with %s', async (_, sourceOf) => {
+  const group = await SentinelGroup.start();
+  onTestFinished(() => group.stop());
+  const { host, port, sockets } = await silentSentinel();
+  const { sentinels, name } = group.options;
   const locks = await openLocks({
-    redis: { ...group.options, sentinels },
+    redis: sourceOf([{ host, port }, ...(sentinels as Address[])], name!),
     connectTimeoutMs: 50_000,
     commandTimeoutMs: 20_000,
   });
   expect(await (await locks.acquire('x')).release()).toBe(true);
+  await until(() => sockets.size === 0, { what: 'its connection is closed' });
+});
+
+it('where the Sentinels of a client of node-redis hang, calls are refused and say so, and the start does not hang [G858]', async () => {
+  const { host, port } = await silentSentinel();
+  const redis = createSentinel(ofNodeRedis([{ host, port }], 'main'));
+  redis.on('error', () => {});
+  await expect(openLocks({ redis, connectTimeoutMs: 20_000 })).rejects.toThrow(
+    'no Sentinel has named the master within 5000 ms',
+  );
+});
+
+it('Sentinels that hang are left when the locks on node-redis close [G858]', async () => {
+  const { host, port, sockets } = await silentSentinel();
+  const locks = await openLocks({ redis: ofNodeRedis([{ host, port }], 'main'), lazyConnect: true });
+  await expect(locks.acquire('x', { waitMs: 500 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  await locks.close();
   await until(() => sockets.size === 0, { what: 'its connection is closed' });
 });

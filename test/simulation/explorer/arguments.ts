@@ -3,10 +3,7 @@ import { MUTANTS } from '../../chaos/mutants.js';
 import { TOPOLOGIES, type Topology } from './plan.js';
 
 export const KNOWN_MUTANTS = Object.keys(MUTANTS);
-/** Sentinels are simulated for ioredis alone: what node-redis asks them is answered in a form of RESP3 that is not simulated. */
-const ALL = (Object.keys(TOPOLOGIES) as Topology[]).filter(
-  (topology) => topology !== 'sentinel' || process.env.REDIS_CLIENT !== 'node-redis',
-);
+const ALL = Object.keys(TOPOLOGIES) as Topology[];
 
 export const USAGE = `npm run simulate -- [options]
 Runs the library in simulated processes, on simulated servers and time. What happens in a seed depends on the seed alone.

@@ -149,7 +149,7 @@ export class Replication {
   propagate(connection: ReplicatedConnection): void {
     const effects = this.#effects.splice(0);
     if (effects.length > 0 && !this.#upstream)
-      this.pass((effects.length > 1 ? [['MULTI'], ...effects, ['EXEC']] : effects).map(encode).join(''));
+      this.pass((effects.length > 1 ? [['MULTI'], ...effects, ['EXEC']] : effects).map((each) => encode(each)).join(''));
     connection.seenOffset = this.offset;
   }
 
@@ -175,7 +175,7 @@ export class Replication {
       return undefined;
     }
     this.#keepBacklog();
-    const snapshot = this.#server.data.snapshot.map(encode).join('');
+    const snapshot = this.#server.data.snapshot.map((each) => encode(each)).join('');
     connection.write(`+FULLRESYNC ${this.id} ${this.offset}\r\n`);
     follower.unsent = `$${snapshot.length}\r\n${snapshot}`;
     const { scheduler } = this.#server;
@@ -511,7 +511,7 @@ class Upstream {
       if (command[0] === 'REPLCONF') this.#acknowledge();
       else if (command[0] !== 'MULTI' && command[0] !== 'EXEC') this.server.execute(command);
     }
-    this.replication.pass(commands.map(encode).join(''));
+    this.replication.pass(commands.map((each) => encode(each)).join(''));
     this.#acknowledgeSoon();
   }
 }

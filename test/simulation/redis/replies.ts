@@ -10,8 +10,13 @@ export class ReplyError {
   constructor(readonly text: string) {}
 }
 
+/** Fields and their values, one after the other: a map in RESP3, an array in RESP2. */
+export class Fields {
+  constructor(readonly list: readonly Reply[]) {}
+}
+
 /** The reply to a command. Texts are byte strings: one character for each byte. */
-export type Reply = number | string | null | Status | ReplyError | readonly Reply[];
+export type Reply = number | string | null | Status | ReplyError | Fields | readonly Reply[];
 
 export const OK = new Status('OK');
 
@@ -21,7 +26,7 @@ export function toLua(reply: Reply): LuaValue {
   if (typeof reply === 'number' || typeof reply === 'string') return reply;
   if (reply instanceof Status) return new Table([], { ok: reply.text });
   if (reply instanceof ReplyError) return new Table([], { err: reply.text });
-  return new Table(reply.map(toLua));
+  return new Table((reply instanceof Fields ? reply.list : reply).map(toLua));
 }
 
 /** What a script has returned, as its caller gets it. */

@@ -1,4 +1,4 @@
-import { ReplyError, Status, type Reply } from './replies.js';
+import { Fields, ReplyError, Status, type Reply } from './replies.js';
 
 /** Reads the commands in the bytes of a client, which may come in pieces. */
 export class CommandDecoder {
@@ -43,12 +43,15 @@ export function encodePush(message: readonly Reply[]): string {
   return encode(message).replace('*', '>');
 }
 
-/** A reply as RESP2 has it, which RESP3 has, too. */
-export function encode(reply: Reply): string {
+/** @param resp the version of the protocol, which makes a difference to maps only */
+export function encode(reply: Reply, resp: 2 | 3 = 2): string {
   if (reply === null) return '$-1\r\n';
   if (typeof reply === 'number') return `:${Number.isSafeInteger(reply) ? reply : BigInt(reply)}\r\n`;
   if (typeof reply === 'string') return `$${reply.length}\r\n${reply}\r\n`;
   if (reply instanceof Status) return `+${reply.text}\r\n`;
   if (reply instanceof ReplyError) return `-${reply.text}\r\n`;
-  return `*${reply.length}\r\n${reply.map(encode).join('')}`;
+  const all = (list: readonly Reply[]) => list.map((each) => encode(each, resp)).join('');
+  if (Array.isArray(reply)) return `*${reply.length}\r\n${all(reply)}`;
+  const { list } = reply as Fields;
+  return resp === 3 ? `%${list.length / 2}\r\n${all(list)}` : encode(list);
 }

@@ -1,6 +1,6 @@
 import type { Network } from '../network.js';
 import type { Scheduler } from '../scheduler.js';
-import { OK, ReplyError, type Reply } from './replies.js';
+import { Fields, OK, ReplyError, type Reply } from './replies.js';
 import { SimulatedServer } from './simulated-server.js';
 
 /** How long the Sentinels take for what they do, in microseconds: at least, and less than. */
@@ -190,12 +190,15 @@ export class SimulatedSentinels {
       case 'SENTINELS':
         return this.#sentinels
           .filter((each) => each !== sentinel)
-          .map(({ server, isAlive }) => fieldsOf(server, isAlive ? 'sentinel' : 's_down,sentinel,disconnected'));
+          .map(
+            ({ server, isAlive }) =>
+              new Fields(fieldsOf(server, isAlive ? 'sentinel' : 's_down,sentinel,disconnected')),
+          );
       case 'REPLICAS':
       case 'SLAVES':
         return [...this.#known.values()]
           .filter((server) => server !== sentinel.primary)
-          .map((server) => fieldsOf(server, server.isAnswering ? 'slave' : 's_down,slave,disconnected'));
+          .map((server) => new Fields(fieldsOf(server, server.isAnswering ? 'slave' : 's_down,slave,disconnected')));
       case 'SET':
         for (let at = 0; at < rest.length; at += 2)
           if (rest[at] === 'down-after-milliseconds') this.downAfterMs = Number(rest[at + 1]);
@@ -209,12 +212,12 @@ export class SimulatedSentinels {
     }
   }
 
-  #describe({ primary }: Sentinel): Reply[] {
-    return [
+  #describe({ primary }: Sentinel): Fields {
+    return new Fields([
       ...fieldsOf(primary, primary.isAnswering ? 'master' : 's_down,o_down,master'),
       ...['num-slaves', String(this.#known.size - 1)],
       ...['num-other-sentinels', String(this.#sentinels.length - 1)],
-    ];
+    ]);
   }
 }
 

@@ -299,7 +299,7 @@ export class Connection implements Subscriber, ReplicatedConnection {
   ) {}
 
   send(reply: Reply): void {
-    this.write(encode(reply));
+    this.write(encode(reply, this.speaksResp3 ? 3 : 2));
   }
 
   write(text: string): void {

@@ -1,3 +1,4 @@
+import { inTime } from '../../../core/time/time-limit.js';
 import { isNodeRedisOptions } from '../client/check-node-redis.js';
 import { isNodeRedisClient } from '../client/check-source.js';
 import type { RedisClient, RedisDriver } from '../client/redis-client.js';
@@ -26,11 +27,12 @@ export const nodeRedis: RedisDriver = {
     const given = (typeof source === 'string' ? optionsOf(source) : source) as GivenOptions;
     if (given.rootNodes) return adapterOf(createCluster({ ...given, defaults: merged(own, given.defaults) }), true);
     if (given.sentinelRootNodes) {
-      return adapterOf(
-        createSentinel({ ...given, nodeClientOptions: merged(own, given.nodeClientOptions) }),
-        true,
-        given.name,
-      );
+      const options = {
+        ...given,
+        nodeClientOptions: merged(own, given.nodeClientOptions),
+        sentinelClientOptions: merged(OF_SENTINELS, given.sentinelClientOptions),
+      };
+      return adapterOf(createSentinel(options), true, given.name);
     }
     return adapterOf(createClient(merged(own, given)), true);
   },
@@ -42,7 +44,14 @@ interface GivenOptions extends ClientOptions {
   sentinelRootNodes?: unknown;
   defaults?: ClientOptions;
   nodeClientOptions?: ClientOptions;
+  sentinelClientOptions?: ClientOptions;
 }
+
+/** Options of the connections to Sentinels: one that hangs is passed over, where node-redis would wait for it without end. */
+const OF_SENTINELS = { pingInterval: 1_000, socket: { connectTimeout: 2_000, socketTimeout: 3_000 } };
+
+/** How long Sentinels are waited for until they count as down, in milliseconds: those of a client that is given may hang without end. */
+const SENTINELS_LIMIT_MS = 5_000;
 
 function merged(own: ClientOptions, given: ClientOptions = {}): ClientOptions {
   return { ...own, ...given, socket: { ...own.socket, ...given.socket } };
@@ -61,10 +70,17 @@ function adapterOf(client: AnyClient, isOwned: boolean, master?: string): RedisC
  * when a connection broke, and a lock would be acquired for a call that has given up.
  */
 function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, master?: string): RedisClient {
-  const another = async (options: ClientOptions): Promise<Client> => {
+  const ask = async (): Promise<Client> => {
     if (!sentinel.isOpen) await sentinel.connect();
-    const socket = { ...options.socket, ...ONCE.socket };
-    return sentinel._execute(false, (client) => Promise.resolve(likeness(client, { ...options, socket })));
+    return sentinel._execute(false, (client) => Promise.resolve(client));
+  };
+  let asking: Promise<Client> | undefined;
+  const another = async (options: ClientOptions): Promise<Client> => {
+    asking ??= ask().finally(() => (asking = undefined)); // one at a time: it may hang
+    const client = await inTime(asking, SENTINELS_LIMIT_MS, () => {
+      throw new Error(`no Sentinel has named the master within ${SENTINELS_LIMIT_MS} ms`);
+    });
+    return likeness(client, { ...options, socket: { ...options.socket, ...ONCE.socket } });
   };
   const onFailover = ({ type }: { type: string }) => {
     if (type === 'MASTER_CHANGE') adapter.drop('it is no longer the master');

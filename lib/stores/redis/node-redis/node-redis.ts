@@ -31,6 +31,7 @@ export interface ClientOptions {
   disableOfflineQueue?: boolean;
   maintNotifications?: 'disabled';
   RESP?: 2 | 3;
+  pingInterval?: number;
   socket?: {
     host?: string;
     port?: number;
@@ -38,6 +39,7 @@ export interface ClientOptions {
     family?: number;
     tls?: boolean;
     connectTimeout?: number;
+    socketTimeout?: number;
     reconnectStrategy?: false | ((retries: number) => number);
   };
 }
