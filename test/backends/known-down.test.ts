@@ -88,7 +88,9 @@ describe('A Redis that refuses connections', () => {
     const locks = await openLocks({ redis });
     redis.disconnect();
     const refused = locks.acquire('closed');
-    await expect(refused).rejects.toThrow('The client was closed, by quit, disconnect, close or destroy, and does not reconnect');
+    await expect(refused).rejects.toThrow(
+      'The client was closed, by quit, disconnect, close or destroy, and does not reconnect',
+    );
     await expect(refused).rejects.not.toThrow('can be reached');
   });
 

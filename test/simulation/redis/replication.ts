@@ -149,7 +149,9 @@ export class Replication {
   propagate(connection: ReplicatedConnection): void {
     const effects = this.#effects.splice(0);
     if (effects.length > 0 && !this.#upstream)
-      this.pass((effects.length > 1 ? [['MULTI'], ...effects, ['EXEC']] : effects).map((each) => encode(each)).join(''));
+      this.pass(
+        (effects.length > 1 ? [['MULTI'], ...effects, ['EXEC']] : effects).map((each) => encode(each)).join(''),
+      );
     connection.seenOffset = this.offset;
   }
 
