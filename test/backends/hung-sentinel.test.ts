@@ -55,7 +55,7 @@ it('where the Sentinels of a client of node-redis hang, calls are refused and sa
   );
 });
 
-it('Sentinels that hang are left when the locks on node-redis close [G858]', async () => {
+it('Sentinels that hang are left when the locks on node-redis close [G859]', async () => {
   const { host, port, sockets } = await silentSentinel();
   const locks = await openLocks({ redis: ofNodeRedis([{ host, port }], 'main'), lazyConnect: true });
   await expect(locks.acquire('x', { waitMs: 500 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
