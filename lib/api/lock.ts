@@ -185,13 +185,13 @@ export interface LockInfo {
    * one.
    */
   fencingToken?: number;
-  /** How many calls of this process wait for it. How many wait inside another process is known to that process alone. */
+  /** How many calls of this process wait for it. Those that wait behind an exclusive lock of their own process are known to that process alone. */
   waiters: number;
   /**
    * The processes that wait for it, including this one, in the order of their first places among the first 100 in the queue of
    * the store. `owner` identifies such a place. A process that has ended is left out after about three seconds, once another
-   * process has shown that it waits, or after ten seconds, when the queue ends. Empty for locks in memory, where no other
-   * process can wait; `undefined` where nobody knows, as in MySQL and MariaDB, which have no queue.
+   * process has shown that it waits, or after ten seconds, when the queue ends. For locks in memory it is this one or none;
+   * `undefined` where nobody knows, as in MySQL and MariaDB, which have no queue.
    */
   waitingProcesses?: WaitingProcess[];
 }
