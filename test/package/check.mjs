@@ -16,7 +16,7 @@ const folder = await mkdtemp(join(tmpdir(), 'nest-redis-lock-package-'));
 try {
   await step('the declarations compile by themselves', compileDeclarations);
   const tarball = await step(
-    'pack: what lib/ is built to, user guides, README.md, SECURITY.md, LICENSE, package.json',
+    'pack: what lib/ is built to, user guides, skills, README.md, SECURITY.md, LICENSE, package.json',
     pack,
   );
   await step('publint --strict', () => run('npx', ['--no-install', 'publint', 'run', '--strict', tarball], root));
@@ -46,8 +46,8 @@ async function pack() {
     await run('npm', ['pack', '--ignore-scripts', '--json', '--loglevel=silent', '--pack-destination', folder], root),
   );
   const files = packed.files.map((file) => file.path);
-  const guides = manifest.files.filter((file) => file.startsWith('docs/'));
-  assert.ok(guides.includes('docs/fencing.md'));
+  const guides = manifest.files.filter((file) => /^(docs|skills)\//.test(file));
+  for (const one of ['docs/fencing.md', 'skills/diagnose-locks/SKILL.md']) assert.ok(guides.includes(one));
   const others = ['LICENSE', 'README.md', 'SECURITY.md', ...guides, 'package.json', 'dist/cjs/package.json'];
   assert.deepEqual(files.toSorted(), [...(await built()), ...others].toSorted());
   assert.deepEqual(

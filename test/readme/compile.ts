@@ -1,5 +1,4 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 
@@ -29,7 +28,8 @@ export function generate(name: string, source: string): string {
  */
 export function modulesOf(page: string): string[] {
   return examplesOf(page).map((source, index) => {
-    const [, name = `${basename(page, '.md')}-${index + 1}.ts`] = /^\/\/ (\S+\.ts)\n/.exec(source) ?? [];
+    const [, name = `${page.slice(0, -'.md'.length).replaceAll('/', '-')}-${index + 1}.ts`] =
+      /^\/\/ (\S+\.ts)\n/.exec(source) ?? [];
     return generate(name, `${source}\nexport {};\n`);
   });
 }
@@ -45,6 +45,9 @@ export function modulesOfDocs(): string[] {
   const pages = readdirSync(`${root}docs`).filter((file) => file.endsWith('.md'));
   return pages.flatMap((page) => modulesOf(`docs/${page}`));
 }
+
+/** The pages of the skills for assistants: each has a folder. */
+export const SKILLS: readonly string[] = readdirSync(`${root}skills`).map((name) => `skills/${name}/SKILL.md`);
 
 /** What the compiler says of these files with the settings of this repository: nothing when they are right. */
 export function compile(files: string[]): string {

@@ -5,7 +5,7 @@ import { type LockLostReason, LockService } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RedisServer } from '../support/redis-server.js';
 import { COUNTER } from '../support/stored.js';
-import { compile, examplesOf, exampleWith, generate, modulesOf, modulesOfDocs } from './compile.js';
+import { compile, examplesOf, exampleWith, generate, modulesOf, modulesOfDocs, SKILLS } from './compile.js';
 
 /** The table of products that the README leaves to its reader: all instances of an application share it. */
 const STOCK = `
@@ -49,13 +49,15 @@ afterAll(async () => {
 
 type Class<T = object> = new (...args: never[]) => T;
 
-it('the examples of the README and of docs compile with all checks on', () => {
+it('the examples of the README, of docs and of the skills compile with all checks on', () => {
   generate('stock.ts', STOCK);
   const ofReadme = modulesOf('README.md');
   const ofDocs = modulesOfDocs();
+  const ofSkills = SKILLS.flatMap(modulesOf);
   expect(ofReadme).toHaveLength(2);
   expect(ofDocs.length).toBeGreaterThan(15);
-  expect(compile([...ofReadme, ...ofDocs])).toBe('');
+  expect(ofSkills.length).toBeGreaterThanOrEqual(SKILLS.length);
+  expect(compile([...ofReadme, ...ofDocs, ...ofSkills])).toBe('');
 }, 300_000);
 
 describe('the README', () => {
