@@ -32,17 +32,24 @@ export type {
   HoldOptions,
   LabelOptions,
   LeaseOptions,
+  LimitOptions,
   ListOptions,
+  LockPolicies,
+  LockPolicy,
   LockServiceOptions,
   LossOptions,
   ModeOptions,
   ScopeOptions,
   PermitCount,
   PermitOptions,
+  PoliciesByName,
+  PolicyName,
+  PolicyPermitCount,
   TryAcquireOptions,
   TryPermitOptions,
   WithLockOptions,
   WithPermitsOptions,
+  WithPolicy,
 } from './api/options.js';
 export type {
   RedisLockModuleOptions,
@@ -97,7 +104,13 @@ export {
 export { Limited } from './nest/limited/limited.decorator.js';
 export type { LimitedKey, LimitedOptions } from './nest/limited/limited.types.js';
 export { fromContext, Locked } from './nest/locked/locked.decorator.js';
-export type { LockableMethod, LockedDecorator, LockedKey, LockedOptions } from './nest/locked/locked.types.js';
+export type {
+  LockableMethod,
+  LockedDecorator,
+  LockedKey,
+  LockedOptions,
+  WithoutLock,
+} from './nest/locked/locked.types.js';
 export { ContextKey } from './nest/locked/locked-method.js';
 export { LockedInterceptor, lockedInterceptorOf } from './nest/locked/locked.interceptor.js';
 export { LeaderOnly, WhileLeader, type LeaderMethodOptions } from './nest/leader/leader.decorators.js';

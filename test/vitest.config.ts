@@ -13,7 +13,7 @@ const SIMULATED = [
   'doctor/far-away',
   'fuzz/{hostile-server,input}',
   'migrate/{both-locks,ported-services}',
-  'nest/{logs,start}',
+  'nest/{logs,start,unavailable}',
   'replicas/**/!(*.real)',
   'scripts/{complete-batch,hung-server,overload}',
   'simulation/replicas',

@@ -55,6 +55,46 @@ export interface HoldOptions {
   maxHoldMs?: number;
 }
 
+/**
+ * The names of your policies, each with what it must have, for the compiler: any names, unless you declare yours.
+ *
+ * ```
+ * declare module 'nest-redis-lock' {
+ *   interface LockPolicies {
+ *     slow: LockPolicy;
+ *     partner: LockPolicy & { limit: number };
+ *   }
+ * }
+ * ```
+ */
+export interface LockPolicies {}
+
+type AreDeclared = [keyof LockPolicies] extends [never] ? false : true;
+
+/** The name of a policy. */
+export type PolicyName = AreDeclared extends true ? Extract<keyof LockPolicies, string> : string;
+
+/** The policies of a registration by name: exactly those that are declared, if any are. */
+export type PoliciesByName = AreDeclared extends true
+  ? { readonly [Name in keyof LockPolicies]: LockPolicy & LockPolicies[Name] }
+  : Readonly<Record<string, LockPolicy>>;
+
+/** Defaults with a name, for the calls that name it. */
+export interface LockPolicy extends LeaseOptions, HoldOptions {
+  /** How many permits of the key there are, 1 to 1 000: for `@Limited` and calls for permits, which then need no `limit`. */
+  limit?: number;
+}
+
+/** The policy of a call. */
+export interface WithPolicy {
+  /**
+   * The name of a policy of the registration, whose options the call has. What the call says itself comes first, then its policy,
+   * then the registration.
+   * @default none
+   */
+  policy?: PolicyName;
+}
+
 /** The name under which a lock is counted and measured. */
 export interface LabelOptions {
   /**
@@ -152,6 +192,12 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   lockOrder?: 'off' | 'warn' | 'throw';
   /**
+   * Options of calls under names, such as `{ slow: { ttlMs: 120_000, waitMs: 0 } }` for `@Locked('import', { policy: 'slow' })`: so their
+   * values can come from the configuration. See `LockPolicies` for names that the compiler checks.
+   * @default none
+   */
+  policies?: PoliciesByName;
+  /**
    * Observes the calls of this service, such as `otelLocks()` of `nest-redis-lock/otel`: spans and metrics.
    * @default nothing is observed
    */
@@ -188,7 +234,7 @@ export interface ModeOptions {
 }
 
 /** Options of `LockService.acquire` and `acquireAll`. */
-export interface AcquireOptions extends LeaseOptions, HoldOptions, LabelOptions, ModeOptions, ScopeOptions {
+export interface AcquireOptions extends LeaseOptions, HoldOptions, LabelOptions, ModeOptions, ScopeOptions, WithPolicy {
   /** Gives up waiting: the call rejects with `signal.reason`. It does not end a lock that is held. */
   signal?: AbortSignal;
   /** Only for `withLock` and `@Locked`. With `acquire`, `lock.signal` reports a loss. */
@@ -212,22 +258,33 @@ export interface PermitCount {
   permits?: number;
 }
 
-/** Options of `LockService.acquirePermits`. */
-export interface PermitOptions extends Omit<AcquireOptions, 'holdMs' | 'mode'>, PermitCount {
+/** How many permits a call takes, where its policy has the limit. */
+export interface PolicyPermitCount extends Partial<PermitCount> {
+  /** The name of a policy of the registration that has a `limit`. */
+  policy: PolicyName;
+}
+
+/** A limit, or a policy that has one. */
+export type LimitOptions = PolicyPermitCount | (PermitCount & WithPolicy);
+
+interface PermitCallOptions extends Omit<AcquireOptions, 'holdMs' | 'mode' | 'policy'> {
   /** Only for locks. */
   mode?: never;
   /** Only for locks: permits are not kept after the work. */
   holdMs?: never;
 }
 
+/** Options of `LockService.acquirePermits`. */
+export type PermitOptions = PermitCallOptions & LimitOptions;
+
 /** Options of `LockService.tryAcquirePermits`. */
-export interface TryPermitOptions extends Omit<PermitOptions, 'waitMs'> {
+export type TryPermitOptions = Omit<PermitCallOptions, 'waitMs'> & {
   /** It never waits. */
   waitMs?: never;
-}
+} & LimitOptions;
 
 /** Options of `LockService.withPermits`. */
-export interface WithPermitsOptions extends Omit<PermitOptions, 'onLost'>, LossOptions {}
+export type WithPermitsOptions = Omit<PermitCallOptions, 'onLost'> & LossOptions & LimitOptions;
 
 /** Options of `LockService.list`. */
 export interface ListOptions {

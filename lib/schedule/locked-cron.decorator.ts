@@ -1,19 +1,17 @@
 import { Cron, SchedulerRegistry, type CronOptions } from '@nestjs/schedule';
-import { LockOptionsError } from '../api/errors.js';
+import { LockOptionsError, type LockUnavailableError } from '../api/errors.js';
+import type { PolicyName, WithPolicy } from '../api/options.js';
 import { unfit } from '../core/options/checks.js';
 import { noteOn } from '../nest/injection/decorated-methods.js';
 import { methodDecorator } from '../nest/injection/method-decorator.js';
 import { Locked } from '../nest/locked/locked.decorator.js';
 import { lockedMethodOf } from '../nest/locked/locked-method.js';
+import type { WithoutLock } from '../nest/locked/locked.types.js';
 
 /** Options of `@LockedCron`: those of `@Cron`, and of the lock. */
-export type LockedCronOptions = CronOptions & {
-  /**
-   * Keep the lock of a run for at least this long, in milliseconds, 1 to 86 400 000; on a Redlock at most the `ttlMs` of the
-   * registration. An instance whose clock is behind by less than this skips the run that another instance has made. Choose a
-   * time longer than the difference between the instances' clocks, and shorter than the time between two runs.
-   */
-  holdMs: number;
+export type LockedCronOptions = CronOptions & CronLockOptions & (CronPolicyOptions | (CronHoldOptions & WithPolicy));
+
+interface CronLockOptions {
   /**
    * Let a run hold the lock for this long at most, in milliseconds, at least `holdMs`: for a job that may hang. Then
    * `LockService.current().signal` aborts: see `@Locked`. If this time and `ttlMs` together are shorter than the time between two
@@ -27,11 +25,33 @@ export type LockedCronOptions = CronOptions & {
    */
   ttlMs?: number;
   /**
+   * What to do if the store cannot be reached, or does not answer in time: `throw` the `LockUnavailableError`, which Nest logs; `skip`
+   * the run; or call a function, such as one that counts it. **The function runs without a lock**, in each instance: never let it
+   * do the work. What it returns is ignored.
+   * @default 'throw'
+   */
+  onUnavailable?: 'throw' | 'skip' | WithoutLock<[], unknown>;
+  /**
    * The `name` of the registration that keeps the lock.
    * @default the registration without a name
    */
   registration?: string;
-};
+}
+
+interface CronHoldOptions {
+  /**
+   * Keep the lock of a run for at least this long, in milliseconds, 1 to 86 400 000; on a Redlock at most the `ttlMs` of the
+   * registration. An instance whose clock is behind by less than this skips the run that another instance has made. Choose a
+   * time longer than the difference between the instances' clocks, and shorter than the time between two runs. Required, here or in
+   * the `policy`.
+   */
+  holdMs: number;
+}
+
+interface CronPolicyOptions extends Partial<CronHoldOptions> {
+  /** The name of a policy of the registration, for what is not set here. Its `waitMs` does not count: a run never waits. */
+  policy: PolicyName;
+}
 
 type CronTime = Parameters<typeof Cron>[0];
 
@@ -69,7 +89,7 @@ export interface LockedCronDecorator {
  * @param cronTime when it runs, as `@Cron` takes it
  * @param key a fixed string, the same in all instances
  * @throws LockOptionsError when the class is defined: for a key that is not a fixed text, a missing `holdMs`, or anything that
- *   `@Locked` refuses
+ *   `@Locked` refuses. When the application starts: for a policy that is not known, or has no `holdMs` either
  */
 export function LockedCron<const Key extends string>(
   cronTime: CronTime,
@@ -83,13 +103,24 @@ export function LockedCron(...given: [cronTime: CronTime, key: string, options: 
     if (typeof key !== 'string' || /[{}]/.test(key)) {
       throw unfit('the key', key, 'a fixed string like "nightly", since a cron job has no arguments');
     }
-    const { holdMs, maxHoldMs, ttlMs, registration, ...cronOptions } = options ?? {};
-    if (!(holdMs > 0)) {
+    const { holdMs, maxHoldMs, ttlMs, registration, policy, onUnavailable, ...cronOptions } = options ?? {};
+    const isLeftToPolicy = policy !== undefined && holdMs === undefined;
+    if (!isLeftToPolicy && !(holdMs! > 0)) {
       const between = 'longer than the clocks of the instances differ, and shorter than the time between two runs';
       throw unfit('holdMs', holdMs, `a number of milliseconds, ${between}`);
     }
-    const lease = { holdMs, maxHoldMs, ttlMs, registration };
-    const locked: MethodDecorator = Locked(key, { ...lease, waitMs: 0, onContended: 'skip', scope: null });
+    const lease = { holdMs, maxHoldMs, ttlMs, registration, policy };
+    const instead =
+      typeof onUnavailable === 'function'
+        ? async (error: LockUnavailableError) => void (await onUnavailable(error))
+        : onUnavailable;
+    const locked: MethodDecorator = Locked(key, {
+      ...lease,
+      waitMs: 0,
+      onContended: 'skip',
+      onUnavailable: instead,
+      scope: null,
+    });
     locked(target, property, descriptor);
     const job = descriptor.value as object;
     if (lockedMethodOf(job)?.returnsObservable) {
@@ -97,6 +128,6 @@ export function LockedCron(...given: [cronTime: CronTime, key: string, options: 
     }
     Cron(cronTime, cronOptions)(target, property, descriptor);
     const needs = { provider: SchedulerRegistry, module: 'ScheduleModule.forRoot() of @nestjs/schedule' };
-    noteOn(job, { decorator: '@LockedCron', override: 'is never called', needs });
+    noteOn(job, { decorator: '@LockedCron', override: 'is never called', needs, keepsLock: true });
   });
 }

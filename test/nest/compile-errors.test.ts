@@ -66,7 +66,21 @@ const MISTAKES = `
 @Locked('x', { holdMs: '5s' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
 @Locked('x', { maxHoldMs: '5s' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
 @Limited('x') async m(): Promise<number> { return 1; } // Expected 2 arguments, but got 1
-@Limited('x', {}) async m(): Promise<number> { return 1; } // Property 'limit' is missing in type '{}'
+@Limited('x', {}) async m(): Promise<number> { return 1; } // Argument of type '{}' is not assignable to parameter of type 'LimitedOptions<
+@Limited('x', { waitMs: 5 }) async m(): Promise<number> { return 1; } // Property 'limit' is missing in type
+@Limited('x', { policy: 5 }) async m(): Promise<number> { return 1; } // 'number' is not assignable to type 'string'
+@Limited('x', { policy: 'x', onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Limited('x', { policy: 'x', holdMs: 5 }) async m(): Promise<number> { return 1; } // 'holdMs' does not exist in type 'LimitedOptions<
+@Locked('x', { policy: 5 }) async m(): Promise<number> { return 1; } // 'number' is not assignable to type 'string'
+@Locked('x', { onUnavailable: 'ignore' }) async m(): Promise<number> { return 1; } // '"ignore"' is not assignable to type
+@Locked('x', { onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Locked('x', { onContended: 'throw', onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Locked('x', { onContended: 'skip', onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Locked('x', { onUnavailable: () => 5 }) async m(): Promise<string> { return ''; } // onUnavailable returns another type than the method
+@Locked('x', { onUnavailable: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'LockUnavailableError' is not assignable to type 'string'
+@Locked('x', { onUnavailable: (_error, id: number) => id }) async m(_id: string): Promise<number> { return 1; } // onUnavailable takes other parameters than the method
+@Locked('x:{params.id}', { onUnavailable: (_error, id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
+@Locked(prefix, { onUnavailable: (_error, id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'unknown' is not assignable to type 'string'
 @Limited('x', { limits: 5 }) async m(): Promise<number> { return 1; } // Did you mean to write 'limit'?
 @Limited('x', { limit: '5' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
 @Limited('x', { limit: 5, ttl: 5_000 }) async m(): Promise<number> { return 1; } // 'ttl' does not exist in type 'LimitedOptions<
@@ -86,6 +100,8 @@ const MISTAKES = `
 @LockedCron('* * * * *', 'x', { name: 'x' }) async m(): Promise<void> {} // Property 'holdMs' is missing in type
 @LockedCron('* * * * *', 'x', { holdMs: 5, waitMs: 5 }) async m(): Promise<void> {} // 'waitMs' does not exist in type
 @LockedCron('* * * * *', 'x', { maxHoldMs: 5 }) async m(): Promise<void> {} // Property 'holdMs' is missing in type
+@LockedCron('* * * * *', 'x', { policy: 'x', waitMs: 5 }) async m(): Promise<void> {} // 'waitMs' does not exist in type
+@LockedCron('* * * * *', 'x', { holdMs: 5, onUnavailable: 'ignore' }) async m(): Promise<void> {} // '"ignore"' is not assignable to type
 @LockedCron('* * * * *', 'x:{0}', { holdMs: 5 }) async m(_id: string): Promise<void> {} // a cron job has no arguments: the key must be a fixed string
 @LockedCron('* * * * *', 'x', { holdMs: 5 }) async m(): Promise<number> { return 1; } // a run that is skipped returns undefined: let the method return that, too
 @LockedCron('* * * * *', 'x', { holdMs: 5 }) m(): Observable<void> { throw 1; } // Promise<unknown>
@@ -107,6 +123,8 @@ export class Repository<T extends Order> {
   @Limited('entity:{0.id}', { limit: 5, permits: 2, maxHoldMs: 5 }) async limited(entity: T): Promise<T> { return entity; }
   @Limited((entity: Order) => entity.id, { limit: 5, onContended: 'skip' }) async limitedByFunction(_entity: T): Promise<void> {}
   @LockedCron(new Date(), prefix, { holdMs: 5, maxHoldMs: 500, ttlMs: 50, registration: 'x', timeZone: 'UTC' }) async cron(): Promise<void> {}
+  @LockedCron(new Date(), 'x', { policy: 'x', onUnavailable: 'skip' }) async cronOfPolicy(): Promise<void> {}
+  @LockedCron(new Date(), 'x', { holdMs: 5, onUnavailable: (error) => error.causes.length }) async cronInOutage(): Promise<void> {}
   @ComposedCron() async composedCron(): Promise<string | undefined> { return undefined; }
   @Locked('entity:{0.id}') async template(entity: T): Promise<T> { return entity; }
   @Locked((entity: Order) => entity.id) async keyFunction(_entity: T): Promise<void> {}

@@ -467,7 +467,7 @@ describe('a registration without permits', () => {
     const starting = makeApp({ imports, providers: [OnRedlock] });
     await expect(starting).rejects.toThrow(LockOptionsError);
     await expect(starting).rejects.toThrow(
-      /^OnRedlock\.run in RootTestModule is @Limited\. The store of this registration has no permits\. On a Redlock /,
+      /^OnRedlock\.run in RootTestModule is @Limited of the registration "other"\. The store of this registration has no permits\. On a Redlock /,
     );
   });
 
@@ -479,7 +479,7 @@ describe('a registration without permits', () => {
     }
     const imports = [RedisLockModule.forRoot({ redlock: nodes.urls, name: 'other' })];
     await expect(makeApp({ imports, providers: [Readers] })).rejects.toThrow(
-      /^Readers\.read in RootTestModule is @Locked\. The store of this registration has no shared locks\. On a Redlock /,
+      /^Readers\.read in RootTestModule is @Locked of the registration "other"\. The store of this registration has no shared locks\. On a Redlock /,
     );
   });
 

@@ -17,6 +17,7 @@ import {
   type LockedOptions,
   type LockService,
   type LockSet,
+  type LockUnavailableError,
   type Permit,
   type RedisLockModuleOptions,
   type WithLockOptions,
@@ -128,6 +129,18 @@ export class Right {
   @Locked((order) => [order.id, 'all'], { onContended: (order) => order.id }) async severalOfInferredKeyFunction(_order: Order): Promise<string> { return ''; }
   @Locked(fromContext((context) => [context.getClass().name, 'all']), { onContended: (context) => context.getType() }) async severalOfContext(_id: number): Promise<string> { return ''; }
   @Locked(['x:{0}', 'y']) severalOfStream(_id: string): Observable<number> { throw new Error('not run'); }
+  @Locked('x', { policy: 'any' }) async policy(): Promise<void> {}
+  @Limited('x:{0}', { policy: 'any', permits: 2, onUnavailable: async (_error, count) => count }) async limitOfPolicy(_count: number): Promise<number> { return 1; }
+  @Locked('x', { onUnavailable: 'throw' }) async throwsInOutage(): Promise<number> { return 1; }
+  @Locked('x', { onUnavailable: 'skip' }) skipStreamInOutage(): Observable<number> { throw new Error('not run'); }
+  @Locked('x', { onUnavailable: (error) => { throw error; } }) async throwsOwn(): Promise<number> { return 1; }
+  @Locked('x:{0.id}', { onUnavailable: (error, order) => error.message + order.id }) async inferredInOutage(_order: Order): Promise<string> { return ''; }
+  @Locked((order) => order.id, { onContended: (order) => order.id, onUnavailable: (_error, order, amount) => `${order.id} ${amount?.toFixed(2)}` }) async inferredTwice(_order: Order, _amount?: number): Promise<string> { return ''; }
+  @Locked('x:{0}', { onContended: (id) => id, onUnavailable: 'skip' }) async answerOrSkip(_id: string): Promise<string | undefined> { return ''; }
+  @Locked('x:{params.id}', { onUnavailable: (error, context) => error.code + context.getType() }) async contextInOutage(_id: number): Promise<string> { return ''; }
+  @Locked(fromContext(() => 'x'), { onUnavailable: (_error: LockUnavailableError, context: ExecutionContext) => context.getType() }) async handlerInOutage(_id: number): Promise<string> { return ''; }
+  @Locked(anyText, { onUnavailable: (error, first) => `${error.code} ${typeof first}` }) async textNotKnownInOutage(_id: string): Promise<string> { return ''; }
+  @Locked<[order: Order]>((order) => order.id, { onContended: 'skip', onUnavailable: 'skip' }) async bothSkip(_order: Order): Promise<void> {}
   @Locked('x', { holdMs: 5_000 }) async held(): Promise<void> {}
   @Locked('x', { holdMs: 5_000, maxHoldMs: 60_000 }) async limited(): Promise<void> {}
   @Template('order:{0}') async asMethodDecorator(_id: string): Promise<void> {}

@@ -36,6 +36,7 @@ describe('the options of a service', () => {
       cohortPasses: 100,
       cohortMs: 100,
       lockOrder: 'off',
+      policies: new Map(),
       admission: true,
       lazyConnect: false,
       connectTimeoutMs: 5_000,
@@ -171,10 +172,10 @@ describe('the options of a call', () => {
     const ofALoss =
       'It belongs to withLock and @Locked, withPermits and @Limited: here listen to lock.signal, or call lock.assertHeld().';
     expect(refusals.map(String)).toEqual([
-      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, scope, signal. ' +
+      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, scope, policy, signal. ' +
         'It never waits: use acquire or acquirePermits, and catch LockContendedError.',
-      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, scope, signal. ${ofALoss}`,
-      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, scope, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, scope, policy, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, scope, policy, signal. ${ofALoss}`,
     ]);
     expect(await scriptCalls(server)).toBe(0);
   });

@@ -121,7 +121,7 @@ it('an application does not start when a method with @Limited has its locks in a
     SqlLockModule.forRoot({ ...(await onPGlite()), name: 'billing' }),
   ];
   await expect(start(imports, [Partners] as never)).rejects.toThrow(
-    /^Partners\.call in RootTestModule is @Limited\. The store of this registration has no permits\. Locks in a database /,
+    /^Partners\.call in RootTestModule is @Limited of the registration "billing"\. The store of this registration has no permits\. Locks in a database /,
   );
   await expect(start(imports)).resolves.toBeDefined();
 });

@@ -24,13 +24,13 @@ export function oneOf(...values: (string | boolean)[]): Check {
   };
 }
 
-/** Checks the options that are given and have a check, and returns those. */
-export function checked(options: object, checks: Readonly<Record<string, Check>>): object {
+/** Checks the options that are given and have a check, and returns those. @param place for messages: put before each name */
+export function checked(options: object, checks: Readonly<Record<string, Check>>, place = ''): object {
   const result: Record<string, unknown> = {};
   for (const name in checks) {
     const value = (options as Record<string, unknown>)[name];
     if (value === undefined) continue;
-    checks[name]!(name, value);
+    checks[name]!(place + name, value);
     result[name] = value;
   }
   return result;

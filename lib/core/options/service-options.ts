@@ -1,6 +1,7 @@
 import type { LockServiceOptions } from '../../api/options.js';
-import { checkMargin, checkTransactions, LEASE_CHECKS } from './call-options.js';
+import { checkMargin, checkTransactions, LEASE_CHECKS, type Policies } from './call-options.js';
 import { checked, count, DAY_MS, milliseconds, oneOf, unfit, type Check } from './checks.js';
+import { checkPolicies, resolvePolicies } from './policies.js';
 
 /** The name of the registration without a name. */
 export const DEFAULT_REGISTRATION = 'default';
@@ -8,8 +9,9 @@ export const DEFAULT_REGISTRATION = 'default';
 /** Options of a service with every default filled in and every bound checked. */
 export interface ResolvedServiceOptions
   extends
-    Required<Omit<LockServiceOptions, 'insideTransaction' | 'scope' | 'telemetry'>>,
+    Required<Omit<LockServiceOptions, 'insideTransaction' | 'scope' | 'telemetry' | 'policies'>>,
     Pick<LockServiceOptions, 'scope' | 'telemetry'> {
+  policies: Policies;
   /** Undefined: transactions are not detected. */
   insideTransaction?: () => boolean;
 }
@@ -46,6 +48,7 @@ export const SERVICE_CHECKS: Readonly<Record<keyof LockServiceOptions, Check>> =
   scope: (name, value) => {
     if (typeof value !== 'function') throw unfit(name, value, 'a function that returns a string, or null for none');
   },
+  policies: checkPolicies,
   insideTransaction: (name, value) => {
     if (typeof value !== 'function') throw unfit(name, value, 'a function that returns true or false');
   },
@@ -63,8 +66,9 @@ export const SERVICE_CHECKS: Readonly<Record<keyof LockServiceOptions, Check>> =
  * @throws LockOptionsError for a value out of bounds
  */
 export function resolveServiceOptions(options: LockServiceOptions): ResolvedServiceOptions {
-  const resolved: ResolvedServiceOptions = { ...DEFAULTS, ...checked(options, SERVICE_CHECKS) };
+  const { policies, ...given } = checked(options, SERVICE_CHECKS) as LockServiceOptions;
+  const resolved = { ...DEFAULTS, ...given };
   checkMargin(resolved.ttlMs, resolved.marginMs);
   checkTransactions(resolved, resolved);
-  return resolved;
+  return { ...resolved, policies: resolvePolicies(policies ?? {}, resolved) };
 }

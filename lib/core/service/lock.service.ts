@@ -26,14 +26,17 @@ import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
 import {
   checkBounds,
   checkTtl,
+  holdOf,
   permitsOf,
   resolveRequest,
+  type AskedHold,
   type CallKind,
   type LockRequest,
 } from '../options/call-options.js';
 import { unfit } from '../options/checks.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import { checkParcel, checkParcelOptions } from '../options/parcel.js';
+import { checkPolicyBounds } from '../options/policies.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
 import { unlessAborted } from '../waiting/abort-listener.js';
@@ -65,7 +68,7 @@ interface LockCall {
   readonly isForSeveral: boolean;
   readonly options: WithLockOptions | undefined;
   /** How it wants to hold them. @default exclusive */
-  readonly hold?: Hold;
+  readonly hold?: AskedHold;
   /** The method that asks by its decorator. */
   readonly method?: LockedMethod;
 }
@@ -120,6 +123,7 @@ export class LockService {
   private constructor(parts: LockServiceParts) {
     const { backend, options, registration, now, processName, shutdown, engineOf } = parts;
     checkBounds(options, backend.bounds);
+    checkPolicyBounds(options, backend.bounds);
     this.registration = registration;
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
@@ -269,7 +273,7 @@ export class LockService {
     work: () => T | PromiseLike<T>,
     onRefused: (error: unknown) => T | PromiseLike<T>,
     method: LockedMethod,
-    hold?: Hold,
+    hold?: AskedHold,
   ): Promise<T> {
     const call: LockCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options, method, hold };
     return this.#run(this.#acquire(call), options, work, onRefused);
@@ -507,9 +511,7 @@ export class LockService {
     try {
       const { key, isForSeveral, kind, method } = call;
       const request = this.#requestOf(call);
-      const { hold = request.mode === 'shared' ? SHARED : undefined } = call;
-      const whyNot = hold && this.whyNot(hold);
-      if (whyNot !== undefined) throw new LockOptionsError(whyNot);
+      const hold = this.#holdOf(call, request);
       if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
       const scope = call.options?.scope;
       const keys = isForSeveral
@@ -540,11 +542,40 @@ export class LockService {
   }
 
   /** @throws LockOptionsError */
-  #requestOf({ kind, options }: LockCall): LockRequest {
+  #requestOf({ kind, options, hold }: Pick<LockCall, 'kind' | 'options' | 'hold'>): LockRequest {
     const defaults = kind === 'tryAcquire' ? this.#onlyOnce : this.#options;
     if (options === undefined) return defaults;
-    const request = resolveRequest(options, defaults, kind);
+    const request = resolveRequest(options, defaults, kind, hold?.mode);
     checkBounds(request, this.#backend.bounds);
+    return request;
+  }
+
+  /** @returns undefined: exclusively @throws LockOptionsError for what the store does not have */
+  #holdOf({ options, hold: asked }: Pick<LockCall, 'options' | 'hold'>, { mode }: LockRequest): Hold | undefined {
+    if (!asked && mode !== 'shared') return undefined;
+    const hold = asked ? holdOf(asked, options ?? {}, this.#options.policies) : SHARED;
+    const whyNot = this.#whyNot(hold);
+    if (whyNot !== undefined) throw new LockOptionsError(whyNot);
+    return hold;
+  }
+
+  /** Why the store cannot hold locks in this mode, and what to do; undefined if it can. */
+  #whyNot({ mode }: Hold): string | undefined {
+    const { modes = [], whyOnlyExclusive = 'It holds locks exclusively.' } = this.#backend;
+    if (mode === 'exclusive' || modes.includes(mode)) return undefined;
+    const what = mode === 'permits' ? 'permits' : 'shared locks';
+    return `The store of this registration has no ${what}. ${whyOnlyExclusive}`;
+  }
+
+  /**
+   * Checks what a method asks for with each of its calls, which would all be refused.
+   * @returns the options of such a call
+   * @throws LockOptionsError
+   * @internal
+   */
+  check(options: WithLockOptions | undefined, hold: AskedHold | undefined): LockRequest {
+    const request = this.#requestOf({ kind: 'withLock', options, hold });
+    this.#holdOf({ options, hold }, request);
     return request;
   }
 
@@ -629,14 +660,6 @@ export class LockService {
     } catch (error) {
       return this.#engine.refuse(error);
     }
-  }
-
-  /** Why the store cannot hold locks in this mode, and what to do; undefined if it can. @internal */
-  whyNot({ mode }: Hold): string | undefined {
-    const { modes = [], whyOnlyExclusive = 'It holds locks exclusively.' } = this.#backend;
-    if (mode === 'exclusive' || modes.includes(mode)) return undefined;
-    const what = mode === 'permits' ? 'permits' : 'shared locks';
-    return `The store of this registration has no ${what}. ${whyOnlyExclusive}`;
   }
 
   /** @throws LockOptionsError, LockKeyError */

@@ -9,6 +9,8 @@ export interface MethodNote {
   readonly override?: 'runs without' | 'is never called';
   /** Whether each call takes a lock, or permits, whose key can be made of the arguments. */
   readonly locksCalls?: true;
+  /** Whether its lock is useless unless it is kept for a `holdMs`. */
+  readonly keepsLock?: true;
   /** The templates of its keys, if they are made of the request. */
   readonly requestKeys?: readonly RequestKey[];
   /** A provider without which the method never runs by itself, and the import that provides it. */

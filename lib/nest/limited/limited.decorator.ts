@@ -1,8 +1,8 @@
 import { permitsOf } from '../../core/options/call-options.js';
-import type { PermitCount } from '../../api/options.js';
+import type { LimitOptions } from '../../api/options.js';
 import { lockedDecorator } from '../locked/locked.decorator.js';
 import type { AnyKey, AnyLockedOptions, LockedKind } from '../locked/locked-method.js';
-import type { AnswerArgs, LockedDecorator } from '../locked/locked.types.js';
+import type { AnswerArgs, LockedDecorator, OutageArgs } from '../locked/locked.types.js';
 import type { LimitedKey, LimitedOptions } from './limited.types.js';
 
 /**
@@ -12,7 +12,7 @@ import type { LimitedKey, LimitedOptions } from './limited.types.js';
  * have no fencing token: a resource could not tell by one which of several holders is late.
  *
  * @param key one key, made as that of `@Locked`: a string or template, a function of the method's arguments, or `fromContext(…)`
- * @param options `limit` is required: name the same one wherever the key is used, as the smallest of those in use counts for all
+ * @param options `limit` is required, or a `policy` that has one: name the same one wherever the key is used, as the smallest of those in use counts for all
  * @throws LockOptionsError when the class is defined, as `@Locked` does; for `permits` that are more than `limit`, an array of keys,
  *   or a method that is `@Locked`, too. When the application starts: for a store that has no permits, such as a Redlock
  *
@@ -24,10 +24,13 @@ export function Limited<
   Args extends unknown[] = [],
   Value = never,
   Way extends 'throw' | 'skip' = 'throw' | 'skip',
+  DownArgs extends unknown[] = [],
+  DownValue = never,
+  DownWay extends 'throw' | 'skip' = 'throw' | 'skip',
 >(
   key: Key | ((...args: KeyArgs) => string),
-  options: LimitedOptions<AnswerArgs<Key, Args>, Value, Way>,
-): LockedDecorator<Key, KeyArgs, Args, Value, Way>;
+  options: LimitedOptions<AnswerArgs<Key, Args>, Value, Way, OutageArgs<Key, DownArgs>, DownValue, DownWay>,
+): LockedDecorator<Key, KeyArgs, Args, Value, Way, DownArgs, DownValue, DownWay>;
 export function Limited(...given: [key: AnyKey, options: object]): MethodDecorator {
   return lockedDecorator(LIMITED, given);
 }
@@ -39,5 +42,5 @@ const LIMITED: LockedKind = {
   call: 'LockService.withPermits',
   options: ['limit', 'permits'],
   takesSeveral: false,
-  split: (given) => permitsOf(given as AnyLockedOptions & PermitCount),
+  split: (given) => permitsOf(given as AnyLockedOptions & LimitOptions),
 };

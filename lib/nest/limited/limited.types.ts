@@ -1,21 +1,29 @@
-import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions, PermitCount, ScopeOptions } from '../../api/options.js';
+import type {
+  HoldOptions,
+  LabelOptions,
+  LeaseOptions,
+  LimitOptions,
+  LossOptions,
+  ScopeOptions,
+} from '../../api/options.js';
 import type { ContextKey } from '../locked/locked-method.js';
 import type { LockedMethodOptions } from '../locked/locked.types.js';
 
-/** Options of `@Limited`. */
-export interface LimitedOptions<
+/** Options of `@Limited`: a `limit`, or a policy that has one. */
+export type LimitedOptions<
   Args extends unknown[] = [],
   Value = never,
   Way extends 'throw' | 'skip' = 'throw' | 'skip',
->
-  extends
-    PermitCount,
-    LeaseOptions,
-    Omit<HoldOptions, 'holdMs'>,
-    LabelOptions,
-    LossOptions,
-    ScopeOptions,
-    LockedMethodOptions<Args, Value, Way> {}
+  DownArgs extends unknown[] = [],
+  DownValue = never,
+  DownWay extends 'throw' | 'skip' = 'throw' | 'skip',
+> = LimitOptions &
+  LeaseOptions &
+  Omit<HoldOptions, 'holdMs'> &
+  LabelOptions &
+  LossOptions &
+  ScopeOptions &
+  LockedMethodOptions<Args, Value, Way, DownArgs, DownValue, DownWay>;
 
 /** Its result is written out, so that the compiler's errors say what may be returned. */
 type KeyFunction = (...args: never) => string;

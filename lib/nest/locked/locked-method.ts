@@ -1,11 +1,16 @@
 import { Logger, type ExecutionContext } from '@nestjs/common';
 import { isObservable, throwError, type Observable } from 'rxjs';
-import { LockContendedError, LockKeyError, LockOptionsError, LockRefusal } from '../../api/errors.js';
+import {
+  LockContendedError,
+  LockKeyError,
+  LockOptionsError,
+  LockRefusal,
+  LockUnavailableError,
+} from '../../api/errors.js';
 import type { WithLockOptions } from '../../api/options.js';
 import { quoted } from '../../api/printable.js';
-import type { Hold } from '../../core/backend/lock-backend.js';
 import { checkKey, checkKeys, KeyTemplate, type KeyOrigin } from '../../core/keys/key.js';
-import { checkRequest } from '../../core/options/call-options.js';
+import { checkRequest, type AskedHold } from '../../core/options/call-options.js';
 import { unfit } from '../../core/options/checks.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
@@ -24,8 +29,13 @@ export class ContextKey<Made extends OneOrMoreKeys = OneOrMoreKeys> {
   constructor(readonly make: (context: ExecutionContext) => Made) {}
 }
 
-type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
-export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; registration?: string };
+/** What becomes of a call that is refused. */
+type OnRefused = 'throw' | 'skip' | ((...args: never[]) => unknown);
+export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & {
+  onContended?: OnRefused;
+  onUnavailable?: OnRefused;
+  registration?: string;
+};
 export type AnyKey = OneOrMoreKeys | ContextKey | ((...args: never[]) => OneOrMoreKeys);
 
 /** What the decorators differ in whose methods run under a lock: `@Locked` and `@Limited`. */
@@ -47,7 +57,7 @@ export interface LockedKind {
    * @returns undefined: exclusively
    * @throws LockOptionsError
    */
-  readonly split: (given: object | undefined) => { readonly hold?: Hold; readonly rest: AnyLockedOptions };
+  readonly split: (given: object | undefined) => { readonly hold?: AskedHold; readonly rest: AnyLockedOptions };
 }
 
 /**
@@ -63,11 +73,12 @@ export class LockedMethod {
   readonly template?: string;
   /** The label of its locks, where the options have none. */
   readonly label: string;
-  readonly onContended: OnContended;
+  readonly onContended: OnRefused;
+  readonly onUnavailable: OnRefused;
   /** How the lock is held; undefined: exclusively. */
-  readonly hold?: Hold;
+  readonly hold?: AskedHold;
   /** Undefined: the options of the service. */
-  readonly #options?: Omit<WithLockOptions, 'signal'>;
+  readonly options?: Omit<WithLockOptions, 'signal'>;
   readonly #unmade: UnmadeKeys;
 
   /** @throws LockOptionsError */
@@ -80,31 +91,32 @@ export class LockedMethod {
     readonly returnsObservable: boolean,
   ) {
     const { hold, rest } = kind.split(given);
-    const { onContended = 'throw', registration = DEFAULT_REGISTRATION, ...options } = rest;
+    const { onContended = 'throw', onUnavailable = 'throw', registration = DEFAULT_REGISTRATION, ...options } = rest;
     if ('signal' in options) throw new LockOptionsError(`it takes no signal: use ${kind.call}.`);
-    checkRequest(options, [...kind.options, 'onContended', 'registration'], hold);
-    if (onContended !== 'throw' && onContended !== 'skip' && typeof onContended !== 'function') {
-      throw unfit('onContended', onContended, '"throw", "skip" or a function');
-    }
+    checkRequest(options, [...kind.options, 'onContended', 'onUnavailable', 'registration'], hold);
+    checkOnRefused('onContended', onContended);
+    checkOnRefused('onUnavailable', onUnavailable);
     checkRegistration('registration', registration);
     this.registration = registration;
     this.source = sourceOf(key, kind);
     this.template = this.source.template;
     this.label = this.template ?? name;
     this.onContended = onContended;
+    this.onUnavailable = onUnavailable;
     this.decorator = kind.decorator;
     this.hold = hold;
     this.#unmade = new UnmadeKeys(contextOf(kind));
-    this.#options = Object.keys(options).length > 0 ? options : undefined;
+    this.options = Object.keys(options).length > 0 ? options : undefined;
   }
 
   /**
    * Whether `LockedInterceptor`, where there is one, acquires the lock. A key made of arguments is not known before the pipes
-   * have run, nor are the arguments for an `onContended` function.
+   * have run, nor are the arguments for a function that is called instead of the method.
    */
   get isForInterceptor(): boolean {
     const { origin } = this.source;
-    return origin === 'request' || (origin === 'static' && typeof this.onContended !== 'function');
+    if (origin !== 'static') return origin === 'request';
+    return typeof this.onContended !== 'function' && typeof this.onUnavailable !== 'function';
   }
 
   /** Runs a call under the lock, unless `LockedInterceptor` has acquired it. */
@@ -142,7 +154,7 @@ export class LockedMethod {
     const whenRefused = (error: unknown) => this.#whenRefused(error, call.args);
     return workWith(
       () => this.#askedBy(call),
-      ([key, locks]) => locks.withLockOr(key, this.#options, work, whenRefused, this, this.hold),
+      ([key, locks]) => locks.withLockOr(key, this.options, work, whenRefused, this, this.hold),
     );
   }
 
@@ -157,9 +169,9 @@ export class LockedMethod {
         const whenRefused = async (error: unknown) => {
           const value = await this.#whenRefused(error, args);
           // A stream that is skipped ends at once, a request is answered in any case.
-          if (intercepted || this.onContended !== 'skip') instead(value);
+          if (intercepted || this.#onRefusal(error) !== 'skip') instead(value);
         };
-        const options = { ...this.#options, signal };
+        const options = { ...this.options, signal };
         return workWith(ask, ([key, locks]) => locks.withLockOr(key, options, work, whenRefused, this, this.hold));
       },
       open,
@@ -201,14 +213,31 @@ export class LockedMethod {
     return logged;
   }
 
-  /** The value instead of the method's, as `onContended` says. @throws the reason of any other refusal */
+  /** The value instead of the method's, as the options say. @throws the reason of any other refusal */
   #whenRefused(error: unknown, args: unknown[]): unknown {
-    const onContended = this.onContended as 'throw' | 'skip' | ((...args: unknown[]) => unknown);
-    if (onContended === 'throw' || !(error instanceof LockContendedError)) {
-      throw error instanceof LockRefusal ? error.of(this.name) : error;
-    }
-    return onContended === 'skip' ? undefined : onContended(...args);
+    const reason = error instanceof LockRefusal ? error.of(this.name) : error;
+    const way = this.#onRefusal(error) as 'throw' | 'skip' | ((...args: unknown[]) => unknown);
+    if (way === 'throw') throw reason;
+    if (way === 'skip') return undefined;
+    return error instanceof LockContendedError ? way(...args) : way(reason, ...args);
   }
+
+  /** What the options say of this refusal. */
+  #onRefusal(error: unknown): OnRefused {
+    if (error instanceof LockContendedError) return this.onContended;
+    return error instanceof LockUnavailableError && !isOfClosing(error) ? this.onUnavailable : 'throw';
+  }
+}
+
+/** Whether the application closes: no node is to blame for that. */
+function isOfClosing({ causes }: LockUnavailableError): boolean {
+  return causes.length === 0;
+}
+
+/** @throws LockOptionsError */
+function checkOnRefused(name: string, value: unknown): void {
+  if (value === 'throw' || value === 'skip' || typeof value === 'function') return;
+  throw unfit(name, value, '"throw", "skip" or a function');
 }
 
 /** The context of what is logged. */

@@ -15,7 +15,7 @@ import {
   type LockedKind,
 } from './locked-method.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
-import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './locked.types.js';
+import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions, OutageArgs } from './locked.types.js';
 
 /**
  * Makes a key, or several, from the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
@@ -50,10 +50,13 @@ export function Locked<
   Args extends unknown[] = [],
   Value = never,
   Way extends 'throw' | 'skip' = 'throw' | 'skip',
+  DownArgs extends unknown[] = [],
+  DownValue = never,
+  DownWay extends 'throw' | 'skip' = 'throw' | 'skip',
 >(
   key: Key | ((...args: KeyArgs) => string | readonly string[]),
-  options?: LockedOptions<AnswerArgs<Key, Args>, Value, Way>,
-): LockedDecorator<Key, KeyArgs, Args, Value, Way>;
+  options?: LockedOptions<AnswerArgs<Key, Args>, Value, Way, OutageArgs<Key, DownArgs>, DownValue, DownWay>,
+): LockedDecorator<Key, KeyArgs, Args, Value, Way, DownArgs, DownValue, DownWay>;
 export function Locked(...given: [key: AnyKey, options?: AnyLockedOptions]): MethodDecorator {
   return lockedDecorator(LOCKED, given);
 }

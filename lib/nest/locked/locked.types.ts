@@ -1,5 +1,6 @@
 import type { ExecutionContext } from '@nestjs/common';
 import type { Observable } from 'rxjs';
+import type { LockUnavailableError } from '../../api/errors.js';
 import type {
   HoldOptions,
   LabelOptions,
@@ -7,12 +8,26 @@ import type {
   LossOptions,
   ModeOptions,
   ScopeOptions,
+  WithPolicy,
 } from '../../api/options.js';
 import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key.js';
 import type { ContextKey } from './locked-method.js';
 
+/**
+ * Runs **without a lock**, as the store cannot be reached: other processes may run it, or the method, at the same time. It gets the
+ * error that the call would have rejected with, no lock, and what the method would have got.
+ */
+export type WithoutLock<Args extends unknown[], Value> = (error: LockUnavailableError, ...args: Args) => Value;
+
 /** What `@Locked` and `@Limited` have beside the options of a call. */
-export interface LockedMethodOptions<Args extends unknown[], Value, Way extends 'throw' | 'skip'> {
+export interface LockedMethodOptions<
+  Args extends unknown[],
+  Value,
+  Way extends 'throw' | 'skip',
+  DownArgs extends unknown[],
+  DownValue,
+  DownWay extends 'throw' | 'skip',
+> {
   /**
    * What to do if others kept the lock, or too many of the permits, for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the call, which
    * then returns `undefined` (so the method's return type must allow that); or call a function and return its value. The
@@ -20,6 +35,16 @@ export interface LockedMethodOptions<Args extends unknown[], Value, Way extends 
    * @default 'throw'
    */
   onContended?: Way | ((...args: Args) => Value);
+  /**
+   * What to do if the store cannot be reached, or does not answer in time, so that the call has no lock: `throw` the
+   * `LockUnavailableError`; `skip` the call, which then returns `undefined` (so the method's return type must allow that); or call a
+   * function and return its value. **The function runs without a lock**: let it answer from a cache, or throw an error of your own, but
+   * not do the work. It gets the error, and then the arguments of the method, or the `ExecutionContext` if the key comes from the
+   * request. Errors of the method itself pass through, also a `LockUnavailableError` of another lock that it asked for; so do losses, and
+   * the refusal of an application that closes.
+   * @default 'throw'
+   */
+  onUnavailable?: DownWay | WithoutLock<DownArgs, DownValue>;
   /**
    * The `name` of the registration that keeps the lock.
    * @default the registration without a name
@@ -32,6 +57,9 @@ export interface LockedOptions<
   Args extends unknown[] = [],
   Value = never,
   Way extends 'throw' | 'skip' = 'throw' | 'skip',
+  DownArgs extends unknown[] = [],
+  DownValue = never,
+  DownWay extends 'throw' | 'skip' = 'throw' | 'skip',
 >
   extends
     LeaseOptions,
@@ -40,7 +68,8 @@ export interface LockedOptions<
     LossOptions,
     ModeOptions,
     ScopeOptions,
-    LockedMethodOptions<Args, Value, Way> {}
+    WithPolicy,
+    LockedMethodOptions<Args, Value, Way, DownArgs, DownValue, DownWay> {}
 
 /** A method that can be locked: its end can be awaited. */
 export type LockableMethod = (...args: never) => Promise<unknown> | Observable<unknown>;
@@ -65,15 +94,23 @@ type Deciding<Key extends LockedKey> = Key extends readonly (infer Text extends 
   : Key;
 
 /** The arguments of an `onContended` function, as far as the text of the key is known to the compiler. */
-export type AnswerArgs<Key extends LockedKey, Args extends unknown[]> = ArgsFor<Deciding<Key>, Args>;
+export type AnswerArgs<Key extends LockedKey, Args extends unknown[]> = ArgsFor<
+  Deciding<Key>,
+  Args,
+  Args | [context: ExecutionContext]
+>;
 
-type ArgsFor<Key, Args extends unknown[]> = Key extends RequestTemplate | ContextKey
+/** Those of an `onUnavailable` function, behind the error. */
+export type OutageArgs<Key extends LockedKey, Args extends unknown[]> = ArgsFor<Deciding<Key>, Args, unknown[]>;
+
+/** @typeParam NotKnown those beside a text that is not known */
+type ArgsFor<Key, Args extends unknown[], NotKnown extends unknown[]> = Key extends RequestTemplate | ContextKey
   ? [context: ExecutionContext]
   : Key extends ArgumentTemplate | KeyFunction
     ? Args
     : IsLiteral<Key> extends true
       ? Args
-      : Args | [context: ExecutionContext];
+      : NotKnown;
 
 /** `string`, and what has one in it, can be a key of any set of texts. */
 type IsLiteral<Key> = Key extends string ? (Record<never, 1> extends Record<Key, 1> ? false : true) : false;
@@ -156,12 +193,18 @@ type HasProperty<Value, Name extends string> = unknown extends Value
         : false
     : never;
 
-type FittingAnswer<Method extends LockableMethod, Key extends LockedKey, Args extends unknown[], Value> =
+type FittingAnswer<
+  Method extends LockableMethod,
+  Key extends LockedKey,
+  Args extends unknown[],
+  Value,
+  Option extends 'onContended' | 'onUnavailable',
+> =
   Awaited<Value> extends ValueOf<Method>
     ? [Deciding<Key>] extends [RequestTemplate | ContextKey]
       ? unknown
-      : FittingArgs<Method, Args, 'onContended takes other parameters than the method'>
-    : { error: 'onContended returns another type than the method' };
+      : FittingArgs<Method, Args, `${Option} takes other parameters than the method`>
+    : { error: `${Option} returns another type than the method` };
 
 /** A stream that is skipped ends at once. */
 type FittingSkip<Method extends LockableMethod, Way extends 'throw' | 'skip'> = [Way] extends ['skip']
@@ -182,7 +225,7 @@ type Inferred<Args extends unknown[]> = [Args] extends [unknown[]]
 
 /**
  * Fits methods that return a Promise or an Observable, have the parameters that the key uses, and can return what `onContended`
- * returns. In a decorator composed of others, and as a `MethodDecorator`, it fits all methods.
+ * and `onUnavailable` return. In a decorator composed of others, and as a `MethodDecorator`, it fits all methods.
  */
 export interface LockedDecorator<
   Key extends LockedKey,
@@ -190,14 +233,19 @@ export interface LockedDecorator<
   Args extends unknown[],
   Value,
   Way extends 'throw' | 'skip',
+  DownArgs extends unknown[],
+  DownValue,
+  DownWay extends 'throw' | 'skip',
 > {
   <Method extends LockableMethod>(
     target: object,
     name: string | symbol,
     descriptor: TypedPropertyDescriptor<Method> &
       FittingKey<Method, Key> &
-      FittingAnswer<Method, Key, Args, Value> &
+      FittingAnswer<Method, Key, Args, Value, 'onContended'> &
       FittingSkip<Method, Way> &
+      FittingAnswer<Method, Key, DownArgs, DownValue, 'onUnavailable'> &
+      FittingSkip<Method, DownWay> &
       Inferred<KeyArgs>,
   ): void;
   /**

@@ -3,7 +3,7 @@ import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
 import { hostsOf, notesOf, type Declared, type Host, type MethodNote } from '../injection/decorated-methods.js';
 import { serviceIn } from '../injection/injected-service.js';
 import { lockedMethodOf } from '../locked/locked-method.js';
-import { refuseModes } from './refuse-modes.js';
+import { refuseOptions } from './refuse-options.js';
 import { refuseRequestKeys } from './refuse-request-keys.js';
 
 /**
@@ -23,7 +23,7 @@ export class DecoratorChecksModule implements OnModuleInit {
     const hosts = hostsOf(modules);
     refuseUninjected(hosts);
     refuseRequestKeys(hosts, { modules, config });
-    refuseModes(hosts, modules);
+    refuseOptions(hosts, modules);
     const logger = new Logger('RedisLockModule');
     for (const warning of warningsOf(hosts)) logger.warn(warning);
   }

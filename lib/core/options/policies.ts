@@ -1,0 +1,84 @@
+import { LockOptionsError } from '../../api/errors.js';
+import type { LockPolicy } from '../../api/options.js';
+import type { Bounds } from '../backend/lock-backend.js';
+import {
+  checkBounds,
+  checkHold,
+  checkMargin,
+  checkTransactions,
+  HOLD_CHECKS,
+  LEASE_CHECKS,
+  PERMIT_CHECKS,
+  type CallDefaults,
+  type Policies,
+} from './call-options.js';
+import { checked, refuseUnknown, unfit, type Check } from './checks.js';
+
+const { onLost: _, ...LEASE } = LEASE_CHECKS;
+const POLICY_CHECKS: Readonly<Record<keyof LockPolicy, Check>> = {
+  ...LEASE,
+  ...HOLD_CHECKS,
+  limit: PERMIT_CHECKS.limit,
+};
+
+const OF_THE_CALL = 'It says what the code does: give it where the policy is named.';
+
+/** Advice for names that are no options of a policy. */
+const MEANT = {
+  label: OF_THE_CALL,
+  mode: OF_THE_CALL,
+  onContended: OF_THE_CALL,
+  onLost: OF_THE_CALL,
+  onUnavailable: OF_THE_CALL,
+  permits: OF_THE_CALL,
+  registration: OF_THE_CALL,
+  scope: OF_THE_CALL,
+  signal: OF_THE_CALL,
+};
+
+export const checkPolicies: Check = (name, value) => {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw unfit(name, value, 'an object with a policy for each name, like { slow: { ttlMs: 120_000 } }');
+  }
+};
+
+/**
+ * Checks the policies of a registration.
+ * @param defaults those of its calls
+ * @throws LockOptionsError for an unknown option, a value out of bounds, or options that contradict each other
+ */
+export function resolvePolicies(given: object, defaults: Omit<CallDefaults, 'policies'>): Policies {
+  const policies = new Map<string, LockPolicy>();
+  for (const [name, policy] of Object.entries(given) as [string, unknown][]) {
+    const place = `policies.${name}`;
+    if (name === '') throw new LockOptionsError('A policy needs a name: got "" in policies.');
+    if (typeof policy !== 'object' || policy === null) throw unfit(place, policy, 'an object with options');
+    inPlace(place, () => refuseUnknown(policy, Object.keys(POLICY_CHECKS), MEANT));
+    const resolved: LockPolicy = checked(policy, POLICY_CHECKS, `${place}.`);
+    inPlace(place, () => {
+      const { ttlMs = defaults.ttlMs, onTransaction = defaults.onTransaction } = resolved;
+      checkMargin(ttlMs, defaults.marginMs);
+      checkHold(resolved);
+      checkTransactions({ onTransaction }, defaults);
+    });
+    policies.set(name, resolved);
+  }
+  return policies;
+}
+
+/** Checks policies against the bounds of the store. @throws LockOptionsError */
+export function checkPolicyBounds({ policies, ttlMs: defaultTtlMs }: CallDefaults, bounds: Bounds): void {
+  for (const [name, { ttlMs = defaultTtlMs, holdMs }] of policies) {
+    inPlace(`policies.${name}`, () => checkBounds({ ttlMs, holdMs }, bounds));
+  }
+}
+
+/** Has the error of a check name the policy. */
+function inPlace(place: string, check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    if (!(error instanceof LockOptionsError)) throw error;
+    throw new LockOptionsError(`In ${place}: ${error.message}`, { cause: error });
+  }
+}

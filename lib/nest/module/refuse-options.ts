@@ -1,0 +1,50 @@
+import type { ModulesContainer } from '@nestjs/core';
+import { LockOptionsError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
+import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
+import type { LockService } from '../../core/service/lock.service.js';
+import { notesOf, type Host } from '../injection/decorated-methods.js';
+import { isMade } from '../injection/injected-service.js';
+import { getLockServiceToken } from '../injection/tokens.js';
+import { lockedMethodOf, type LockedMethod } from '../locked/locked-method.js';
+
+/**
+ * Refuses methods whose options the service of their registration refuses: an unknown policy, a mode that its store does not
+ * know, a time out of its bounds. Each call would fail.
+ * @throws LockOptionsError
+ */
+export function refuseOptions(hosts: readonly Host[], modules: ModulesContainer): void {
+  for (const { module, methods } of hosts) {
+    for (const [{ method }] of methods) {
+      const locked = method && lockedMethodOf(method);
+      const service = locked && serviceOf(locked.registration, modules);
+      if (!service) continue;
+      const { decorator = locked.decorator } = notesOf(method).find(({ keepsLock }) => keepsLock) ?? {};
+      const { name, registration } = locked;
+      try {
+        checkOptions(method, locked, service);
+      } catch (error) {
+        if (!(error instanceof LockOptionsError)) throw error;
+        const where = registration === DEFAULT_REGISTRATION ? '' : ` of the registration ${quoted(registration)}`;
+        const message = `${name} in ${module.name} is ${decorator}${where}. ${error.message}`;
+        throw new LockOptionsError(message, { cause: error });
+      }
+    }
+  }
+}
+
+/** @throws LockOptionsError */
+function checkOptions(method: object, { options, hold }: LockedMethod, service: LockService): void {
+  const { holdMs } = service.check(options, hold);
+  if (!holdMs && notesOf(method).some(({ keepsLock }) => keepsLock)) {
+    throw new LockOptionsError(
+      `The policy ${quoted(options!.policy!)} has no holdMs: give it one, or the decorator, for how long the lock of a run is kept.`,
+    );
+  }
+}
+
+/** The service of a registration; undefined where a test has put something else in its place. */
+function serviceOf(registration: string, modules: ModulesContainer): LockService | undefined {
+  const token = getLockServiceToken(registration);
+  return [...modules.values()].map(({ providers }): unknown => providers.get(token)?.instance).find(isMade);
+}

@@ -1,0 +1,448 @@
+import { Injectable, Module, type DynamicModule } from '@nestjs/common';
+import { ScheduleModule } from '@nestjs/schedule';
+import {
+  InjectLockService,
+  Limited,
+  Locked,
+  LockOptionsError,
+  LockService,
+  RedisLockModule,
+  type LockedOptions,
+  type RedisLockModuleOptions,
+} from 'nest-redis-lock';
+import { LockedCron, type LockedCronOptions } from 'nest-redis-lock/schedule';
+import { LockBench, LockTestingModule, withoutLocks } from 'nest-redis-lock/testing';
+import { firstValueFrom, Observable, of } from 'rxjs';
+import { describe, expect, it } from 'vitest';
+import { openLocks } from '../support/open-locks.js';
+import { makeApp } from '../support/nest-app.js';
+
+type Policies = RedisLockModuleOptions['policies'];
+
+const policies = {
+  slow: { ttlMs: 120_000, waitMs: 0 },
+  long: { maxHoldMs: 5_000 },
+  kept: { holdMs: 600_000 },
+  partner: { limit: 2, waitMs: 0 },
+};
+
+const open = () => openLocks({ memory: true, ttlMs: 1_000, waitMs: 60_000, policies });
+
+/** How a bench notes a call for a lock. */
+async function askedFor(run: (locks: LockService) => Promise<unknown>): Promise<unknown> {
+  const bench = new LockBench({ ttlMs: 1_000, waitMs: 60_000, policies });
+  await run(bench.locks);
+  await bench.locks.onApplicationShutdown();
+  return bench.journal[0];
+}
+
+describe('a call that names a policy', () => {
+  const CALLS: [name: string, run: (locks: LockService, options?: object) => Promise<unknown>][] = [
+    ['acquire', async (locks, options) => (await locks.acquire('a', { policy: 'slow', ...options })).release()],
+    ['acquireAll', async (locks, options) => (await locks.acquireAll(['a'], { policy: 'slow', ...options })).release()],
+    ['withLock', (locks, options) => locks.withLock('a', { policy: 'slow', ...options }, () => {})],
+    [
+      'acquirePermits',
+      async (locks, options) => (await locks.acquirePermits('a', { policy: 'slow', limit: 5, ...options })).release(),
+    ],
+    ['withPermits', (locks, options) => locks.withPermits('a', { policy: 'slow', limit: 5, ...options }, () => {})],
+  ];
+
+  it.each(CALLS)(
+    'has the options of that, those of the registration otherwise, and its own before both: %s [G863]',
+    async (_, run) => {
+      expect(await askedFor(run)).toMatchObject({ ttlMs: 120_000, waitMs: 0 });
+      expect(await askedFor((locks) => run(locks, { policy: 'long' }))).toMatchObject({
+        ttlMs: 1_000,
+        waitMs: 60_000,
+        maxHoldMs: 5_000,
+      });
+      expect(await askedFor((locks) => run(locks, { waitMs: 5 }))).toMatchObject({ ttlMs: 120_000, waitMs: 5 });
+      expect(await askedFor((locks) => run(locks, { policy: undefined }))).toMatchObject({
+        ttlMs: 1_000,
+        waitMs: 60_000,
+      });
+    },
+  );
+
+  it('an option that is undefined leaves it to the policy', async () => {
+    const asked = await askedFor((locks) => locks.withLock('a', { policy: 'slow', ttlMs: undefined }, () => {}));
+    expect(asked).toMatchObject({ ttlMs: 120_000 });
+  });
+
+  it('never waits if it is tryAcquire, whatever the policy says', async () => {
+    const locks = await openLocks({ memory: true, policies: { patient: { waitMs: 60_000, ttlMs: 600_000 } } });
+    await using held = await locks.acquire('a');
+    expect(await locks.tryAcquire('a', { policy: 'patient' })).toBeNull();
+    expect(await locks.tryAcquireAll(['b', 'a'], { policy: 'patient' })).toBeNull();
+    await held.release();
+    await using free = (await locks.tryAcquire('a', { policy: 'patient' }))!;
+    expect(free.remainingMs).toBeGreaterThan(60_000);
+  });
+
+  it('keeps its lock for the holdMs of the policy', async () => {
+    const locks = await open();
+    await locks.withLock('a', { policy: 'kept' }, () => {});
+    expect(await locks.tryAcquire('a')).toBeNull();
+  });
+
+  it('for permits has the limit of the policy, or its own [G869]', async () => {
+    const locks = await open();
+    await using _one = await locks.acquirePermits('a', { policy: 'partner' });
+    await using _two = (await locks.tryAcquirePermits('a', { policy: 'partner' }))!;
+    expect(await locks.tryAcquirePermits('a', { policy: 'partner' })).toBeNull();
+    await expect(locks.withPermits('a', { policy: 'partner' }, () => {})).rejects.toMatchObject({
+      code: 'LOCK_CONTENDED',
+    });
+    await expect(locks.acquirePermits('b', { policy: 'partner', permits: 3 })).rejects.toThrow(
+      'permits must be at most limit: got permits 3 with limit 2.',
+    );
+    await using _three = await locks.acquirePermits('b', { policy: 'partner', permits: 3, limit: 3 });
+  });
+
+  const REFUSED: [what: string, run: (locks: LockService) => Promise<unknown>, message: string][] = [
+    [
+      'an unknown one',
+      (locks) => locks.acquire('a', { policy: 'slwo' }),
+      'There is no policy "slwo": expected "slow", "long", "kept", "partner".',
+    ],
+    [
+      'one of every object',
+      (locks) => locks.tryAcquire('a', { policy: 'toString' }),
+      'There is no policy "toString": expected "slow"',
+    ],
+    [
+      'no text',
+      (locks) => locks.withLock('a', { policy: 5 as never }, () => {}),
+      'policy must be the name of a policy: got 5.',
+    ],
+    [
+      'an empty text',
+      (locks) => locks.acquireAll(['a'], { policy: '' }),
+      'policy must be the name of a policy: got "".',
+    ],
+    [
+      'an unknown one of permits',
+      (locks) => locks.acquirePermits('a', { policy: 'slwo' }),
+      'There is no policy "slwo": expected',
+    ],
+    [
+      'one without a limit',
+      (locks) => locks.withPermits('a', { policy: 'slow' }, () => {}),
+      'The policy "slow" has no limit: give it one, or the call.',
+    ],
+    [
+      'a limit for a lock',
+      (locks) => locks.acquire('a', { policy: 'partner' }),
+      'The policy "partner" has a limit, which a lock does not have',
+    ],
+    [
+      'holdMs for permits',
+      (locks) => locks.acquirePermits('a', { policy: 'kept', limit: 2 }),
+      'The policy "kept" has holdMs, which permits do not have',
+    ],
+    [
+      'holdMs for a shared lock',
+      (locks) => locks.acquire('a', { policy: 'kept', mode: 'shared' }),
+      'A shared lock is not kept after its work',
+    ],
+    [
+      'less maxHoldMs than that has holdMs',
+      (locks) => locks.acquire('a', { policy: 'kept', maxHoldMs: 50 }),
+      'maxHoldMs must be at least holdMs: got maxHoldMs 50 with holdMs 600000.',
+    ],
+  ];
+
+  it.each(REFUSED)('is refused if that cannot be: %s [G865]', async (_, run, message) => {
+    const locks = await open();
+    const error = await run(locks).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(LockOptionsError);
+    expect((error as Error).message).toContain(message);
+    expect(await locks.isLocked('a')).toBe(false);
+  });
+
+  it('is told where to name it if the registration has none', async () => {
+    const locks = await openLocks({ memory: true });
+    await expect(locks.acquire('a', { policy: 'slow' })).rejects.toThrow(
+      'There is no policy "slow": the registration has none. Name it in the option policies of its forRoot.',
+    );
+  });
+});
+
+describe('policies of a registration', () => {
+  const BAD: [policies: unknown, message: string, more?: Partial<RedisLockModuleOptions>][] = [
+    [5, 'policies must be an object with a policy for each name, like { slow: { ttlMs: 120_000 } }: got 5.'],
+    [[], 'policies must be an object with a policy for each name, like { slow: { ttlMs: 120_000 } }: got an array.'],
+    [{ slow: undefined }, 'policies.slow must be an object with options: got undefined.'],
+    [{ '': {} }, 'A policy needs a name: got "" in policies.'],
+    [
+      { slow: { ttlMs: 19 } },
+      'policies.slow.ttlMs must be a whole number of milliseconds from 20 to 86400000: got 19.',
+    ],
+    [
+      { slow: { ttlMs: '5000' } },
+      'policies.slow.ttlMs must be a whole number of milliseconds from 20 to 86400000: got "5000".',
+    ],
+    [
+      { slow: { waitMs: NaN } },
+      'policies.slow.waitMs must be a whole number of milliseconds from 0 to 2147483647: got NaN.',
+    ],
+    [{ slow: { watchdog: 'on' } }, 'policies.slow.watchdog must be true or false: got "on".'],
+    [{ slow: { reentrant: 1 } }, 'policies.slow.reentrant must be true or false: got 1.'],
+    [
+      { slow: { holdMs: -1 } },
+      'policies.slow.holdMs must be a whole number of milliseconds from 0 to 86400000: got -1.',
+    ],
+    [
+      { slow: { maxHoldMs: 0 } },
+      'policies.slow.maxHoldMs must be a whole number of milliseconds from 1 to 2147483647: got 0.',
+    ],
+    [{ slow: {}, partner: { limit: 0 } }, 'policies.partner.limit must be a whole number from 1 to 1000: got 0.'],
+    [
+      { slow: { ttl: 5 } },
+      'In policies.slow: There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, limit. Did you mean ttlMs?',
+    ],
+    [{ slow: { onContended: 'skip' } }, 'It says what the code does: give it where the policy is named.'],
+    [{ slow: { onUnavailable: 'skip' } }, 'It says what the code does: give it where the policy is named.'],
+    [
+      { slow: { holdMs: 10, maxHoldMs: 5 } },
+      'In policies.slow: maxHoldMs must be at least holdMs: got maxHoldMs 5 with holdMs 10.',
+    ],
+    [
+      { slow: { ttlMs: 100 } },
+      'In policies.slow: marginMs must leave a tenth of ttlMs: got marginMs 95 with ttlMs 100.',
+      { marginMs: 95 },
+    ],
+    [
+      { slow: { onTransaction: 'refuse' } },
+      'In policies.slow: onTransaction "refuse" needs the module option insideTransaction',
+    ],
+  ];
+
+  it.each(BAD)('are checked when the application starts: %j says %s [G866]', async (wrong, message, more) => {
+    const starting = makeApp({}, { memory: true, ...more, policies: wrong } as RedisLockModuleOptions);
+    await expect(starting).rejects.toThrow(LockOptionsError);
+    await expect(starting).rejects.toThrow(message);
+  });
+
+  it('are checked against the bounds of the store, when the service is made', async () => {
+    const redis = 'redis://127.0.0.1:1';
+    const starting = makeApp(
+      {},
+      {
+        redis,
+        lazyConnect: true,
+        waitForReplicas: { count: 1, timeoutMs: 1_000 },
+        policies: { quick: { ttlMs: 2_000 } },
+      },
+    );
+    await expect(starting).rejects.toThrow(/^In policies\.quick: ttlMs must be at least 3000: got 2000\. /);
+  });
+
+  it('can say what is undefined, like an option that is not configured, and take that of the registration', async () => {
+    const locks = await openLocks({ memory: true, ttlMs: 600_000, policies: { slow: { ttlMs: undefined } } });
+    await using lock = await locks.acquire('a', { policy: 'slow' });
+    expect(lock.remainingMs).toBeGreaterThan(60_000);
+  });
+
+  it('of two registrations with one name must be the same', async () => {
+    const one = (ttlMs: number): DynamicModule => {
+      @Module({ imports: [RedisLockModule.forRoot({ memory: true, policies: { slow: { ttlMs } } })] })
+      class Importing {}
+      return { module: Importing };
+    };
+    await expect(makeApp({ imports: [one(50)] }, { memory: true, policies: { slow: { ttlMs: 60 } } })).rejects.toThrow(
+      '(policies)',
+    );
+    await makeApp({ imports: [one(50)] }, { memory: true, policies: { slow: { ttlMs: 50 } } });
+  });
+});
+
+describe('a method that names a policy', () => {
+  @Injectable()
+  class Imports {
+    constructor(@InjectLockService() readonly locks: LockService) {}
+
+    @Locked('import:{0}', { policy: 'slow' })
+    async import(_id: string): Promise<number> {
+      return this.locks.current().remainingMs;
+    }
+
+    @Locked('import:{0}', { policy: 'slow', ttlMs: 50_000 })
+    stream(_id: string): Observable<number> {
+      return of(this.locks.current().remainingMs);
+    }
+
+    @Limited('partner:{0}', { policy: 'partner' })
+    async call(_id: string): Promise<string> {
+      return 'called';
+    }
+  }
+
+  it('has its options, from whichever registration the application has [G868]', async () => {
+    for (const ttlMs of [120_000, 240_000]) {
+      const { app, locks } = await makeApp(
+        { providers: [Imports] },
+        { memory: true, policies: { ...policies, slow: { ttlMs, waitMs: 0 } } },
+      );
+      const imports = app.get(Imports);
+      expect(await imports.import('7')).toBeGreaterThan(ttlMs / 2);
+      await using _held = await locks.acquire('import:7');
+      await expect(imports.import('7')).rejects.toMatchObject({ code: 'LOCK_CONTENDED', waitedMs: 0 });
+    }
+  });
+
+  it('has its own options before those of the policy, also with a stream', async () => {
+    const { app } = await makeApp({ providers: [Imports] }, { memory: true, policies });
+    const remainingMs = await firstValueFrom(app.get(Imports).stream('7'));
+    expect(remainingMs).toBeLessThan(60_000);
+    expect(remainingMs).toBeGreaterThan(1_000);
+  });
+
+  it('with @Limited needs no limit of its own', async () => {
+    const { app, locks } = await makeApp({ providers: [Imports] }, { memory: true, policies });
+    const imports = app.get(Imports);
+    await using _one = await locks.acquirePermits('partner:a', { limit: 2 });
+    expect(await imports.call('a')).toBe('called');
+    await using _two = await locks.acquirePermits('partner:a', { limit: 2 });
+    await expect(imports.call('a')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+  });
+
+  it('runs on a bench that has the policy, with and without Nest', async () => {
+    const { app } = await makeApp(
+      { providers: [Imports], imports: [LockTestingModule.forRoot({ name: 'other', policies })] },
+      { memory: true, policies },
+    );
+    await app.get(Imports).import('7');
+    const bench = new LockBench({ policies });
+    await withoutLocks(new Imports(bench.locks), bench).call('7');
+    expect(bench.journal[0]).toMatchObject({ event: 'acquired', key: 'partner:7', permits: 1, waitMs: 0 });
+  });
+
+  const AT_DEFINITION: [options: object, message: string][] = [
+    [{ policy: 5 }, '@Locked on Job.run: policy must be the name of a policy: got 5.'],
+    [{ policy: '' }, '@Locked on Job.run: policy must be the name of a policy: got "".'],
+    [{ policies: 'slow' }, '@Locked on Job.run: There is no option "policies"'],
+  ];
+
+  it.each(AT_DEFINITION)('is refused at its definition: %j [G867]', (options, message) => {
+    expect(() => {
+      class Job {
+        @Locked('job', options)
+        async run(): Promise<void> {}
+      }
+      return Job;
+    }).toThrow(message);
+  });
+
+  /** The message without the name of the method and its module. */
+  async function refusalAtStart(
+    decorate: MethodDecorator,
+    options: Parameters<typeof RedisLockModule.forRoot>[0] = { memory: true, policies },
+  ): Promise<string> {
+    class Job {
+      async run(): Promise<undefined> {}
+    }
+    const descriptor = Object.getOwnPropertyDescriptor(Job.prototype, 'run')!;
+    decorate(Job.prototype, 'run', descriptor);
+    Object.defineProperty(Job.prototype, 'run', descriptor);
+    Injectable()(Job);
+    const starting = makeApp({ providers: [Job], imports: [ScheduleModule.forRoot()] }, options);
+    const error = await starting.then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    expect(error).toBeInstanceOf(LockOptionsError);
+    const { message } = error as LockOptionsError;
+    expect(message).toMatch(/^Job\.run in RootTestModule is /);
+    return message.replace('Job.run in RootTestModule is ', '');
+  }
+
+  const cron = (options: Partial<LockedCronOptions>) => LockedCron('0 0 1 1 *', 'job', options as LockedCronOptions);
+
+  const AT_START: [message: string, decorator: MethodDecorator][] = [
+    [
+      '@Locked. There is no policy "slwo": expected "slow", "long", "kept", "partner".',
+      Locked('job', { policy: 'slwo' }),
+    ],
+    [
+      '@Limited. There is no policy "slwo": expected "slow", "long", "kept", "partner".',
+      Limited('job', { policy: 'slwo' }),
+    ],
+    ['@Limited. The policy "slow" has no limit: give it one, or the call.', Limited('job', { policy: 'slow' })],
+    ['@Limited. The policy "kept" has holdMs, which permits do not have', Limited('job', { policy: 'kept', limit: 5 })],
+    [
+      '@Limited. permits must be at most limit: got permits 3 with limit 2.',
+      Limited('job', { policy: 'partner', permits: 3 }),
+    ],
+    ['@Locked. The policy "partner" has a limit, which a lock does not have', Locked('job', { policy: 'partner' })],
+    ['@Locked. A shared lock is not kept after its work', Locked('job', { policy: 'kept', mode: 'shared' })],
+    [
+      '@Locked. maxHoldMs must be at least holdMs: got maxHoldMs 50 with holdMs 600000.',
+      Locked('job', { policy: 'kept', maxHoldMs: 50 }),
+    ],
+    ['@LockedCron. There is no policy "slwo"', cron({ policy: 'slwo' })],
+    ['@LockedCron. The policy "slow" has no holdMs: give it one, or the decorator', cron({ policy: 'slow' })],
+  ];
+
+  it.each(AT_START)(
+    'is refused when the application starts if its policy does not fit: %s',
+    async (message, decorate) => {
+      expect(await refusalAtStart(decorate)).toContain(message);
+    },
+  );
+
+  it('is told where to name it if the registration has none', async () => {
+    expect(await refusalAtStart(Locked('job', { policy: 'slow' }), { memory: true })).toBe(
+      '@Locked. There is no policy "slow": the registration has none. Name it in the option policies of its forRoot.',
+    );
+  });
+
+  it('finds it in the registration that it names, and is refused if that does not have it', async () => {
+    const ofBilling: LockedOptions = { policy: 'invoice', registration: 'billing' };
+    @Injectable()
+    class Job {
+      @Locked('job', ofBilling)
+      async run(): Promise<void> {}
+    }
+    const billing = (more: Policies) => RedisLockModule.forRoot({ memory: true, name: 'billing', policies: more });
+    await makeApp({ providers: [Job], imports: [billing({ invoice: { ttlMs: 5_000 } })] });
+    const elsewhere = makeApp(
+      { providers: [Job], imports: [billing({ other: {} })] },
+      { memory: true, policies: { invoice: {} } },
+    );
+    await expect(elsewhere).rejects.toThrow(
+      'Job.run in RootTestModule is @Locked of the registration "billing". There is no policy "invoice": expected "other".',
+    );
+  });
+
+  it('is a cron job whose holdMs is that of its policy', async () => {
+    @Injectable()
+    class Job {
+      runs = 0;
+      @LockedCron('0 0 1 1 *', 'nightly', { policy: 'kept' })
+      async run(): Promise<void> {
+        this.runs++;
+      }
+    }
+    const { app, locks } = await makeApp(
+      { providers: [Job], imports: [ScheduleModule.forRoot()] },
+      { memory: true, policies },
+    );
+    await app.get(Job).run();
+    await app.get(Job).run();
+    expect(app.get(Job).runs).toBe(1);
+    expect(await locks.inspect('nightly')).toMatchObject({ keptUntil: expect.any(Date) });
+  });
+});
+
+it('a method whose ttlMs its registration cannot serve is refused when the application starts, as each call would be', async () => {
+  @Injectable()
+  class Job {
+    @Locked('job', { ttlMs: 100 })
+    async run(): Promise<void> {}
+  }
+  await expect(makeApp({ providers: [Job] }, { memory: true, marginMs: 95 })).rejects.toThrow(
+    'Job.run in RootTestModule is @Locked. marginMs must leave a tenth of ttlMs: got marginMs 95 with ttlMs 100.',
+  );
+});

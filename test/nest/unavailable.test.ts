@@ -1,0 +1,232 @@
+import { Injectable } from '@nestjs/common';
+import { Limited, Locked, LockService, LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
+import { firstValueFrom, lastValueFrom, Observable, of, toArray } from 'rxjs';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { makeApp, type TestApp } from '../support/nest-app.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { freeOn, proxyTo, redisServer } from '../support/stage.js';
+import type { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+/** What ran: a method, or what is called instead. */
+let ran: string[];
+beforeEach(() => {
+  ran = [];
+});
+
+function answer(error: LockUnavailableError, ...args: unknown[]): string {
+  ran.push('answer');
+  return `${error.code} ${args.join(' ')}`;
+}
+
+@Injectable()
+class Orders {
+  constructor(readonly locks: LockService) {}
+
+  @Locked('order:{0}')
+  async throwing(_id: string): Promise<string> {
+    return this.work();
+  }
+
+  @Locked('order:{0}', { onUnavailable: 'skip' })
+  async skipping(_id: string): Promise<string | undefined> {
+    return this.work();
+  }
+
+  @Locked('order:{0}', { onUnavailable: (error, id, amount) => answer(error, id, amount) })
+  async answering(_id: string, _amount: number): Promise<string> {
+    return this.work();
+  }
+
+  @Locked('order:{0}', { waitMs: 0, onContended: () => 'busy', onUnavailable: async () => 'down' })
+  async both(_id: string): Promise<string> {
+    return this.work();
+  }
+
+  @Locked('order:{0}', { waitMs: 0, onContended: 'skip' })
+  async onlyContended(_id: string): Promise<string | undefined> {
+    return this.work();
+  }
+
+  @Locked('order:{0}', { waitMs: 0, onUnavailable: 'skip' })
+  async onlyUnavailable(_id: string): Promise<string | undefined> {
+    return this.work();
+  }
+
+  @Locked('order:{0}', {
+    onUnavailable: (error) => {
+      throw new RangeError('of onUnavailable', { cause: error });
+    },
+  })
+  async failing(_id: string): Promise<string> {
+    return this.work();
+  }
+
+  @Locked(['order:{0}', 'orders'], { policy: 'kept', onUnavailable: () => 'down' })
+  async several(_id: string): Promise<string> {
+    return this.work();
+  }
+
+  @Limited('order:{0}', { policy: 'few', onUnavailable: () => 'down' })
+  async limited(_id: string): Promise<string> {
+    return this.work();
+  }
+
+  @Locked('order:{0}', { onUnavailable: (error, id) => answer(error, id) })
+  stream(_id: string): Observable<string> {
+    return of(this.work());
+  }
+
+  @Locked('order:{0}', { onUnavailable: 'skip' })
+  skippingStream(_id: string): Observable<string> {
+    return of(this.work());
+  }
+
+  /** Its own lock is in memory, that of the method it calls is not. */
+  @Locked('outer', { onUnavailable: answer, registration: 'memory' })
+  async outer(id: string): Promise<string> {
+    return this.throwing(id);
+  }
+
+  @Locked('outer', { onUnavailable: answer, registration: 'memory' })
+  outerStream(id: string): Observable<string> {
+    return new Observable<string>((subscriber) => {
+      this.throwing(id).catch((error: unknown) => subscriber.error(error));
+    });
+  }
+
+  private work(): string {
+    ran.push('work');
+    return 'worked';
+  }
+}
+
+interface Test extends TestApp {
+  orders: Orders;
+  redis: RedisServer;
+  proxy: TcpProxy;
+}
+
+async function start(): Promise<Test> {
+  const redis = await redisServer();
+  const proxy = await proxyTo(redis);
+  const policies = { kept: { holdMs: 5_000 }, few: { limit: 2, ttlMs: 60_000 } };
+  const test = await makeApp(
+    { providers: [Orders], imports: [RedisLockModule.forRoot({ memory: true, name: 'memory' })] },
+    { redis: proxy.url, commandTimeoutMs: 300, ttlMs: 60_000, policies, shutdownTimeoutMs: 0 },
+  );
+  await (await test.locks.acquire('order:before')).release(); // the server knows the scripts
+  return { ...test, orders: test.app.get(Orders), redis, proxy };
+}
+
+const OUTAGES: [what: string, begin: (test: Test) => unknown][] = [
+  ['is killed', ({ redis }) => redis.kill()],
+  ['hangs', ({ redis }) => redis.pause()],
+  ['grants the lock, but its answer is lost', ({ proxy }) => proxy.dropReplies()],
+];
+
+describe.each(OUTAGES)('while the server %s', (_, begin) => {
+  it('a method throws by default, and with onUnavailable is skipped, or a function answers without a lock [G929]', async () => {
+    const test = await start();
+    const { orders } = test;
+    await begin(test);
+    await expect(orders.throwing('7')).rejects.toBeInstanceOf(LockUnavailableError);
+    expect(await orders.skipping('7')).toBeUndefined();
+    expect(ran).toEqual([]);
+    expect(await orders.answering('7', 5)).toBe('LOCK_UNAVAILABLE 7 5');
+    expect(ran).toEqual(['answer']);
+    expect(await orders.both('7')).toBe('down');
+    expect(await orders.several('7')).toBe('down');
+    expect(await orders.limited('7')).toBe('down');
+    await expect(orders.failing('7')).rejects.toThrow(new RangeError('of onUnavailable'));
+    expect(ran).toEqual(['answer']);
+    const keys = test.events.flatMap((event) => (event.type === 'unavailable' ? event.key : []));
+    expect(keys.filter((key) => key !== 'orders')).toEqual(Array(7).fill('order:7')); // as without the option
+  });
+
+  it('a stream is answered by the function, or ends at once if it is skipped', async () => {
+    const test = await start();
+    const { orders } = test;
+    await begin(test);
+    expect(await lastValueFrom(orders.stream('7').pipe(toArray()))).toEqual(['LOCK_UNAVAILABLE 7']);
+    expect(await lastValueFrom(orders.skippingStream('7').pipe(toArray()))).toEqual([]);
+    expect(ran).toEqual(['answer']);
+  });
+
+  it('an error of the method itself is its own, also that of a nested lock [G930]', async () => {
+    const test = await start();
+    await begin(test);
+    const expected = { code: 'LOCK_UNAVAILABLE', method: 'Orders.throwing' };
+    await expect(test.orders.outer('7')).rejects.toMatchObject(expected);
+    await expect(firstValueFrom(test.orders.outerStream('7'))).rejects.toMatchObject(expected);
+    expect(ran).toEqual([]);
+  });
+});
+
+it('a lock that was granted although its answer was lost is given back once onUnavailable has answered [G931]', async () => {
+  const { orders, redis, proxy } = await start();
+  const granted = proxy.cutAfterRequest(/evalsha/i);
+  proxy.refuse(); // or the call would be repeated on a new connection
+  expect(await orders.answering('7', 5)).toBe('LOCK_UNAVAILABLE 7 5');
+  await granted;
+  expect(await redis.keys('lock:{order:7}')).toEqual(['lock:{order:7}']);
+  await proxy.accept();
+  await freeOn([redis], 'order:7');
+  await until(async () => (await orders.throwing('7').catch(() => '')) === 'worked', { what: 'the lock can be had' });
+});
+
+it('onUnavailable does not answer to contention, nor onContended to an outage', async () => {
+  const { orders, locks, redis } = await start();
+  const held = await locks.acquire('order:7');
+  expect(await orders.both('7')).toBe('busy');
+  await expect(orders.onlyUnavailable('7')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+  await held.release();
+  await redis.kill();
+  await expect(orders.onlyContended('7')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  expect(ran).toEqual([]);
+});
+
+it('onUnavailable does not answer to a loss: the work has run', async () => {
+  @Injectable()
+  class Losing {
+    constructor(readonly locks: LockService) {}
+
+    @Locked('losing', { ttlMs: 1_000, onUnavailable: answer })
+    async lose(redis: RedisServer): Promise<string> {
+      await redis.kill();
+      const { signal } = this.locks.current();
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      return 'late';
+    }
+  }
+  const redis = await redisServer();
+  const options = { redis: redis.url, commandTimeoutMs: 300, shutdownTimeoutMs: 0 };
+  const { app } = await makeApp({ providers: [Losing] }, options);
+  await expect(app.get(Losing).lose(redis)).rejects.toMatchObject({
+    code: 'LOCK_LOST',
+    reason: 'unavailable',
+    outcome: { status: 'fulfilled', value: 'late' },
+  });
+  expect(ran).toEqual([]);
+});
+
+it('a call that an application refuses because it closes rejects, whatever onUnavailable says', async () => {
+  const { app, orders, locks } = await start();
+  await locks.acquire('order:7');
+  const waiting = orders.answering('7', 5).catch((error: unknown) => error);
+  await until(() => locks.stats().some((each) => each.waiting === 1), { what: 'the call waits' });
+  await app.close();
+  expect(await waiting).toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: [] });
+  await expect(orders.skipping('8')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: [] });
+  expect(ran).toEqual([]);
+});
+
+it('a loop of calls that onUnavailable answers during a known outage lets the event loop run', async () => {
+  const { orders, redis } = await start();
+  await redis.kill();
+  await orders.skipping('7');
+  let isOver = false;
+  setTimeout(() => (isOver = true), 100);
+  while (!isOver) await orders.skipping('7');
+  expect(ran).toEqual([]);
+});
