@@ -210,6 +210,31 @@ describe('The explorer', () => {
     expect((await simulate(plan, copies)).violations).toEqual([]);
   });
 
+  it('finds no room that nobody was given where a server is read-only, and nobody can be given any', async () => {
+    const faults: Fault[] = [
+      { at: 82_000, kind: 'half-open-at-client', forUs: 0, process: 0, server: 0 },
+      { at: 324_000, kind: 'readonly', forUs: 1_188_000, server: 0 },
+      { at: 850_000, kind: 'close', forUs: 247_000, process: 2 },
+    ];
+    const shape = { seconds: 2, processes: 4, keys: 3, parallel: 4, commandTimeoutMs: 300 };
+    const plan = planOf(103_280, 'one', { ...shape, features: ['elections', 'aborts', 'permits'], faults });
+    expect((await simulate(plan, copies)).violations).toEqual([]);
+  });
+
+  it.each<[what: string, fault: Fault]>([
+    [
+      'was failed over while no message of a Sentinel reached it',
+      { at: 3_527_000, kind: 'pause-server', forUs: 741_000, server: 0 },
+    ],
+    ['does not answer when it connects', { at: 4_032_000, kind: 'mute', forUs: 804_000, process: 1, server: 0 }],
+  ])('finds that locks are had again with node-redis where a master %s', async (_, fault) => {
+    vi.stubEnv('REDIS_CLIENT', 'node-redis');
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const shape = { seconds: 5, processes: 2, keys: 1, parallel: 1, commandTimeoutMs: 2_000, features: [] };
+    const plan = planOf(4, 'sentinel', { ...shape, faults: [fault] });
+    expect((await simulate(plan, copies)).violations).toEqual([]);
+  });
+
   it('finds nothing wrong where a server accepts connections and never answers on them', async () => {
     const faults: Fault[] = [{ at: 100_000, kind: 'mute', forUs: 300_000, process: 1, server: 0 }];
     const plan = planOf(1, 'one', { ...TINY, faults });

@@ -59,7 +59,7 @@ export class QueueWitness {
 
   #checkRoom(id: string, server: SimulatedServer, head: Place | undefined, lock: unknown): void {
     const [crowd] = crowdOf(lock);
-    if (!head || (lock !== undefined && !crowd)) return;
+    if (!head || (lock !== undefined && !crowd) || server.refusal !== undefined) return;
     const nowMs = Math.floor(server.clockUs() / 1_000);
     const holders = crowd?.holders.filter(({ end }) => end >= nowMs) ?? [];
     const used = holders.reduce((sum, { permits }) => sum + permits, head.permits);

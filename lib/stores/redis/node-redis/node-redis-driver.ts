@@ -29,8 +29,11 @@ export const nodeRedis: RedisDriver = {
     if (given.sentinelRootNodes) {
       const options = {
         ...given,
-        nodeClientOptions: merged(own, given.nodeClientOptions),
-        sentinelClientOptions: merged(OF_SENTINELS, given.sentinelClientOptions),
+        nodeClientOptions: merged(
+          { ...own, ...PASSED_OVER, socket: { ...own.socket, ...PASSED_OVER.socket } },
+          given.nodeClientOptions,
+        ),
+        sentinelClientOptions: merged(PASSED_OVER, given.sentinelClientOptions),
       };
       return adapterOf(createSentinel(options), true, given.name);
     }
@@ -47,8 +50,8 @@ interface GivenOptions extends ClientOptions {
   sentinelClientOptions?: ClientOptions;
 }
 
-/** Options of the connections to Sentinels: one that hangs is passed over, where node-redis would wait for it without end. */
-const OF_SENTINELS = { pingInterval: 1_000, socket: { connectTimeout: 2_000, socketTimeout: 3_000 } };
+/** Options of the connections of a Sentinel client: a server that hangs is passed over, where node-redis would wait for it without end. */
+const PASSED_OVER = { pingInterval: 1_000, socket: { connectTimeout: 2_000, socketTimeout: 3_000 } };
 
 /** How long Sentinels are waited for until they count as down, in milliseconds: those of a client that is given may hang without end. */
 const SENTINELS_LIMIT_MS = 5_000;
@@ -70,9 +73,15 @@ function adapterOf(client: AnyClient, isOwned: boolean, master?: string): RedisC
  * when a connection broke, and a lock would be acquired for a call that has given up.
  */
 function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, master?: string): RedisClient {
+  // A message that tells of a failover may be lost: the Sentinels are asked anew, as node-redis does where a master is read-only.
   const ask = async (): Promise<Client> => {
-    if (!sentinel.isOpen) await sentinel.connect();
-    return sentinel._execute(false, (client) => Promise.resolve(client));
+    let isKnown = !sentinel.isOpen;
+    if (isKnown) await sentinel.connect();
+    return sentinel._execute(false, (client) => {
+      if (isKnown) return Promise.resolve(client);
+      isKnown = true;
+      return Promise.reject(new Error('READONLY It may no longer be the master.'));
+    });
   };
   let asking: Promise<Client> | undefined;
   const another = async (options: ClientOptions): Promise<Client> => {
@@ -80,7 +89,11 @@ function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, master?: st
     const client = await inTime(asking, SENTINELS_LIMIT_MS, () => {
       throw new Error(`no Sentinel has named the master within ${SENTINELS_LIMIT_MS} ms`);
     });
-    return likeness(client, { ...options, socket: { ...options.socket, ...ONCE.socket } });
+    return likeness(client, {
+      ...options,
+      pingInterval: 0,
+      socket: { ...options.socket, ...ONCE.socket, socketTimeout: 0 },
+    });
   };
   const onFailover = ({ type }: { type: string }) => {
     if (type === 'MASTER_CHANGE') adapter.drop('it is no longer the master');
