@@ -11,7 +11,7 @@ import { run, smokeTest, step } from './smoke.mjs';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const manifest = JSON.parse(await read('package.json'));
 /** A quarter more than 0.1.0 had when this was written: what makes it much larger should be seen. */
-const MOST_BYTES = 800_000;
+const MOST_BYTES = 900_000;
 const folder = await mkdtemp(join(tmpdir(), 'nest-redis-lock-package-'));
 try {
   await step('the declarations compile by themselves', compileDeclarations);

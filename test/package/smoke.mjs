@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { copyFile, cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runnerImport } from 'vite';
@@ -114,6 +114,15 @@ export async function smokeTest(tarball, folder, { allVersions }) {
       }
     }),
     () => tryJest(join(folder, 'app-jest'), tarball),
+    ...['plain', 'sql'].map((name) => () => tryExample(name, folder, tarball, 'npm')),
+    async () => {
+      const redis = await module.RedisServer.start();
+      try {
+        await tryExample('two-instances', folder, tarball, 'npm', { REDIS_URL: redis.url });
+      } finally {
+        await redis.stop();
+      }
+    },
   ];
   // Each is waited for: a failure of one ends no other in the middle.
   const ends = await Promise.allSettled([1, 2].map(() => tryAll(trials)));
@@ -261,6 +270,27 @@ async function tryJest(folder, tarball) {
   await step(`${name}: install`, () => install(folder, { '@nestjs/core': JEST_APP.nest, ...JEST }));
   await step(`${name}: locks in memory under fake timers, and the testing kit`, () =>
     run('npx', ['--no-install', 'jest', '--ci'], folder),
+  );
+}
+
+/**
+ * An application of examples/, started as its README says: with the tarball, and of all else the versions of this repository.
+ * @param program of its script `start`
+ */
+export async function tryExample(name, parent, tarball, program, env = {}) {
+  const folder = join(parent, `example-${name}`);
+  const isSource = (path) => !/[\\/](node_modules|dist|package-lock\.json)$/.test(path);
+  await cp(join(root, 'examples', name), folder, { recursive: true, filter: isSource });
+  const manifest = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
+  const { devDependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+  const versions = { ...devDependencies, 'nest-redis-lock': `file:${tarball}` };
+  for (const kind of ['dependencies', 'devDependencies']) {
+    for (const dependency of Object.keys(manifest[kind])) manifest[kind][dependency] = versions[dependency];
+  }
+  await writeJson(join(folder, 'package.json'), manifest);
+  await step(`example ${name}: install`, () => install(folder, { '@nestjs/core': devDependencies['@nestjs/core'] }));
+  await step(`example ${name}: it shows what it is for, and ends by itself`, () =>
+    run(program, ['run', 'start'], folder, env),
   );
 }
 

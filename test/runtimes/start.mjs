@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runnerImport } from 'vite';
-import { tryOnRuntime } from '../package/smoke.mjs';
+import { tryExample, tryOnRuntime } from '../package/smoke.mjs';
 
 // Runs tests, and an application that has the packed library, on other runtimes, which are installed into a temporary folder:
 // npm run test:runtimes [-- bun deno@latest]
@@ -43,9 +43,11 @@ async function test(name, version, tarball) {
   const program = join(bin, name);
   run(program, ['--version']);
   const args = ARGUMENTS[name];
+  const path = `${bin}${delimiter}${process.env.PATH}`;
   await tryOnRuntime(tarball, join(folder, `app-${name}`), name, program, ...args);
+  if (name === 'bun') await tryExample('bun', folder, tarball, program, { PATH: path });
   const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/runtimes/vitest.config.ts'];
-  run(program, [...args, ...vitest], { TEST_RUNTIME: name, PATH: `${bin}${delimiter}${process.env.PATH}` });
+  run(program, [...args, ...vitest], { TEST_RUNTIME: name, PATH: path });
 }
 
 function run(command, args, env = {}) {

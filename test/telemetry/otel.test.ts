@@ -95,10 +95,13 @@ describe('the scope of spans and metrics', () => {
   it('has the next version after a release has raised it', () => {
     const copy = mkdtempSync(join(tmpdir(), 'nest-redis-lock-version-'));
     onTestFinished(() => rmSync(copy, { recursive: true }));
-    for (const file of ['.ci/version.mjs', 'lib/api/version.ts']) cpSync(new URL(file, root), join(copy, file));
+    const example = 'examples/plain/package.json';
+    for (const file of ['.ci/version.mjs', 'lib/api/version.ts', example])
+      cpSync(new URL(file, root), join(copy, file));
     writeFileSync(join(copy, 'package.json'), '{ "version": "98.7.6-rc.5" }');
     execFileSync(process.execPath, [join(copy, '.ci/version.mjs')]);
     expect(readFileSync(join(copy, 'lib/api/version.ts'), 'utf8')).toContain("VERSION = '98.7.6-rc.5';");
+    expect(readFileSync(join(copy, example), 'utf8')).toContain('"nest-redis-lock": "^98.7.6-rc.5"');
     expect(manifest.scripts['version:raise']).toContain('changeset version && node .ci/version.mjs');
   });
 });

@@ -1,0 +1,48 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const read = (path: string) => readFileSync(root + path, 'utf8');
+const { version, devDependencies, files } = JSON.parse(read('package.json')) as {
+  version: string;
+  devDependencies: Record<string, string>;
+  files: string[];
+};
+const numbersOf = (text: string) => text.split('.').map(Number) as [number, number, number];
+
+/** Whether a range like `^1.2.3` admits a version. */
+function admits(range: string, version: string): boolean {
+  const [major, minor, patch] = numbersOf(range.replace(/^\^/, ''));
+  const [itsMajor, itsMinor, itsPatch] = numbersOf(version);
+  if (!range.startsWith('^') || major !== itsMajor) return false;
+  if (minor !== itsMinor) return major > 0 && minor < itsMinor;
+  return patch <= itsPatch;
+}
+
+// That they run, with the packed library, is seen by `npm run check:package`, and by `npm run test:runtimes` on Bun.
+describe.each(readdirSync(`${root}examples`))('examples/%s', (name) => {
+  it('takes this version of the library, and the versions of others that it is tested with', () => {
+    const manifest = JSON.parse(read(`examples/${name}/package.json`)) as Record<
+      'dependencies' | 'devDependencies',
+      Record<string, string>
+    >;
+    const wanted = { ...manifest.dependencies, ...manifest.devDependencies };
+    const tested: Record<string, string> = { ...devDependencies, 'nest-redis-lock': version };
+    expect(Object.keys(wanted)).toContain('nest-redis-lock');
+    const refused = Object.entries(wanted).filter(([name, range]) => !admits(range, tested[name] ?? ''));
+    expect(refused).toEqual([]);
+  });
+
+  it('is read at once: a README of at most 30 lines, with how to start it, and at most three files', () => {
+    const readme = read(`examples/${name}/README.md`);
+    expect(readme.trimEnd().split('\n').length).toBeLessThanOrEqual(30);
+    expect(readme).toMatch(/^(npm|bun) install$/m);
+    expect(readme).toMatch(/(npm|bun) start$/m);
+    expect(readdirSync(`${root}examples/${name}/src`).length).toBeLessThanOrEqual(3);
+  });
+
+  it('is not in the package', () => {
+    expect(files.filter((file) => file.startsWith('examples'))).toEqual([]);
+  });
+});
