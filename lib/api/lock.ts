@@ -137,6 +137,13 @@ export interface HolderInfo {
   remainingMs: number;
   /** How many permits it has; `undefined` unless the mode is `permits`. */
   permits?: number;
+  /**
+   * How many calls of its process wait behind an exclusive lock. Another process has told the store so when it last extended the lock,
+   * half of its ttl ago at most. `undefined` where none were told: no call waited then; the lock has been held for less than about a third of its
+   * ttl; it is not extended by the watchdog; or its store does not tell, as PostgreSQL, MySQL and MariaDB. `undefined` also if `waitingProcesses` has that process, whose `waiters`
+   * are all of them: the sum of these numbers counts each call once.
+   */
+  waiters?: number;
 }
 
 /** A process that waits for a lock. */
@@ -185,7 +192,7 @@ export interface LockInfo {
    * one.
    */
   fencingToken?: number;
-  /** How many calls of this process wait for it. Those that wait behind an exclusive lock of their own process are known to that process alone. */
+  /** How many calls of this process wait for it. Those of others are told by `waitingProcesses`, and by `holders` those behind an exclusive lock of their own process. */
   waiters: number;
   /**
    * The processes that wait for it, including this one, in the order of their first places among the first 100 in the queue of

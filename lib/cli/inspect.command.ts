@@ -20,7 +20,7 @@ export function withoutOwn(info: LockInfo): Omit<LockInfo, 'waiters'> {
   return { ...info, waiters: undefined } as Omit<LockInfo, 'waiters'>; // JSON leaves it out
 }
 
-/** It is not known that nobody waits. */
+/** It is not known that nobody waits, where nobody is shown. */
 const NONE_SEEN = "no process in the queue; calls inside the holder's process are not seen";
 
 /** A held lock, one line for each thing that is known of it; where several can hold it, one line for each holder. */
@@ -30,9 +30,15 @@ export function textOf(info: LockInfo): string {
     ...(info.mode === 'exclusive' ? fieldsOf(info.holders[0]!) : fieldsOfSeveral(info)),
     ['kept until', info.keptUntil?.toISOString()],
     ['token', info.fencingToken],
-    ['waiting', info.waitingProcesses && (info.waitingProcesses.map(processInWords).join(', ') || NONE_SEEN)],
+    ['waiting', waitingIn(info)],
   ].filter(([, value]) => value !== undefined);
   return [whole(info.key), ...fields.map(([name, value]) => `  ${String(name).padEnd(10)}  ${value}`)].join('\n');
+}
+
+function waitingIn({ holders, waitingProcesses }: LockInfo): string | undefined {
+  const behind = holders.flatMap(({ waiters }) => (waiters ? `behind the holder: ${plural(waiters, 'call')}` : []));
+  const shown = [...behind, ...(waitingProcesses ?? []).map(processInWords)].join(', ');
+  return shown || (waitingProcesses && NONE_SEEN);
 }
 
 function fieldsOf({ holder, digest, since, remainingMs }: HolderInfo): [string, string | undefined][] {

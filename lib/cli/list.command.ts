@@ -87,15 +87,21 @@ function waitingInWords(lock: LockInfo): string {
 }
 
 /**
- * How many processes wait, as far as the queue of the store says. It does not say that nobody waits: a call that waits inside the process of
- * the holder stands in no queue.
+ * How many processes wait, as far as the store says. It does not say that nobody waits: a call that waits behind a lock of its own process
+ * stands in no queue, and is told with the next extension.
  */
-function processesOf({ waitingProcesses = [] }: LockInfo): number | undefined {
-  return waitingProcesses.length > 0 ? waitingProcesses.length : undefined;
+function processesOf(lock: LockInfo): number | undefined {
+  return waitersOf(lock).length || undefined;
 }
 
 /** How many calls of these processes wait, if all of them have told. */
-function callsOf({ waitingProcesses = [] }: LockInfo): number | undefined {
-  if (waitingProcesses.length === 0 || waitingProcesses.some(({ waiters }) => waiters === undefined)) return undefined;
-  return waitingProcesses.reduce((sum, { waiters = 0 }) => sum + waiters, 0);
+function callsOf(lock: LockInfo): number | undefined {
+  const waiters = waitersOf(lock);
+  if (waiters.length === 0 || waiters.includes(undefined)) return undefined;
+  return waiters.reduce<number>((sum, count = 0) => sum + count, 0);
+}
+
+/** Of each process how many of its calls wait: those in the queue, and that of the holder. */
+function waitersOf({ holders, waitingProcesses = [] }: LockInfo): (number | undefined)[] {
+  return [...holders.filter(({ waiters }) => waiters), ...waitingProcesses].map(({ waiters }) => waiters);
 }

@@ -69,9 +69,12 @@ export const PAGE_SCRIPT = `'use strict';
   }
 
   function waiting(cell, row) {
-    const here = row.waitingHere === 0 ? [] : [count(row.waitingHere, 'call') + ' of this process'];
+    const here = [
+      row.behind === undefined ? '' : count(row.behind, 'call') + ' behind the holder',
+      row.waitingHere === 0 ? '' : count(row.waitingHere, 'call') + ' of this process',
+    ].filter(Boolean);
     const names = (row.waiting ?? []).map((each) => nameOf(each) + (each.calls === undefined ? '' : ': ' + count(each.calls, 'call')));
-    // Of the calls inside another process nothing is known.
+    // Of the calls inside another process nothing is known before its next extension.
     const areAllThis = (row.holders ?? [row.holder]).every(({ isThis }) => isThis) && !row.more;
     if (names.length === 0 && here.length === 0) here.push(row.waiting === undefined ? 'unknown' : areAllThis ? 'none' : 'none in the queue');
     const text = JSON.stringify([names, here]);
@@ -79,7 +82,7 @@ export const PAGE_SCRIPT = `'use strict';
     cell.dataset.shown = text;
     const list = document.createElement('ol');
     for (const name of names) list.append(Object.assign(document.createElement('li'), { textContent: name }));
-    cell.replaceChildren(...(names.length > 0 ? [list] : []), ...here);
+    cell.replaceChildren(...(names.length > 0 ? [list] : []), here.join(', '));
   }
 
   function releaseButton(what, onClick) {

@@ -84,11 +84,10 @@ function rowOf(lock: LockInfo, label?: string) {
     remainingMs: Math.max(...holders.map((each) => each.remainingMs)),
     keptUntil: keptUntil?.getTime(),
     token,
-    /**
-     * The processes in the queue of the store, if it has one, in order, and how many calls of each wait there: those that wait inside the
-     * process of the holder are not among them.
-     */
+    /** The processes in the queue of the store, if it has one, in order, and how many calls of each wait. */
     waiting: waitingProcesses?.map((each) => ({ ...processOf(each), calls: each.waiters })),
+    /** How many calls wait behind an exclusive lock in the process of its holder, if that is another one and has told. */
+    behind: processOf(holder).isThis ? undefined : holders[0]!.waiters,
     /** How many calls of this process wait. */
     waitingHere: waiters,
     /** Names the holding in a request to release it: only for viewers who may do that. Of several holders each has its own. */

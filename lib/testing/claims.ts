@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import {
   EXCLUSIVE,
   type AcquireOutcome,
+  type CallsBehind,
   type ExtendOutcome,
   type Grant,
   type Hold,
@@ -52,8 +53,8 @@ export function acquireOn(backend: LockBackend, claim: Claim, place?: Place): Pr
 }
 
 /** One extension to the ttl of the claim, as a promise. */
-export function extendOn(backend: LockBackend, claim: Claim): Promise<ExtendOutcome> {
-  return new Promise((resolve) => backend.extend({ grant: grantOf(claim), ttlMs: claim.ttlMs }, resolve));
+export function extendOn(backend: LockBackend, claim: Claim, waiting?: CallsBehind): Promise<ExtendOutcome> {
+  return new Promise((resolve) => backend.extend({ grant: grantOf(claim), ttlMs: claim.ttlMs, waiting }, resolve));
 }
 
 /** Who holds the lock. */

@@ -473,6 +473,29 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(holder);
     });
 
+    it('an inspection shows how many calls wait behind an exclusive lock, as its holder has told last, or nothing', async () => {
+      const [holder, next] = [claimOn(freshKey()), claimOn(freshKey())];
+      next.key = holder.key;
+      const shown = async () => (await holderOn(backend, holder.key))?.calls;
+      const shownAfter = async (calls: number) => {
+        equal(
+          (await extendOn(backend, holder, { calls, forMs: 20_000 })).status,
+          'extended',
+          'an extension that tells',
+        );
+        return shown();
+      };
+      await granted(backend, holder);
+      equal(await shown(), undefined, 'what is shown before');
+      const isShown = (await shownAfter(3)) !== undefined; // a store that cannot shows nothing
+      for (const calls of [3, 1, 400])
+        equal(await shownAfter(calls), isShown ? calls : undefined, `what is shown of ${calls} calls`);
+      await releases(holder);
+      await granted(backend, next);
+      equal(await shown(), undefined, 'what is shown of the next holder');
+      await releases(next);
+    });
+
     it('each of 300 simultaneous operations gets its own answer', async () => {
       const held = Array.from({ length: 300 }, () => claimOn(freshKey('many')));
       const tokens = await Promise.all(held.map((claim) => granted(backend, claim)));

@@ -3,6 +3,7 @@ export type {
   AcquireRequest,
   Bound,
   Bounds,
+  CallsBehind,
   ExtendOutcome,
   ExtendRequest,
   Grant,

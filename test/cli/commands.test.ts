@@ -184,8 +184,27 @@ describe('ls', () => {
     expect((await call(on('ls', key), { columns: 120 })).out).toMatch(/ 1 process, 2 calls\n$/);
     const json = JSON.parse((await call(on('inspect', key, '--json'))).out) as object;
     expect(json).toMatchObject({ waitingProcesses: [{ pid: process.pid, waiters: 2 }] });
+    const told = ['SET', `lock:{${key}}:calls`, `${lock.owner}@3`, 'PX', 60_000] as const; // as with an extension
+    await server.command(...told);
+    expect((await call(on('inspect', key))).out).toMatch(
+      new RegExp(`waiting +behind the holder: 3 calls, pid ${process.pid} on .* \\(2 calls\\)\n$`),
+    );
+    expect((await call(on('ls', key))).out).toMatch(/\t2\texclusive\t1\t5\n$/);
+    expect((await call(on('ls', key), { columns: 120 })).out).toMatch(/ 2 processes, 5 calls\n$/);
+    expect(JSON.parse((await call(on('inspect', key, '--json'))).out)).toMatchObject({ holders: [{ waiters: 3 }] });
     await lock.release();
     await Promise.all([inside, ...waiting].map(async (each) => (await each).release()));
+  });
+
+  it('the commands inspect and ls show the calls that wait behind the holder where no process waits in the queue', async () => {
+    const holder = await openLocks({ redis: server.url });
+    const key = freshKey();
+    const lock = await holder.acquire(key);
+    await server.command('SET', `lock:{${key}}:calls`, `${lock.owner}@1`, 'PX', 60_000);
+    expect((await call(on('inspect', key))).out).toMatch(/waiting +behind the holder: 1 call\n$/);
+    expect((await call(on('ls', key))).out).toMatch(/\t1\texclusive\t1\t1\n$/);
+    expect((await call(on('ls', key), { columns: 120 })).out).toMatch(/ 1 process, 1 call\n$/);
+    await lock.release();
   });
 });
 

@@ -28,7 +28,12 @@ describe('a lease that was handed over and never extended', () => {
       events: new Subject(),
       nextOwner: () => 'next',
     });
-    leases.listener = { giveBack: () => false, onLost: (lease) => lost.push(lease), onBegun: () => {} };
+    leases.listener = {
+      giveBack: () => false,
+      onLost: (lease) => lost.push(lease),
+      onBegun: () => {},
+      waitingBehind: () => 0,
+    };
     const lease = leases.add({ key: 'key', owner: 'me' }, 7, GRANT_TTL_MS, now(), true, DAY_MS);
     await vi.advanceTimersByTimeAsync(GRANT_TTL_MS);
     await new Promise((resolve) => setImmediate(resolve)); // once more it is looked what was answered

@@ -88,6 +88,7 @@ class World {
         this.subjects.get(key)!.lossesToListener++;
       },
       onBegun: () => {},
+      waitingBehind: () => 0,
     };
   }
 

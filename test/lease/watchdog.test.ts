@@ -58,6 +58,7 @@ class Kennel {
       },
       onLost: () => {},
       onBegun: () => {},
+      waitingBehind: () => 0,
     };
   }
 

@@ -85,7 +85,7 @@ it('an exclusive lock has one holder, which the fields of the lock describe as e
   const seen = (await locks.inspect('order'))!;
   const { holder, digest, since, remainingMs, fencingToken } = seen;
   expect(seen).toMatchObject({ mode: 'exclusive', permits: undefined });
-  expect(seen.holders).toEqual([{ holder, digest, since, remainingMs, permits: undefined }]);
+  expect(seen.holders).toEqual([{ holder, digest, since, remainingMs, permits: undefined, waiters: 0 }]);
   expect({ digest, fencingToken }).toEqual({ digest: digestOf(lock.owner), fencingToken: lock.fencingToken });
 });
 

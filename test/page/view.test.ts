@@ -46,6 +46,15 @@ describe('what is shown', () => {
     ]);
   });
 
+  it('it says how many calls wait behind a holder that is another process, if that has told', () => {
+    const behind = (pid: number, waiters?: number) => {
+      const lock = lockOf(pid);
+      return { ...lock, holders: [{ ...lock.holders[0]!, waiters }] };
+    };
+    const locks = [behind(process.pid + 1, 3), behind(process.pid + 1), behind(process.pid, 3)];
+    expect(shown(locks, true).rows!.map((row) => row.behind)).toEqual([3, undefined, undefined]);
+  });
+
   it('it says why there may be more locks: as many as fit, or no more time', () => {
     const full = Array.from({ length: MOST_ROWS }, () => lockOf(1));
     expect(shown(full, true).incomplete).toBeUndefined();

@@ -21,6 +21,7 @@ export interface Seen {
     holders?: { pid?: number; permits?: number; digest?: string }[];
     more?: number;
     waiting?: object[];
+    behind?: number;
   }[];
 }
 

@@ -5,6 +5,7 @@ import {
   CROWD,
   DOWNGRADE,
   EXTEND,
+  EXTEND_AND_TELL,
   EXTEND_CROWD,
   FORCE_RELEASE,
   INSPECT,
@@ -48,12 +49,14 @@ interface Keys {
   /** The counter of its shard, where it is voted for. */
   shard: string;
   queue: string;
+  calls: string;
 }
 const keysOf = (name: string): Keys => ({
   lock: `lock:{${name}}`,
   fence: FENCE,
   shard: `${FENCE}:${name}`,
   queue: `lock:{${name}}:queue`,
+  calls: `lock:{${name}}:calls`,
 });
 
 let server: RedisServer;
@@ -111,6 +114,10 @@ const admitted =
   (epoch: string): Prepare =>
   () =>
     client.set(GUARD, `${epoch} 20 run`);
+const toldBefore =
+  (text: string): Prepare =>
+  ({ calls }) =>
+    client.set(calls, text, 'PX', TTL_MS);
 const both =
   (...steps: Prepare[]): Prepare =>
   async (keys) => {
@@ -162,13 +169,18 @@ const voteOrQueue = (place: string, epoch = '', proposal?: number): Operation =>
   args: (nowUs) => [epoch, TTL_MS, `me@${tokenText(proposal ?? nowUs)}`, place, 0, 1],
 });
 const extend: Operation = { script: EXTEND, of: lockOnly, args: () => [TTL_MS, 'me@'] };
+const extendAndTell: Operation = {
+  script: EXTEND_AND_TELL,
+  of: ({ lock, calls }) => [lock, calls],
+  args: () => [TTL_MS, 'me@', 3, TTL_MS],
+};
 const restore: Operation = { script: RESTORE, of: lockOnly, args: () => [TTL_MS, 'me@', tokenText(AHEAD)] };
 const raise: Operation = {
   script: RAISE_FENCE,
   of: ({ lock, shard }) => [lock, shard],
   args: () => ['me@', tokenText(AHEAD)],
 };
-const inspect: Operation = { script: INSPECT, of: ({ lock, queue }) => [lock, queue], args: () => [] };
+const inspect: Operation = { script: INSPECT, of: ({ lock, queue, calls }) => [lock, queue, calls], args: () => [] };
 const release: Operation = { script: RELEASE, of: withQueue, args: () => ['me@'] };
 const keep: Operation = { script: KEEP, of: lockOnly, args: () => [TTL_MS, 'me@'] };
 const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k', ''] };
@@ -294,6 +306,13 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['extend: a lock of another', extend, held('other')],
   ['extend: a lock of another, with a queue', extend, wanted('other')],
   ['extend: a lock that is no string', extend, noString],
+  ['extend and tell: its own lock', extendAndTell, held('me', GRANT_TTL_MS)],
+  ['extend and tell: its own lock, with a queue', extendAndTell, wanted('me', GRANT_TTL_MS)],
+  ['extend and tell: its own lock, which is kept', extendAndTell, kept('me', GRANT_TTL_MS)],
+  ['extend and tell: again', extendAndTell, both(held('me', GRANT_TTL_MS), toldBefore('me@5'))],
+  ['extend and tell: a free lock', extendAndTell, free],
+  ['extend and tell: a lock of another', extendAndTell, both(held('other'), toldBefore('other@5'))],
+  ['extend and tell: a lock that is no string', extendAndTell, noString],
   ['restore: its own lock', restore, held('me', GRANT_TTL_MS)],
   ['restore: its own lock, with a queue', restore, wanted('me', GRANT_TTL_MS)],
   ['restore: its own lock, which is kept', restore, kept('me', GRANT_TTL_MS)],
@@ -330,6 +349,8 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['keep: a lock that is no string', keep, noString],
   ['inspect: a lock that is held', inspect, both(held('other'), counter(AHEAD))],
   ['inspect: a lock that is waited for', inspect, wanted('other')],
+  ['inspect: a lock whose holder has told', inspect, both(held('other'), toldBefore('other@5'))],
+  ['inspect: a lock whose last holder has told', inspect, both(held('other'), toldBefore('another@5'))],
   [
     'inspect: a queue in which all but one are silent',
     inspect,
@@ -475,10 +496,11 @@ async function outcome(
   return {
     replies: replies.map((reply, at) => told(reply.status === 'fulfilled' ? reply.value : reply.reason, base(at))),
     states: await Promise.all(
-      locks.map(async ({ lock, queue, shard }, index) => ({
+      locks.map(async ({ lock, queue, shard, calls }, index) => ({
         lock: await read(lock, base(index)),
         shard: await read(shard, AHEAD),
         queue: await read(queue, AHEAD),
+        calls: await read(calls, AHEAD),
       })),
     ),
     fence: await read(FENCE, base(locks.length - 1)),

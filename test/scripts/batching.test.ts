@@ -54,7 +54,8 @@ describe('A ScriptRunner', () => {
   const keep = (key: string, owner = 'me'): Promise<Reply> => runScript(runner, KEEP, [key], [5_000, `${owner}@`]);
   const extend = (key: string): Promise<Reply> => runScript(runner, EXTEND, [key], [20_000, 'me@']);
   const restore = (key: string): Promise<Reply> => runScript(runner, RESTORE, [key], [20_000, 'me@', RAISED]);
-  const inspect = (key: string): Promise<Reply> => runScript(runner, INSPECT, [key, `${key}:queue`], []);
+  const inspect = (key: string): Promise<Reply> =>
+    runScript(runner, INSPECT, [key, `${key}:queue`, `${key}:calls`], []);
   // On a node of a Redlock locks have counters of their own.
   const raise = (key: string): Promise<Reply> => runScript(runner, RAISE_FENCE, [key, `${key}:fence`], ['me@', RAISED]);
   const vote = (key: string, epoch = ''): Promise<Reply> =>
@@ -123,7 +124,7 @@ describe('A ScriptRunner', () => {
 
   it.each([
     ['acquire', acquire, aToken],
-    ['inspect', inspect, [expect.any(Number), heldBy('me'), expect.any(Number)]],
+    ['inspect', inspect, [expect.any(Number), heldBy('me'), expect.any(Number), '']],
     ['raise-fence', raise, 1],
   ] as const)('fails only the operation whose lock is no string, not its batch: %s', async (_name, operate, answer) => {
     await Promise.all(['a', 'z'].map((key) => acquire(key)));
@@ -157,7 +158,7 @@ describe('A ScriptRunner', () => {
     it.each([
       ['acquire by another', (key: string) => acquire(key, 'other'), [expect.any(Number), heldBy('me')]],
       ['acquire again', acquire, aToken],
-      ['inspect', inspect, [expect.any(Number), heldBy('me'), expect.any(Number)]],
+      ['inspect', inspect, [expect.any(Number), heldBy('me'), expect.any(Number), '']],
       ['release', release, 1],
     ] as const)('does all operations that mint no token: %s', async (_name, operate, answer) => {
       for (const key of ['a', 'b', 'c']) await acquire(key);

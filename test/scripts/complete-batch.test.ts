@@ -16,7 +16,7 @@ import { runScript } from '../support/run-script.js';
 
 const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE, VOTE];
 /** How many keys each lock has of its own. */
-const OWN_KEYS: Record<string, number> = { release: 2, vote: 2, inspect: 2 };
+const OWN_KEYS: Record<string, number> = { release: 2, vote: 2, inspect: 3 };
 
 interface Call {
   script: Script;
@@ -78,7 +78,7 @@ describe('Of the operations of one tick', () => {
     runScript(runner, script, keysOf(script, lock), script === INSPECT ? [] : ['me@']);
   const keysOf = (script: Script, lock: string): string[] => {
     if (script === RELEASE) return [FENCE, lock, `${lock}:queue`];
-    if (script === INSPECT) return [lock, `${lock}:queue`];
+    if (script === INSPECT) return [lock, `${lock}:queue`, `${lock}:calls`];
     return script === ACQUIRE ? [FENCE, lock] : [lock];
   };
   const vote = (lock: string, epoch: string): Promise<Reply> =>

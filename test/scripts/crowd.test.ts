@@ -177,7 +177,7 @@ describe('a lock that several hold', () => {
     const past = Date.now() - 1;
     await client.set(LOCK, `~p ${past} 2 3 late ${Date.now() + TTL_MS} 1 3 a`, 'PX', TTL_MS);
     expect((await permits('b', 2, 3))[0]).toBe(1);
-    const holding = holdingOf(await runScript(runner, INSPECT, [LOCK, QUEUE], []))!;
+    const holding = holdingOf(await runScript(runner, INSPECT, [LOCK, QUEUE, `${LOCK}:calls`], []))!;
     expect(holding.mode).toBe('permits');
     expect(holding.holders.map(({ owner, permits, limit }) => [owner, permits, limit])).toEqual([
       ['a', 1, 3],

@@ -90,6 +90,7 @@ describe('The generated module of the scripts', () => {
       ['crowd', 1, 1],
       ['downgrade', 1, 0],
       ['extend', 0, 1],
+      ['extend-and-tell', 0, 1],
       ['extend-crowd', 0, 1],
       ['force-release', 1, 1],
       ['initialise', 0, 0],

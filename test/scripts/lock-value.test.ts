@@ -3,7 +3,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import {
   ACQUIRE,
   EXTEND,
+  EXTEND_AND_TELL,
   FORCE_RELEASE,
+  INSPECT,
   KEEP,
   RAISE_FENCE,
   RELEASE,
@@ -13,6 +15,7 @@ import {
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
+import { holdingOf } from '../../lib/stores/redis/node/node-answers.js';
 import { queueEntry, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
@@ -20,6 +23,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 
 const [FENCE, LOCK, QUEUE, ADMISSION] = ['lock:fence', 'lock:{k}', 'lock:{k}:queue', 'lock:admission'];
+const CALLS = 'lock:{k}:calls';
 const TTL_MS = 30_000;
 /** How long a lock is held before a script, in milliseconds. */
 const EARLIER_MS = 5_000;
@@ -70,6 +74,12 @@ const voteOrQueue = (owner: string, entry = '') =>
     runScript(runner, VOTE_OR_QUEUE, [ADMISSION, LOCK, FENCE, QUEUE], ['', TTL_MS, `${owner}@${LATER}`, entry, 0, 1]),
   );
 const extend = (owner: string) => runScript(runner, EXTEND, [LOCK], [TTL_MS, `${owner}@`]);
+/** For how long it is shown how many calls wait, in milliseconds. */
+const SHOWN_MS = 15_000;
+const tell = (owner: string, calls = 3) =>
+  runScript(runner, EXTEND_AND_TELL, [LOCK, CALLS], [TTL_MS, `${owner}@`, calls, SHOWN_MS]);
+/** How many calls wait behind the lock, as an inspection shows it. */
+const behind = async () => holdingOf(await runScript(runner, INSPECT, [LOCK, QUEUE, CALLS], []))?.holders[0].calls;
 const restore = (owner: string) => runScript(runner, RESTORE, [LOCK], [TTL_MS, `${owner}@`, LATER]);
 const raise = (owner: string) => runScript(runner, RAISE_FENCE, [LOCK, FENCE], [`${owner}@`, LATER]);
 const release = (owner: string) => runScript(runner, RELEASE, [FENCE, LOCK, QUEUE], [`${owner}@`]);
@@ -102,6 +112,7 @@ describe.each([
       ['vote', vote, refusal],
       ['vote-or-queue', voteOrQueue, refusal],
       ['extend', extend, -1],
+      ['extend-and-tell', tell, -1],
       ['restore', restore, -1],
       ['raise-fence', raise, 0],
       ['release', release, -1],
@@ -194,6 +205,69 @@ describe.each([
       expect(await operate(holder)).toBe(1);
       expect(await client.exists(LOCK)).toBe(0);
     });
+  });
+});
+
+describe('How many calls wait behind a lock in the process of its holder', () => {
+  describe.each(flags)('%s', (_name, flag) => {
+    it('is shown for the time that the holder has named, and the lock is extended', async () => {
+      await hold(`x/1@${TOKEN}${flag}`);
+      expect(await behind()).toBeUndefined();
+      for (const calls of [3, 1, 12_345]) {
+        await client.pexpire(LOCK, EARLIER_MS);
+        expect(await tell('x/1', calls)).toBe(1);
+        expect(await client.get(LOCK)).toBe(`x/1@${TOKEN}${flag}`);
+        expect(await client.pttl(LOCK)).toBeGreaterThan(EARLIER_MS);
+        expect(await behind()).toBe(calls);
+      }
+      expect(await client.pttl(CALLS)).toBeGreaterThan(EARLIER_MS);
+      expect(await client.pttl(CALLS)).toBeLessThanOrEqual(SHOWN_MS);
+    });
+
+    it.each(['x/10', 'x', 'y/1', `x/1@${TOKEN}`])('is not shown of %s, who holds it next', async (next) => {
+      await hold(`x/1@${TOKEN}${flag}`);
+      await tell('x/1');
+      await hold(`${next}@${TOKEN}${flag}`);
+      expect(await behind()).toBeUndefined();
+      expect(await tell('x/1', 5)).toBe(-1);
+      expect(await client.get(CALLS)).toBe('x/1@3');
+    });
+  });
+
+  it('is not shown of a lock that is kept, shared or free', async () => {
+    await hold(`x/1@${TOKEN}`);
+    await tell('x/1');
+    for (const value of [`x/1@${TOKEN}=`, `~s@${TOKEN} ${Date.now() + TTL_MS} 1 0 x/1`, 'x/1']) {
+      await hold(value);
+      expect(await behind()).toBeUndefined();
+    }
+    await client.del(LOCK);
+    expect(await behind()).toBeUndefined();
+    expect(await tell('x/1')).toBe(0);
+  });
+
+  it('is not told where the server has no room for it, but the lock is extended', async () => {
+    await hold(`x/1@${TOKEN}`);
+    await client.config('SET', 'maxmemory', 1);
+    try {
+      expect(await tell('x/1')).toBe(1);
+      expect(await client.pttl(LOCK)).toBeGreaterThan(EARLIER_MS);
+    } finally {
+      await client.config('SET', 'maxmemory', 0);
+    }
+  });
+
+  it('is nothing where another program has written its key', async () => {
+    await hold(`x/1@${TOKEN}`);
+    for (const text of ['x/1@', 'x/1@3 ', '@3', '3', 'word', '']) {
+      await client.set(CALLS, text);
+      expect(await behind()).toBeUndefined();
+    }
+    await client.del(CALLS);
+    await client.rpush(CALLS, 'a', 'list');
+    expect(await behind()).toBeUndefined();
+    expect(await tell('x/1')).toBe(1); // and is told over that
+    expect(await behind()).toBe(3);
   });
 });
 

@@ -31,7 +31,7 @@ const KEYS: Record<string, (lock: string) => string[]> = {
   extend: (lock) => [lock],
   restore: (lock) => [lock],
   'raise-fence': (lock) => [lock, 'lock:fence'],
-  inspect: (lock) => [lock, `${lock}:queue`],
+  inspect: (lock) => [lock, `${lock}:queue`, `${lock}:calls`],
   release: (lock) => ['lock:fence', lock, `${lock}:queue`],
   'force-release': (lock) => ['lock:fence', lock, `${lock}:queue`],
 };
@@ -78,7 +78,7 @@ describe('The script cache of Redis', () => {
       answers.push(await run(name, 'flushed'));
     }
     const token: unknown = expect.stringMatching(/^\d{16}$/);
-    expect(answers).toEqual([token, 1, 1, [expect.any(Number), `me@${RAISED}`, expect.any(Number)], 1, 0]);
+    expect(answers).toEqual([token, 1, 1, [expect.any(Number), `me@${RAISED}`, expect.any(Number), ''], 1, 0]);
   });
 
   it('may be empty for a batch of many calls', async () => {

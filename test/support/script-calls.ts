@@ -2,6 +2,7 @@ import {
   ACQUIRE,
   CROWD,
   EXTEND,
+  EXTEND_AND_TELL,
   EXTEND_CROWD,
   FORCE_RELEASE,
   INSPECT,
@@ -20,7 +21,19 @@ export async function scriptCalls(server: RedisServer): Promise<number> {
 
 /** From here on no operation takes a second call for a script that the server does not know. */
 export async function loadScripts(server: RedisServer): Promise<void> {
-  for (const script of [ACQUIRE, TURN, CROWD, EXTEND, EXTEND_CROWD, INSPECT, KEEP, RELEASE, WITHDRAW, FORCE_RELEASE]) {
+  for (const script of [
+    ACQUIRE,
+    TURN,
+    CROWD,
+    EXTEND,
+    EXTEND_AND_TELL,
+    EXTEND_CROWD,
+    INSPECT,
+    KEEP,
+    RELEASE,
+    WITHDRAW,
+    FORCE_RELEASE,
+  ]) {
     await server.command('SCRIPT', 'LOAD', script.source);
   }
 }

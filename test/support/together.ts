@@ -4,6 +4,6 @@ import { runScript } from './run-script.js';
 
 /** Asks while something else is under way, one more command: so all that is asked for travels together. */
 export function together<T>(runner: ScriptRunner, ask: () => T): T {
-  runScript(runner, INSPECT, ['{busy}', '{busy}:queue'], []).catch(() => {}); // it may hang, or be forbidden
+  runScript(runner, INSPECT, ['{busy}', '{busy}:queue', '{busy}:calls'], []).catch(() => {}); // it may hang, or be forbidden
   return ask();
 }

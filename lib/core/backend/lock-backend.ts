@@ -68,6 +68,16 @@ export interface ExtendRequest {
   readonly grant: Grant;
   /** How long the lock is to stand from now on, in milliseconds. */
   readonly ttlMs: number;
+  /** Exclusive only: what a store that can show it is told along. Undefined: nothing. */
+  readonly waiting?: CallsBehind;
+}
+
+/** The calls of a process that wait behind its own exclusive lock, and have no place in the queue. The store decides nothing by them. */
+export interface CallsBehind {
+  /** How many they are: 1 or more. */
+  readonly calls: number;
+  /** For how long the store shows that, in milliseconds: it is not told when they are gone. */
+  readonly forMs: number;
 }
 
 /** How a lock is released. */
@@ -185,6 +195,8 @@ export interface Holder {
   /** Of permits: how many it has, and the limit that it named. */
   permits?: number;
   limit?: number;
+  /** `CallsBehind.calls`, as it was last told by this owner; undefined where it was not, or too long ago. */
+  calls?: number;
 }
 
 /**

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Subject } from 'rxjs';
 import {
   SHARED,
+  type CallsBehind,
   type ExtendOutcome,
   type Grant,
   type GuardStatement,
@@ -34,6 +35,8 @@ const JITTER = 1 / 10;
 const EXTEND_AFTER_AT_MOST = 1 / 2;
 /** The next try after a failed one, as a part of the lease. */
 const RETRY_AFTER = 1 / 10;
+/** For this part of its ttl the store shows how many calls wait behind a lease: a little longer than until the next extension. */
+const SHOWN_FOR = 1 / 2;
 /** Leases that come due within this part of their ttl are extended along. */
 const COALESCE = 1 / 15;
 /** A lease that has been due for this part of it is extended without a pause. */
@@ -65,6 +68,8 @@ export interface LeaseListener {
   onLost(lease: Lease): void;
   /** Called for each lease that no call has asked for: of a lock that was downgraded. */
   onBegun(lease: Lease): void;
+  /** How many calls of this process wait behind this lease, and so have no place in the store. */
+  waitingBehind(lease: Lease): number;
 }
 
 /** The wish of a call that the store keep a lock for at least so long, however its work ends. */
@@ -450,9 +455,14 @@ export class Leases implements LeaseOwner {
   /** A lease is to be extended, or its time is over. */
   #onDue(lease: Lease): void {
     const state = lease.checkState();
-    if (state === 'held') this.#extend(lease, lease.ttlMs);
+    if (state === 'held') this.#extend(lease, lease.ttlMs, ignore, this.#behind(lease));
     else if (state === 'unknown') this.#loseUnlessAnswered(lease);
     else if (!lease.isExtending) this.#watchdog.remove(lease);
+  }
+
+  #behind(lease: Lease): CallsBehind | undefined {
+    const calls = this.listener.waitingBehind(lease);
+    return calls === 0 ? undefined : { calls, forMs: Math.ceil(lease.ttlMs * SHOWN_FOR) };
   }
 
   /** @throws LockUnavailableError */
@@ -476,14 +486,14 @@ export class Leases implements LeaseOwner {
   }
 
   /** The lease counts on its ttl, which may be shorter than the time for which the store is to keep the lock. */
-  #extend(lease: Lease, ttlMs: number, done: (outcome: ExtendOutcome) => void = ignore): void {
+  #extend(lease: Lease, ttlMs: number, done: (outcome: ExtendOutcome) => void = ignore, waiting?: CallsBehind): void {
     if (!lease.beginExtension(ttlMs)) {
       done(ENDED);
       return;
     }
     this.#watch(lease);
     const since = this.onExtension ? this.now() : 0;
-    this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs) }, (outcome) => {
+    this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs), waiting }, (outcome) => {
       const answered = lease.answerCame();
       this.#extended(answered, outcome);
       this.onExtension?.(answered, outcome.status, this.now() - since);

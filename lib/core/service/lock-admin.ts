@@ -78,7 +78,11 @@ export class LockAdmin {
 
   #infoOf(key: string, holding: Holding): LockInfo {
     const { mode = 'exclusive', holders: found, waiting = this.backend.waitQueue && [] } = holding;
-    const holders = found.map(holderInfoOf);
+    const places = new Set(waiting?.map(({ ticket }) => processIn(ticket)));
+    const holders = found.map((each) => {
+      const isCounted = mode !== 'exclusive' || places.has(processIn(each.owner)); // by the place of its process
+      return { ...holderInfoOf(each), waiters: isCounted ? undefined : this.#behind(key, each) };
+    });
     const { holder, digest, since, remainingMs } = holders[0]!;
     return {
       key,
@@ -95,6 +99,12 @@ export class LockAdmin {
       waiters: this.engine.waiting(key),
       waitingProcesses: waiting && processesOf(waiting),
     };
+  }
+
+  /** How many calls wait behind a lock in the process of its holder: this one knows it of its own. */
+  #behind(key: string, { owner, calls }: Holder): number | undefined {
+    const isOwn = this.engine.leasesOf(key).some(({ grant }) => grant.owner === owner);
+    return isOwn ? this.engine.waiting(key) : calls;
   }
 }
 
@@ -115,11 +125,16 @@ function permitsOf(holders: readonly Holder[]): { held: number; limit: number } 
   };
 }
 
+/** The name of the process in an owner value, or in a ticket. */
+function processIn(owner: string): string {
+  return owner.slice(0, owner.lastIndexOf('/'));
+}
+
 /** Each process once: it may have places for several modes, and a store of several servers may show different ones. */
 function processesOf(places: readonly Waiting[]): WaitingProcess[] {
   const processes = new Map<string, WaitingProcess>();
   for (const { ticket, calls } of places) {
-    const process = ticket.slice(0, ticket.lastIndexOf('/'));
+    const process = processIn(ticket);
     if (!processes.has(process)) processes.set(process, { ...parseOwner(ticket), waiters: calls });
   }
   return [...processes.values()];

@@ -612,6 +612,11 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
     return [exclusive, shared, permits].reduce((sum, lines) => sum + (lines.get(key)?.size ?? 0), 0);
   }
 
+  /** Shared locks and permits have a bid beside their leases, whose place tells it. */
+  waitingBehind(lease: Lease): number {
+    return modeOf(lease) === 'exclusive' ? (this.#lines.exclusive.get(lease.key)?.size ?? 0) : 0;
+  }
+
   /** Calls back for each call that waits. */
   eachWaiter(call: (waiter: Waiter) => void): void {
     for (const line of this.#all()) line.eachWaiter(call);

@@ -86,6 +86,7 @@ export abstract class NodesBackend {
       ),
       heldForMs: majority.find(({ heldForMs }) => heldForMs !== undefined)?.heldForMs,
       isKept: majority.filter(({ isKept }) => isKept).length >= this.majority || undefined,
+      calls: Math.max(0, ...majority.map(({ calls = 0 }) => calls)) || undefined,
     };
     return { holding: { holders: [holder], waiting: merged(holdings.map(({ waiting = [] }) => waiting)) } };
   }

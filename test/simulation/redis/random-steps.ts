@@ -19,8 +19,9 @@ export const FIRST_US = 1_700_000_000_123_456;
 export const LOCKS = ['a', 'b', '{c}'];
 const lockOf = (name: string) => `lock:{${name}}`;
 const queueOf = (name: string) => `${lockOf(name)}:queue`;
+const callsOf = (name: string) => `${lockOf(name)}:calls`;
 export const KEYS = [
-  ...LOCKS.flatMap((name) => [lockOf(name), queueOf(name)]),
+  ...LOCKS.flatMap((name) => [lockOf(name), queueOf(name), callsOf(name)]),
   'lock:fence',
   'lock:admission',
   'lock:1', // of DEBUG POPULATE
@@ -53,6 +54,8 @@ export function randomStep(random: () => number, us: number): Step {
   /** Not one of the shortest, after which the two servers would differ. */
   const ttlOfMany = () => (random() < 0.9 ? pick(TTLS) : pick(['x', '']));
   const owner = () => pick(OWNERS);
+  /** How many wait. */
+  const count = () => pick(['0', '1', '3', '1500000']);
   const token = () => (random() < 0.9 ? String(us + Math.floor((random() - 0.5) * 4e6)) : pick(HOSTILE_NUMBERS));
   /** Who holds a lock together, some of them until lately. */
   const end = () => String(Math.floor(us / 1_000) + pick([-120_000, -500, -1, 600_000, 700_000]));
@@ -159,6 +162,7 @@ export function randomStep(random: () => number, us: number): Step {
           by === '' ? '' : pick(['', place, place, entry(by)]),
           pick(['', '0', '17', String(us - 5), String(us + 5)]),
           pick(['0', '1']),
+          count(),
           by === '' ? '' : pick(['', '', 'x/5', 'x/5 x/6 x/7']),
         ];
       };
@@ -180,6 +184,7 @@ export function randomStep(random: () => number, us: number): Step {
           pick(['', entry(by)]),
           pick(['', '0', '17', String(us - 5), String(us + 5)]),
           pick(['0', '1']),
+          count(),
         ];
       };
       return [
@@ -198,6 +203,13 @@ export function randomStep(random: () => number, us: number): Step {
       const names = many(lock);
       return [names.map(lockOf), [ttl(), ...names.map(() => `${owner()}@`)]];
     },
+    EXTEND_AND_TELL: () => {
+      const names = many(lock);
+      return [
+        names.flatMap((name) => [lockOf(name), callsOf(name)]),
+        [ttl(), ...names.flatMap(() => [`${owner()}@`, count(), ttl()])],
+      ];
+    },
     EXTEND_CROWD: () => {
       const names = many(lock);
       return [names.map(lockOf), [ttlOfMany(), ...names.map(() => pick(CROWD_OWNERS))]];
@@ -210,7 +222,7 @@ export function randomStep(random: () => number, us: number): Step {
       ];
     },
     INITIALISE: () => [['lock:admission'], ['run1', pick(['', '5000000'])]],
-    INSPECT: () => [many(lock).flatMap((name) => [lockOf(name), queueOf(name)]), []],
+    INSPECT: () => [many(lock).flatMap((name) => [lockOf(name), queueOf(name), callsOf(name)]), []],
     KEEP: () => [[lockOf(lock())], [ttl(), `${owner()}@`]],
     RAISE_FENCE: () => [
       [lockOf(lock()), 'lock:fence'],
@@ -246,7 +258,7 @@ export function randomStep(random: () => number, us: number): Step {
         [
           pick(['', String(FIRST_US)]),
           ttl(),
-          ...names.flatMap(() => [`${owner()}@${token()}`, pick(['', entry()]), pick(['', '0'])]),
+          ...names.flatMap(() => [`${owner()}@${token()}`, pick(['', entry()]), pick(['', '0']), count()]),
         ],
       ];
     },

@@ -53,6 +53,11 @@ export class LockKeys {
     return `${this.prefix}:{${key}}:queue`;
   }
 
+  /** How many calls wait behind the lock in the process of its holder. */
+  calls(key: string): string {
+    return `${this.prefix}:{${key}}:calls`;
+  }
+
   /** The fencing counter of a lock, which it shares with others. */
   fence(key: string): string {
     switch (this.counters) {

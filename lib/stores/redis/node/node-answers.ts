@@ -160,7 +160,7 @@ export function seizureOf(reply: Reply): NodeSeizure {
 
 export function holdingOf(reply: Reply): Holding | undefined {
   if (!Array.isArray(reply)) return undefined;
-  const [remaining, value, timeUs, ...places] = reply;
+  const [remaining, value, timeUs, calls, ...places] = reply;
   const waiting = places.length > 0 ? waitingOf(places) : undefined;
   const crowd = readCrowd(String(value));
   if (crowd) return crowdHolding(crowd, Number(timeUs), waiting);
@@ -170,7 +170,16 @@ export function holdingOf(reply: Reply): Holding | undefined {
   const heldForUs = fencingToken === undefined ? -Infinity : Number(timeUs) - fencingToken;
   const heldForMs = heldForUs >= -LIMIT_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined;
   return {
-    holders: [{ owner, remainingMs: remainingMs(remaining), fencingToken, heldForMs, isKept }],
+    holders: [
+      {
+        owner,
+        remainingMs: remainingMs(remaining),
+        fencingToken,
+        heldForMs,
+        isKept,
+        calls: calls === '' ? undefined : Number(calls),
+      },
+    ],
     waiting,
   };
 }

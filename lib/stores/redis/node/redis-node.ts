@@ -6,6 +6,7 @@ import {
   CROWD,
   DOWNGRADE,
   EXTEND,
+  EXTEND_AND_TELL,
   EXTEND_CROWD,
   FORCE_RELEASE,
   INITIALISE,
@@ -357,7 +358,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     mode: 'keep' | 'restore',
     done: (extension: NodeExtension, sentAt: number) => void,
   ): void {
-    const { grant, ttlMs } = request;
+    const { grant, ttlMs, waiting } = request;
     const lock = this.#keys.lock(grant.key);
     const { hold = EXCLUSIVE } = grant;
     if (hold.mode !== 'exclusive') {
@@ -368,6 +369,9 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     if (mode === 'restore') {
       const args = [ttlMs, owner, tokenText(grant.fencingToken ?? 0)];
       this.#runner.run(RESTORE, [lock], args, this.#extensionOf, done);
+    } else if (waiting) {
+      const args = [ttlMs, owner, waiting.calls, waiting.forMs];
+      this.#runner.run(EXTEND_AND_TELL, [lock, this.#keys.calls(grant.key)], args, this.#extensionOf, done);
     } else {
       this.#runner.run(EXTEND, [lock], [ttlMs, owner], this.#extensionOf, done);
     }
@@ -418,7 +422,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   }
 
   inspect(key: string): Promise<NodeView> {
-    const keys = [this.#keys.lock(key), this.#keys.queue(key)];
+    const keys = [this.#keys.lock(key), this.#keys.queue(key), this.#keys.calls(key)];
     return this.#run<Exclude<NodeView, Fault>>(INSPECT, keys, [], (reply) => ({
       status: 'seen',
       holding: holdingOf(reply),

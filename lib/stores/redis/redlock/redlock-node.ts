@@ -3,7 +3,7 @@ import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import type { Sending } from '../../../core/backend/lane.js';
-import type { AcquireRequest } from '../../../core/backend/lock-backend.js';
+import type { AcquireRequest, ExtendRequest } from '../../../core/backend/lock-backend.js';
 import { StoredGrant } from '../../node/grants.js';
 import type { Fault, NodeExtension, NodeRelease, Vote } from '../../node/answers.js';
 import type { RedisNode } from '../node/redis-node.js';
@@ -158,9 +158,13 @@ export class RedlockNode {
   }
 
   /** @param done as of `acquire` */
-  extend(attempt: RedlockAttempt, ttlMs: number, done: Answered<NodeExtension>): void {
+  extend(
+    attempt: RedlockAttempt,
+    { ttlMs, waiting }: Omit<ExtendRequest, 'grant'>,
+    done: Answered<NodeExtension>,
+  ): void {
     const trace = attempt.trace(this.at);
-    const ask = () => this.node.extend({ grant: attempt, ttlMs }, 'keep', this.#noting('keeps', trace, done));
+    const ask = () => this.node.extend({ grant: attempt, ttlMs, waiting }, 'keep', this.#noting('keeps', trace, done));
     if (this.#isAnnounced(ttlMs)) ask();
     else this.#announceThen(trace, ttlMs, ask, done);
   }

@@ -167,7 +167,8 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
    * Extends a lock that a majority still has. Only then it is put back where it was absent: a lock put back earlier would be
    * counted the next time, although another holder may have had it in between.
    */
-  extend({ grant, ttlMs }: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
+  extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
+    const { grant, ttlMs } = request;
     const attempt = this.#attemptOf(grant);
     noteTtl(attempt, ttlMs);
     let sentAt = Infinity; // as of votes
@@ -176,7 +177,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
       if (extension.status === 'extended') sentAt = Math.min(sentAt, extensionSentAt);
       extensions.take(at, extension);
     };
-    for (const node of this.#nodes) node.extend(attempt, ttlMs, extended);
+    for (const node of this.#nodes) node.extend(attempt, request, extended);
     extensions.decide(
       (answers, open) => tallyExtension(answers, open, this.#quorum),
       (outcome) => {

@@ -954,6 +954,54 @@ return -1`,
 };
 
 /**
+ * Extends a lock as extend.lua does, and writes down how many calls of its owner's process wait behind it, for people to read.
+ */
+export const EXTEND_AND_TELL: Script = {
+  name: 'extend-and-tell',
+  order: 2,
+  locksPerCall: 100,
+  sharedKeys: 0,
+  sharedArgs: 1,
+  sha: '4a83822acc426ad1431ec8ef6e8439193bde4aa8',
+  source: `local ttl = ARGV[1]
+if #KEYS > 2 then
+  local function each(lock, told, owner, calls, shown)
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'string' then
+      local mine = value and (string.sub(value, 1, -17) == owner
+        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+      if not mine then return -1 end
+      redis.call('PEXPIRE', lock, ttl)
+      redis.pcall('SET', told, owner .. calls, 'PX', shown)
+      return 1
+    end
+    if not value then return 0 end
+    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+    return -1
+  end
+  local replies = {}
+  for i = 0, #KEYS / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 1], KEYS[2 * i + 2], ARGV[3 * i + 2], ARGV[3 * i + 3], ARGV[3 * i + 4])
+  end
+  return replies
+end
+local lock, told = KEYS[1], KEYS[2]
+local owner, calls, shown = ARGV[2], ARGV[3], ARGV[4]
+local value = redis.pcall('GET', lock)
+if type(value) == 'string' then
+  local mine = value and (string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+  if not mine then return -1 end
+  redis.call('PEXPIRE', lock, ttl)
+  redis.pcall('SET', told, owner .. calls, 'PX', shown)
+  return 1
+end
+if not value then return 0 end
+if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+return -1`,
+};
+
+/**
  * Starts the ttl anew of one who holds a lock together with others, and leaves theirs as they are: the lock stands for as long as any
  * of them holds it.
  */
@@ -1468,17 +1516,20 @@ export const INSPECT: Script = {
   locksPerCall: 5,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: 'a8711a5024102054742c80d350f03b35202bd148',
+  sha: '124aa62ae10b0e33540142b41c12ef3e43a1117b',
   source: `local SILENT_US = 2000000
 local MOST_PLACES = '100'
-if #KEYS > 2 then
-  local function each(lock, queue)
+if #KEYS > 3 then
+  local function each(lock, queue, told)
     local value = redis.pcall('GET', lock)
     if not value then return 0 end
     if type(value) == 'table' then return {value.err} end
     local time = redis.call('TIME')
     local us = time[1] * 1000000 + time[2]
-    local reply = {redis.call('PTTL', lock), value, us}
+    local owner, calls = string.match(tostring(redis.pcall('GET', told)), '^(.+@)(%d+)$')
+    local mine = value and (string.sub(value, 1, -17) == owner
+      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+    local reply = {redis.call('PTTL', lock), value, us, mine and calls or ''}
     if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
     local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
     for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
@@ -1498,18 +1549,21 @@ if #KEYS > 2 then
     return reply
   end
   local replies = {}
-  for i = 0, #KEYS / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 1], KEYS[2 * i + 2])
+  for i = 0, #KEYS / 3 - 1 do
+    replies[i + 1] = each(KEYS[3 * i + 1], KEYS[3 * i + 2], KEYS[3 * i + 3])
   end
   return replies
 end
-local lock, queue = KEYS[1], KEYS[2]
+local lock, queue, told = KEYS[1], KEYS[2], KEYS[3]
 local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
-local reply = {redis.call('PTTL', lock), value, us}
+local owner, calls = string.match(tostring(redis.pcall('GET', told)), '^(.+@)(%d+)$')
+local mine = value and (string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+local reply = {redis.call('PTTL', lock), value, us, mine and calls or ''}
 if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
 local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
 for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
