@@ -179,6 +179,7 @@ class Racer {
       asked.map(({ turns = 1 }) => turns),
       asked.map(({ owner, place }) => (owner === undefined ? null : (place?.number ?? null))),
       asked.map(({ owner, place }) => owner !== undefined && place !== undefined),
+      asked.map(() => 1),
     ]);
     const rows = asked.map((each) => all.find(({ key }) => key === each.key));
     for (const [at, { key, owner, place }] of asked.entries()) {

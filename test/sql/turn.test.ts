@@ -18,6 +18,7 @@ interface Asked {
   turns?: number;
   number?: number;
   queues?: boolean;
+  calls?: number;
 }
 
 type Answer = Record<string, number | string | null>;
@@ -51,6 +52,7 @@ async function turns(...asked: Asked[]): Promise<Answer[]> {
     asked.map(({ turns: count = 1 }) => count),
     asked.map(({ number }) => number ?? null),
     asked.map(({ queues = false }) => queues),
+    asked.map(({ calls = 1 }) => calls),
   ];
   const { rows } = await client.query<Answer>(turn.text, columns);
   // There is no row for a lock that is not known.
@@ -101,7 +103,7 @@ const silence = (key: string, ticket: string, ms: number) =>
   client.query(
     `UPDATE resource_lock SET waiters = ARRAY(
        SELECT CASE WHEN split_part(entry, ' ', 3) <> $2 THEN entry
-         ELSE regexp_replace(entry, '[0-9]+$', (split_part(entry, ' ', 4)::bigint - $3::bigint * 1000)::text) END
+         ELSE regexp_replace(entry, '[0-9]+ ([0-9]+)$', (split_part(entry, ' ', 4)::bigint - $3::bigint * 1000) || ' \\1') END
        FROM unnest(waiters) WITH ORDINALITY AS w(entry, at) ORDER BY at)
      WHERE resource_lock_key = $1`,
     [key, ticket, ms],
@@ -369,7 +371,7 @@ describe('The statement that takes locks, gives them back and hands them over', 
     for (const ticket of ['dead', 'gone']) await silence(key, ticket, 2_100);
     await silence(key, 'slow', 1_500);
     const { rows } = await client.query(inspect.text, [[key]]);
-    expect(rows[0].waiting).toBe('alive\nslow');
+    expect(rows[0].waiting).toBe('alive 1\nslow 1');
     expect(await once({ key, give: 'a' })).toMatchObject({ granted: 'alive', bound: 1_003 });
     expect(await queueOf(key)).toEqual(['slow']);
     expect(await waits(key, 'gone', 1_001)).toMatchObject({ had_place: 0 });

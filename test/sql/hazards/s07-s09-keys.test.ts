@@ -40,7 +40,17 @@ describe('S9: several locks are taken at once, by everybody in another order', (
         .map(({ key }) => key);
     const fill = <T>(value: T) => keys.map(() => value);
     const turns = (give: string | null, owner: string | null) =>
-      [shuffled(), fill(give), fill(owner), fill(null), fill(TTL_MS), fill(1), fill(null), fill(false)] as unknown[];
+      [
+        shuffled(),
+        fill(give),
+        fill(owner),
+        fill(null),
+        fill(TTL_MS),
+        fill(1),
+        fill(null),
+        fill(false),
+        fill(0),
+      ] as unknown[];
 
     const sessions: SqlClient[] = [];
     for (let each = 0; each < 5; each++) sessions.push(await source.connect(() => {}));

@@ -83,6 +83,7 @@ describe('S12: a statement that was given up runs late', () => {
       [1],
       [null],
       [false],
+      [0],
     ]);
     expect(turn.rows).toMatchObject([{ gives: 0, granted: null }]);
     const extended = await database.query(extend.text, [[key], [first.owner], [TTL_MS], [false]]);
@@ -158,7 +159,7 @@ describe('S14: whoever waits is not told of its turn', () => {
     expect((await dying.query(take.text, [key, 'dying', TTL_MS])).rowCount).toBe(1);
     const waiting = waiter.acquire(key, { waitMs: TTL_MS });
     await askedAt(key);
-    const given = await dying.query(turn.text, [[key], ['dying'], [null], [null], [0], [1], [null], [false]]);
+    const given = await dying.query(turn.text, [[key], ['dying'], [null], [null], [0], [1], [null], [false], [0]]);
     expect(given.rows).toMatchObject([{ gives: 1, granted: expect.any(String) }]);
     const lock = await waiting;
     expect((await rowOf(server, key))!).toMatchObject({ holder: lock.owner, isHeld: true });

@@ -91,7 +91,7 @@ describe('S18: the plan of a statement was made while the table was empty', () =
     const source = await openPostgres(server.url, PATIENT.commandTimeoutMs);
     const client = await source.connect(() => {});
     const values: Readonly<Record<string, readonly unknown[]>> = {
-      [turn.name]: [KEYS, ['a', 'a'], ['b', 'b'], [null, null], [1, 1], [1, 1], [null, null], [false, false]],
+      [turn.name]: [KEYS, ['a', 'a'], ['b', 'b'], [null, null], [1, 1], [1, 1], [null, null], [false, false], [0, 0]],
       [extend.name]: [KEYS, ['a', 'a'], [1, 1], [false, false]],
       [inspect.name]: [KEYS],
       [take.name]: [KEYS[0], 'a', 1],
