@@ -177,7 +177,7 @@ export const CROWD: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '47d341f37ebc0bcaae9d4cc67e2e4823c40bc0bc',
+  sha: '08a2882f505e25aadcbf6740fd98476b74f50d46',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -279,7 +279,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
       was_gone = is_new and placed == '1' and 1 or 0
       if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
       local process = string.match(entry, '^%S+( %S+)')
-      local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+      local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
       redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
       redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
       if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
@@ -2248,7 +2248,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '51f96584aadc830594bed7d233ae769f84a08d1a',
+  sha: '02b6c6a3ceb3cb1e0a11117e535ddc6755882441',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -2342,7 +2342,7 @@ if #KEYS > 3 then
         was_gone = is_new and placed == '1' and 1 or 0
         if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
         local process = string.match(entry, '^%S+( %S+)')
-        local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+        local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
         redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
         redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
         if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
@@ -2671,7 +2671,7 @@ if not mine then
     was_gone = is_new and placed == '1' and 1 or 0
     if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
     local process = string.match(entry, '^%S+( %S+)')
-    local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+    local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
     redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
     redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
     if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
@@ -3042,7 +3042,7 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '629a0a1f0c55273b31b79a941d14755eb1919d02',
+  sha: 'd386743b5ac9bfa6c6c1e93cbef785a03fd21c8f',
   source: `local us
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -3072,7 +3072,7 @@ if #KEYS > 4 then
         was_gone = is_new and placed == '1' and 1 or 0
         if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
         local process = string.match(entry, '^%S+( %S+)')
-        local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+        local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
         redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
         redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
         if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
@@ -3167,7 +3167,7 @@ if value and not mine then
     was_gone = is_new and placed == '1' and 1 or 0
     if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
     local process = string.match(entry, '^%S+( %S+)')
-    local told = (math.floor(us / 1000000) - 1) * 1000000 + math.min(tonumber(calls), 999999)
+    local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
     redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
     redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
     if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
