@@ -105,7 +105,7 @@ describe('Locks in MariaDB', () => {
       remainingMs: expect.any(Number),
       since: expect.any(String),
     });
-    expect((await call(['ls', key, ...on])).out).toMatch(/\tunknown\texclusive\t1\n$/);
+    expect((await call(['ls', key, ...on])).out).toMatch(/\tunknown\texclusive\t1\tunknown\n$/);
     await lock.release();
     await (await waiting).release();
   });
