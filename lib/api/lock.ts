@@ -138,10 +138,10 @@ export interface HolderInfo {
   /** How many permits it has; `undefined` unless the mode is `permits`. */
   permits?: number;
   /**
-   * How many calls of its process wait behind an exclusive lock. Another process has told the store so when it last extended the lock,
-   * half of its ttl ago at most. `undefined` where none were told: no call waited then; the lock has been held for less than about a third of its
-   * ttl; it is not extended by the watchdog; or its store does not tell, as PostgreSQL, MySQL and MariaDB. `undefined` also if `waitingProcesses` has that process, whose `waiters`
-   * are all of them: the sum of these numbers counts each call once.
+   * How many calls of the holder's process wait behind its exclusive lock. Another process tells the store when it extends the lock, so its
+   * number is at most half a ttl old. `undefined` if it has told nothing: no call waited, the lock is younger than about a third of its ttl, the
+   * watchdog does not extend it, or the store does not keep the number, as PostgreSQL, MySQL and MariaDB. Also `undefined` if the process is
+   * among `waitingProcesses`, where its `waiters` are all of its calls: so the sum of these numbers counts each call once.
    */
   waiters?: number;
 }
@@ -149,8 +149,8 @@ export interface HolderInfo {
 /** A process that waits for a lock. */
 export interface WaitingProcess extends LockHolder {
   /**
-   * How many of its calls wait, in whatever mode, as it has told the store last: it does so with its place, and again each second. `undefined` if its
-   * version of this library does not.
+   * How many of its calls wait, in whatever mode. It tells the store with its place, and again each second. `undefined` if its version of this
+   * library does not tell.
    */
   waiters?: number;
 }
@@ -192,7 +192,10 @@ export interface LockInfo {
    * one.
    */
   fencingToken?: number;
-  /** How many calls of this process wait for it. Those of others are told by `waitingProcesses`, and by `holders` those behind an exclusive lock of their own process. */
+  /**
+   * How many calls of this process wait for it. `waitingProcesses` has the calls of other processes, except for those behind an exclusive
+   * lock of their own process, which `holders` has.
+   */
   waiters: number;
   /**
    * The processes that wait for it, including this one, in the order of their first places among the first 100 in the queue of

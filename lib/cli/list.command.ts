@@ -88,13 +88,13 @@ function waitingInWords(lock: LockInfo): string {
 
 /**
  * How many processes wait, as far as the store says. It does not say that nobody waits: a call that waits behind a lock of its own process
- * stands in no queue, and is told with the next extension.
+ * stands in no queue: its process tells the store when it extends the lock.
  */
 function processesOf(lock: LockInfo): number | undefined {
   return waitersOf(lock).length || undefined;
 }
 
-/** How many calls of these processes wait, if all of them have told. */
+/** How many calls of these processes wait, if it is known of all of them. */
 function callsOf(lock: LockInfo): number | undefined {
   const waiters = waitersOf(lock);
   if (waiters.length === 0 || waiters.includes(undefined)) return undefined;

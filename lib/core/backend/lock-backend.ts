@@ -68,7 +68,7 @@ export interface ExtendRequest {
   readonly grant: Grant;
   /** How long the lock is to stand from now on, in milliseconds. */
   readonly ttlMs: number;
-  /** Exclusive only: what a store that can show it is told along. Undefined: nothing. */
+  /** The calls that wait behind an exclusive lock, for a store that can show them. Undefined: none. */
   readonly waiting?: CallsBehind;
 }
 
@@ -76,7 +76,7 @@ export interface ExtendRequest {
 export interface CallsBehind {
   /** How many they are: 1 or more. */
   readonly calls: number;
-  /** For how long the store shows that, in milliseconds: it is not told when they are gone. */
+  /** For how long the store shows them, in milliseconds. Nobody tells it when they are gone. */
   readonly forMs: number;
 }
 
