@@ -7,10 +7,12 @@ import {
   Inject,
   Injectable,
   type BeforeApplicationShutdown,
+  type ModuleMetadata,
   type OnApplicationBootstrap,
   type OnModuleDestroy,
 } from '@nestjs/common';
 import { LazyModuleLoader } from '@nestjs/core';
+import { Test } from '@nestjs/testing';
 import { Redis } from 'ioredis';
 import {
   getLockServiceToken,
@@ -23,7 +25,7 @@ import {
 } from 'nest-redis-lock';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { makeApp, startApp, type TestApp } from '../support/nest-app.js';
+import { makeApp, RecordingLogger, startApp, type TestApp } from '../support/nest-app.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -87,6 +89,25 @@ it('closing the application lets a locked request finish, rejects waiters at onc
   await closing;
   expect(await redis.keys('lock:{slow}')).toEqual([]);
   expect(await connections('closing')).toEqual([]);
+});
+
+class Careless {
+  @Locked('k', { policy: 'unknown' } as object)
+  async run(): Promise<void> {}
+}
+const withRedis = (options: object = {}) =>
+  RedisLockModule.forRoot({ redis: { host: '127.0.0.1', port: redis.port, connectionName: 'refused' }, ...options });
+
+it.each<[string, () => ModuleMetadata]>([
+  ['an option of a decorator', () => ({ imports: [withRedis()], providers: [Careless] })],
+  ['a second registration of the same name', () => ({ imports: [withRedis(), withRedis({ fair: true })] })],
+  ['a lock module without forRoot', () => ({ imports: [withRedis(), RedisLockModule] })],
+])('an application that does not start because of %s leaves no connection [G945]', async (_, metadata) => {
+  const starting = Test.createTestingModule(metadata()).setLogger(new RecordingLogger()).compile();
+  await expect(starting.then((module) => module.createNestApplication().init())).rejects.toBeInstanceOf(
+    LockOptionsError,
+  );
+  await until(async () => (await connections('refused')).length === 0, { what: 'the connections are closed' });
 });
 
 it('logs that it still waits for permits until the last of them is released, and with how many of a key [G897]', async () => {

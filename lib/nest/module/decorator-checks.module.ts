@@ -5,6 +5,7 @@ import { serviceIn } from '../injection/injected-service.js';
 import { lockedMethodOf } from '../locked/locked-method.js';
 import { refuseOptions } from './refuse-options.js';
 import { refuseRequestKeys } from './refuse-request-keys.js';
+import { closeServices } from './registrations.js';
 
 /**
  * Looks at the decorated methods of an application when it starts, for what would only be seen at a call, or never. Every
@@ -18,12 +19,17 @@ export class DecoratorChecksModule implements OnModuleInit {
   ) {}
 
   /** All instances are there. @throws LockOptionsError */
-  onModuleInit(): void {
+  async onModuleInit(): Promise<void> {
     const { modules, config } = this;
     const hosts = hostsOf(modules);
-    refuseUninjected(hosts);
-    refuseRequestKeys(hosts, { modules, config });
-    refuseOptions(hosts, modules);
+    try {
+      refuseUninjected(hosts);
+      refuseRequestKeys(hosts, { modules, config });
+      refuseOptions(hosts, modules);
+    } catch (error) {
+      await closeServices(modules);
+      throw error;
+    }
     const logger = new Logger('RedisLockModule');
     for (const warning of warningsOf(hosts)) logger.warn(warning);
   }

@@ -37,6 +37,7 @@ export function register(
   if (first) {
     const differing = first.locks.differencesFrom(locks);
     if (differing.length === 0) return first.service;
+    void closeServices(modules);
     const importers = [...new Set([first.module, module].flatMap((each) => importersOf(each, modules)))];
     const register = importers.length === 1 ? 'registers' : 'register';
     const [what, how, advice] =
@@ -52,6 +53,15 @@ export function register(
   ofApplication.set(name, { kind, locks, module, service });
   service.catch(() => ofApplication.delete(name)); // a lazy module may be loaded again
   return service;
+}
+
+/**
+ * Closes what an application has opened, whose start is refused: Nest calls no hook of it, and connections would keep its
+ * process alive.
+ */
+export async function closeServices(modules: ModulesContainer): Promise<void> {
+  const opened = [...(registrations.get(modules)?.values() ?? [])];
+  await Promise.allSettled(opened.map(async ({ service }) => (await service).onApplicationShutdown()));
 }
 
 /** The module whose `ModuleRef` this is. */
@@ -74,6 +84,7 @@ export function refuseBare(kind: string, bare: NestModule, modules: ModulesConta
     `${inWords(importers)} ${importers.length === 1 ? 'imports' : 'import'} ${kind} without forRoot, which ` +
       `registers nothing. ${advice}`,
   );
+  void closeServices(modules);
   // Nest may first fail the start because a class has no LockService: then this error is logged beside that one.
   if (!registered?.isGlobal) new Logger(kind).error(error.message);
   throw error;

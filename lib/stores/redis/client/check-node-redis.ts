@@ -80,7 +80,7 @@ const OF_A_SENTINEL = { host: true, port: true } as const;
 const OF_SOCKET = ['host', 'port', 'path', 'tls'];
 
 /** What options of node-redis have that say where the servers are, of which those of ioredis have none. */
-const ADDRESSES = ['url', 'socket', 'rootNodes', 'sentinelRootNodes'] as const;
+export const ADDRESSES = ['url', 'socket', 'rootNodes', 'sentinelRootNodes'] as const;
 
 type Given = Readonly<Record<string, unknown>>;
 

@@ -1,5 +1,5 @@
 import { LockOptionsError } from '../../../api/errors.js';
-import { isNodeRedisOptions, problemOfNodeRedis } from './check-node-redis.js';
+import { ADDRESSES, isNodeRedisOptions, problemOfNodeRedis } from './check-node-redis.js';
 import {
   BY_HTTP,
   HTTP,
@@ -172,10 +172,8 @@ function problemOfObject(source: unknown): string | undefined {
   return problemOfAddress(source, given);
 }
 
-function problemOfAddress(
-  { Connector, sentinels, path, host, port }: RedisOptions,
-  given: string[],
-): string | undefined {
+function problemOfAddress(source: RedisOptions, given: string[]): string | undefined {
+  const { Connector, sentinels, path, host, port } = source;
   if (Connector || sentinels || path) return undefined;
   // ioredis also takes text, the form of environment variables.
   if (port !== undefined && !isPort(Number(port))) {
@@ -187,6 +185,7 @@ function problemOfAddress(
     return `host ${got}, so ioredis would connect to localhost. ${IS_IT_SET}`;
   }
   if (port) return undefined;
+  if (ADDRESSES.some((name) => given.includes(name))) return problemOfNodeRedis(source, NAMES);
   return (
     `${given.length === 0 ? 'an object' : 'options'} with no host, port, path or sentinels, so ioredis would connect to ` +
     'localhost:6379. Name the server, even if that is the one you mean.'
@@ -235,5 +234,7 @@ function adviceOn(unknown: string): string {
   const meant = MEANT.get(unknown);
   if (meant !== undefined) return meant;
   const near = nearTo(unknown, NAMES);
-  return near === undefined ? A_NEWER_OPTION : `Did you mean ${near}?`;
+  if (near !== undefined) return `Did you mean ${near}?`;
+  const address = nearTo(unknown, ADDRESSES);
+  return address === undefined ? A_NEWER_OPTION : `Did you mean ${address} of node-redis?`;
 }
