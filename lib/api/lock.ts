@@ -138,10 +138,10 @@ export interface HolderInfo {
   /** How many permits it has; `undefined` unless the mode is `permits`. */
   permits?: number;
   /**
-   * How many calls of the holder's process wait behind its exclusive lock. Another process tells the store when it extends the lock, so its
-   * number is at most half a ttl old. `undefined` if it has told nothing: no call waited, the lock is younger than about a third of its ttl, the
-   * watchdog does not extend it, or the store does not keep the number, as PostgreSQL, MySQL and MariaDB. Also `undefined` if the process is
-   * among `waitingProcesses`, where its `waiters` are all of its calls: so the sum of these numbers counts each call once.
+   * How many calls of the holder's process wait behind its exclusive lock. Another process tells the store when it extends the lock, about each
+   * third of the ttl. `undefined` if it has told nothing: no call waited, the lock is younger than that, or the watchdog does not extend it. Also
+   * `undefined` if the process is among `waitingProcesses`, where its `waiters` are all of its calls: so the sum of these numbers counts each
+   * call once.
    */
   waiters?: number;
 }

@@ -32,8 +32,8 @@ const STATES: Record<string, [holder: string, fence: number, isKept: number, lef
 const CHANGES: [string, keyof MysqlStatements, unknown[]][] = [
   ['an attempt', 'acquire', ['me', TTL_MS, 1]],
   ['an attempt for several tokens', 'acquire', ['me', TTL_MS, 3]],
-  ['an extension', 'extend', ['me', TTL_MS]],
-  ['an end that keeps the lock', 'keep', ['me', TTL_MS]],
+  ['an extension', 'extend', ['me', TTL_MS, 4]],
+  ['an end that keeps the lock', 'keep', ['me', TTL_MS, 0]],
   ['a release', 'release', ['me']],
   ['a transfer', 'transfer', ['me', 'next', TTL_MS, false]],
   ['a transfer with a token', 'transfer', ['me', 'next', TTL_MS, true]],
@@ -58,14 +58,14 @@ describe('A change of one lock', () => {
     if (!row) return;
     const [holder, fence, isKept, leftS] = row;
     await server.query(
-      `INSERT INTO resource_lock VALUES (?, ?, ?, ?, '2001-01-01', '2001-01-01', UTC_TIMESTAMP(6) + INTERVAL ? SECOND)`,
+      `INSERT INTO resource_lock VALUES (?, ?, ?, ?, 2, '2001-01-01', '2001-01-01', UTC_TIMESTAMP(6) + INTERVAL ? SECOND)`,
       [Buffer.from(key), Buffer.from(holder), fence, isKept, leftS],
     );
   }
 
   /** What the row of a key has: times as what they mean. */
   async function rowOf(key: string): Promise<Row | undefined> {
-    const text = `SELECT CAST(resource_lock_value AS char) AS holder, is_kept, acquired_at > '2001-01-01' AS is_new,
+    const text = `SELECT CAST(resource_lock_value AS char) AS holder, is_kept, calls_behind, acquired_at > '2001-01-01' AS is_new,
       update_time > '2001-01-01' AS is_changed,
       IF(fence < ${FENCE}, fence - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', acquired_at), fence - ${FENCE}) AS fence,
       IF(expires_at = '1970-01-01', 'released', ROUND(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), expires_at), -2)) AS leftS
@@ -77,7 +77,7 @@ describe('A change of one lock', () => {
   function answerOf(rows: readonly Row[], key: string): Record<string, unknown> | undefined {
     const row = rows.find((each) => each.key === key);
     if (!row) return undefined;
-    const { key: _, acquired_us: _acquired, held_for: _held, ...rest } = row;
+    const { key: _, acquired_us: _acquired, held_for: _held, calls_behind: _calls, ...rest } = row;
     const hundreds = (ms: unknown) => Math.round(Number(ms) / 100_000);
     const fence = rest.fence === undefined ? undefined : Number(rest.fence);
     return {

@@ -87,6 +87,26 @@ describe('Locks in MariaDB', () => {
     expect(await (await b.tryAcquire(key))!.release()).toBe(true);
   });
 
+  it("show how many calls wait in their holder's process, as of their last extension", async () => {
+    const [holding, other] = [await openAnother(), await openAnother()];
+    const key = freshKey();
+    const shows = (calls?: number) =>
+      until(async () => (await other.inspect(key))!.holders[0]!.waiters === calls, { what: `it shows ${calls} calls` });
+    const lock = await holding.acquire(key, { ttlMs: 900 });
+    const giveUp = new AbortController();
+    const next = holding.acquire(key, { waitMs: 600_000 });
+    const gone = holding.acquire(key, { waitMs: 600_000, signal: giveUp.signal });
+    await shows(2);
+    giveUp.abort();
+    await expect(gone).rejects.toBe(giveUp.signal.reason);
+    await shows(1);
+    await lock.release();
+    await (await next).release();
+    const theirs = await other.acquire(key);
+    expect((await holding.inspect(key))!.holders).toMatchObject([{ waiters: undefined }]);
+    await theirs.release();
+  });
+
   it('are not said to have nobody else waiting, which is not known, by the service or by the command line [G834]', async () => {
     const [holder, other] = [await openAnother(), await openAnother()];
     const key = freshKey();

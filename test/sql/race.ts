@@ -115,7 +115,7 @@ class Racer {
     if (chance < 0.05) await sleep(ttlMs < 3_000 ? 0 : 20);
     use.ends(performance.now());
     if (chance < 0.1) {
-      await this.#query(keep, [[key], [owner], [20], [true]]);
+      await this.#query(keep, [[key], [owner], [20], [true], [0]]);
     } else if (chance < 0.3) {
       const next = this.#owner();
       const place = this.record.place(key, next, Date.now() * 1_000);
@@ -157,7 +157,7 @@ class Racer {
   /** @returns when it was sent; undefined: not extended */
   async #extend(key: string, owner: string, ttlMs: number): Promise<number | undefined> {
     const sentAt = performance.now();
-    const [row] = await this.#query(extend, [[key], [owner], [ttlMs], [false]]);
+    const [row] = await this.#query(extend, [[key], [owner], [ttlMs], [false], [0]]);
     return Number(row?.is_done) === 1 ? sentAt : undefined;
   }
 

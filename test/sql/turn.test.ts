@@ -271,15 +271,28 @@ describe('The statement that takes locks, gives them back and hands them over', 
   it('leaves a lock that is kept to nobody, not even to its owner, until it ends or is taken by force', async () => {
     const key = freshKey();
     await once({ key, owner: 'a' });
-    await client.query(extend.text, [[key], ['a'], [20_000], [true]]);
+    await client.query(extend.text, [[key], ['a'], [20_000], [true], [0]]);
     await waits(key, 'b');
     for (const owner of ['a', 'b', 'c']) {
       expect(await once({ key, owner })).toMatchObject({ is_taken: 0, is_kept: 1, holder: 'a', granted: null });
     }
-    const { rows } = await client.query(extend.text, [[key], ['a'], [60_000], [false]]);
+    const { rows } = await client.query(extend.text, [[key], ['a'], [60_000], [false], [0]]);
     expect(rows).toMatchObject([{ is_done: 0, is_held: 1 }]);
     expect(await once({ key, give: '*' })).toMatchObject({ gives: 1, holder: 'a', is_kept: 1, granted: 'b' });
     expect(await waits(key, 'b')).toMatchObject({ is_taken: 1 });
+  });
+
+  it('forgets how many calls waited behind a holder whose lease has ended, whoever takes the lock and however', async () => {
+    const ways = [takesAlone, (key: string, owner: string) => once({ key, owner })];
+    for (const takes of ways) {
+      const key = freshKey();
+      await once({ key, owner: 'a' });
+      await client.query(extend.text, [[key], ['a'], [20_000], [false], [3]]);
+      expect((await client.query(inspect.text, [[key]])).rows).toMatchObject([{ holder: 'a', calls_behind: 3 }]);
+      await expire(key);
+      await takes(key, 'b');
+      expect((await client.query(inspect.text, [[key]])).rows).toMatchObject([{ holder: 'b', calls_behind: 0 }]);
+    }
   });
 
   it('takes by force from one owner, or from whoever holds the lock, and from nobody where it is free', async () => {
@@ -406,7 +419,9 @@ describe('The statement that takes locks, gives them back and hands them over', 
     try {
       await work.query('BEGIN');
       await work.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR KEY SHARE', [key]);
-      expect((await client.query(extend.text, [[key], ['a'], [20_000], [false]])).rows).toMatchObject([{ is_done: 1 }]);
+      expect((await client.query(extend.text, [[key], ['a'], [20_000], [false], [0]])).rows).toMatchObject([
+        { is_done: 1 },
+      ]);
       expect(await waits(key, 'b')).toMatchObject({ is_taken: 0, is_guarded: 0, holder: 'a' });
       expect(await queueOf(key)).toEqual(['b']);
       const attempts: Omit<Asked, 'key'>[] = [

@@ -267,7 +267,15 @@ export function transferOf({ token, is_held }: Row): NodeTransfer {
 }
 
 /** Who holds a lock, by its row. */
-export function holdingOf({ holder, fence, is_kept, remaining, held_for, waiting }: Row): Holding | undefined {
+export function holdingOf({
+  holder,
+  fence,
+  is_kept,
+  calls_behind,
+  remaining,
+  held_for,
+  waiting,
+}: Row): Holding | undefined {
   if (holder === null || holder === undefined || Number(remaining) <= 0) return undefined;
   return {
     holders: [
@@ -277,6 +285,7 @@ export function holdingOf({ holder, fence, is_kept, remaining, held_for, waiting
         fencingToken: Number(fence),
         heldForMs: Math.max(0, Math.floor(Number(held_for))),
         isKept: is(is_kept) || undefined,
+        calls: Number(calls_behind) || undefined,
       },
     ],
     waiting: typeof waiting === 'string' ? waiting.split('\n').map(placeOf) : undefined,

@@ -102,7 +102,7 @@ describe('S18: the plan of a statement was made while the table was empty', () =
     const statements = [turn, extend, inspect, take, give, scan, sweep];
     for (const statement of statements) await client.query(statement, values[statement.name]!);
     await server.query(
-      `INSERT INTO large SELECT 'key ' || n, 'nobody', n, false, '{}', 'epoch', now(), 'epoch' FROM generate_series(1, ${ROWS}) AS n ON CONFLICT DO NOTHING`,
+      `INSERT INTO large SELECT 'key ' || n, 'nobody', n, false, '{}', 0, 'epoch', now(), 'epoch' FROM generate_series(1, ${ROWS}) AS n ON CONFLICT DO NOTHING`,
     );
     for (const { name } of statements) {
       const given = values[name]!.map((value) =>

@@ -52,14 +52,15 @@ export class MysqlNode extends SqlNode implements LockNode {
     this.runner.run(this.statements.acquire, stored(key), values, read, done, asker);
   }
 
-  extend({ grant, ttlMs }: ExtendRequest, _: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void {
+  extend(request: ExtendRequest, _: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void {
+    const { grant, ttlMs, waiting } = request;
     const { key, owner } = grant;
     const read = (row: Row | SqlFault): NodeExtension => {
       if (row instanceof SqlFault) return this.faultOf(row);
       if (is(row.is_locked)) return this.guarded();
       return { status: is(row.is_done) ? 'extended' : is(row.is_held) ? 'foreign' : 'absent' };
     };
-    this.runner.run(this.statements.extend, stored(key), [stored(key), owner, ttlMs], read, done);
+    this.runner.run(this.statements.extend, stored(key), [stored(key), owner, ttlMs, waiting?.calls ?? 0], read, done);
   }
 
   release(
@@ -120,7 +121,7 @@ export class MysqlNode extends SqlNode implements LockNode {
       if (row instanceof SqlFault) return this.faultOf(row);
       return is(row.is_locked) ? this.guarded() : { status: is(row.is_done) ? 'released' : 'gone' };
     };
-    if (keptForMs > 0) this.runner.run(keep, stored(key), [stored(key), owner, keptForMs], read, done);
+    if (keptForMs > 0) this.runner.run(keep, stored(key), [stored(key), owner, keptForMs, 0], read, done);
     else this.runner.run(release, stored(key), [stored(key), owner], read, done);
   }
 

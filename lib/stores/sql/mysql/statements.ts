@@ -23,8 +23,8 @@ const msBetween = (from: string, to: string) => `TIMESTAMPDIFF(MICROSECOND, ${fr
 const later = (ms: string) => `DATE_ADD(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND)`;
 /** A lock that its owner still holds, whose work has not ended. */
 const IS_HELD = `l.resource_lock_value = a.p2 AND l.expires_at > ${NOW} AND l.is_kept = 0`;
-/** Starts the ttl of a lock anew. */
-const EXTENDED = `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`;
+/** Starts the ttl of a lock anew, and writes down how many calls wait behind it. */
+const EXTENDED = `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}, l.calls_behind = a.p4`;
 const many = (count: number, each: string) => Array(count).fill(each).join(', ');
 
 /** What creates the table. @param table quoted */
@@ -34,6 +34,7 @@ export function ddl(table: string): string {
   resource_lock_value varbinary(512) NOT NULL,  -- the holder, or the last one
   fence               bigint NOT NULL,          -- the last fencing token
   is_kept             tinyint NOT NULL,         -- 1: the work of the holder has ended, and the lock stands until it expires
+  calls_behind        int NOT NULL DEFAULT 0,   -- how many calls wait in the process of the holder, as that told with its last extension
   acquired_at         datetime(6) NOT NULL,     -- UTC, as all times
   update_time         datetime(6) NOT NULL,
   expires_at          datetime(6) NOT NULL,     -- '1970-01-01' once it is released
@@ -45,7 +46,10 @@ export function ddl(table: string): string {
 export interface MysqlStatements {
   /** Its arguments: keys, owners, ttls in ms, how many tokens to mint. It answers as `inspect` does, for each key. */
   readonly acquire: Statement;
-  /** Arguments: keys, owners, ttls in ms. It answers as all changes do: `is_done`, `is_held` by whomever, `is_locked` by another session. */
+  /**
+   * Arguments: keys, owners, ttls in ms, how many calls wait in the process of the owner. It answers as all changes do: `is_done`, `is_held`
+   * by whomever, `is_locked` by another session.
+   */
   readonly extend: Statement;
   /** As `extend`. */
   readonly keep: Statement;
@@ -234,7 +238,7 @@ class Acquisition implements Statement {
     const asks = asksOf(columns);
     const fence = `IF(${us(NOW)} > l.fence, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, a.p4) - 1, l.fence + 1)`;
     // What LAST_INSERT_ID is given comes with the answer.
-    const set = `l.resource_lock_value = a.p2, l.fence = LAST_INSERT_ID(${fence}), l.is_kept = 0, l.acquired_at = ${NOW},
+    const set = `l.resource_lock_value = a.p2, l.fence = LAST_INSERT_ID(${fence}), l.is_kept = 0, l.calls_behind = 0, l.acquired_at = ${NOW},
   l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`;
     // An attempt that may have run is sent again.
     const of = `(l.expires_at <= ${NOW} OR (l.resource_lock_value = a.p2 AND l.is_kept = 0))`;
@@ -369,7 +373,7 @@ class OwnerChange implements Statement {
       const is_held = Number(isHeld(row));
       const isMeant = isHeld(row) && Number(row!.is_kept) === 0;
       if (isMeant && row!.holder === to) {
-        if (!isNew) await change(client, this.table, [[key, to, ttlMs]], EXTENDED, IS_HELD);
+        if (!isNew) await change(client, this.table, [[key, to, ttlMs, 0]], EXTENDED, IS_HELD);
         return { key, token: row!.fence, is_held };
       }
       if (!isMeant || row!.holder !== from) return { key, is_held };
@@ -382,7 +386,7 @@ class OwnerChange implements Statement {
   /** @returns what it has done */
   async #change(client: MysqlClient, ...asked: readonly AskedTransfer[]): Promise<ReadonlySet<Ask>> {
     const set = `l.fence = IF(a.p5 = 1, GREATEST(l.fence + 1, ${us(NOW)}), l.fence), l.acquired_at = IF(a.p5 = 1, ${NOW}, l.acquired_at),
-  l.resource_lock_value = a.p3, l.update_time = ${NOW}, l.expires_at = ${later('a.p4')}`;
+  l.resource_lock_value = a.p3, l.update_time = ${NOW}, l.expires_at = ${later('a.p4')}, l.calls_behind = 0`;
     const asks = asked.map(({ ask }) => ask);
     return (await change(client, this.table, asks, set, IS_HELD)).done;
   }
@@ -391,7 +395,7 @@ class OwnerChange implements Statement {
 /** Reads rows, which are as they were last committed. */
 async function look(client: SqlClient, table: string, keys: readonly string[]): Promise<Row[]> {
   const text = `
-SELECT resource_lock_key AS \`key\`, resource_lock_value AS holder, fence, is_kept, ${us('acquired_at')} AS acquired_us,
+SELECT resource_lock_key AS \`key\`, resource_lock_value AS holder, fence, is_kept, calls_behind, ${us('acquired_at')} AS acquired_us,
   ${msBetween(NOW, 'expires_at')} AS remaining, ${msBetween('acquired_at', NOW)} AS held_for
 FROM ${table} WHERE resource_lock_key IN (${many(keys.length, '?')})`;
   const rows = await client.query({ name: 'look', text }, keys.map(bytes));

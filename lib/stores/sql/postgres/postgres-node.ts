@@ -83,13 +83,14 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     this.#attempt(request, give, done, 1);
   }
 
-  extend({ grant, ttlMs }: ExtendRequest, _: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void {
+  extend(request: ExtendRequest, _: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void {
+    const { grant, ttlMs, waiting } = request;
     const { key, owner } = grant;
     const read = (row: Row | SqlFault): NodeExtension => {
       if (row instanceof SqlFault) return this.faultOf(row);
       return { status: is(row.is_done) ? 'extended' : is(row.is_held) ? 'foreign' : 'absent' };
     };
-    this.runner.run(this.statements.extend, key, [stored(key), owner, ttlMs, false], read, done);
+    this.runner.run(this.statements.extend, key, [stored(key), owner, ttlMs, false, waiting?.calls ?? 0], read, done);
   }
 
   release(
@@ -303,7 +304,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     if (keptForMs > 0) {
       const read = (row: Row | SqlFault): NodeRelease =>
         row instanceof SqlFault ? this.faultOf(row) : { status: is(row.is_done) ? 'released' : 'gone' };
-      this.runner.run(this.statements.keep, key, [stored(key), owner, keptForMs, true], read, done);
+      this.runner.run(this.statements.keep, key, [stored(key), owner, keptForMs, true, 0], read, done);
       return;
     }
     const giveOn = () =>

@@ -71,6 +71,7 @@ export function ddl(table: string): string {
   fence               bigint NOT NULL,               -- the last fencing token
   is_kept             boolean NOT NULL DEFAULT false, -- the work of the holder has ended: the lock stands until it expires
   waiters             text[] NOT NULL DEFAULT '{}',  -- '<number> <turns> <ticket> <time of its last sign> <calls>' of each process that waits, in order
+  calls_behind        integer NOT NULL DEFAULT 0,    -- how many calls wait in the process of the holder, as that told with its last extension
   acquired_at         timestamptz NOT NULL,
   update_time         timestamptz NOT NULL,
   expires_at          timestamptz NOT NULL           -- 'epoch' once it is released
@@ -174,6 +175,7 @@ WITH ask AS MATERIALIZED (
     resource_lock_value = CASE WHEN r.is_taken THEN r.owner ELSE coalesce(r.granted, l.resource_lock_value) END,
     fence = CASE WHEN r.is_taken OR r.granted IS NOT NULL THEN r.first_token + r.count - 1 ELSE l.fence END,
     is_kept = l.is_kept AND NOT r.change,
+    calls_behind = CASE WHEN r.change THEN 0 ELSE l.calls_behind END,
     waiters = r.left_over,
     acquired_at = CASE WHEN r.change THEN r.now ELSE l.acquired_at END,
     update_time = r.now,
@@ -203,7 +205,7 @@ FROM inserted CROSS JOIN LATERAL (SELECT ${us('acquired_at')}::float8 AS us) AS 
  */
 function takeOf(table: string): string {
   return `
-UPDATE ${table} SET resource_lock_value = $2::text, fence = greatest(fence + 1, ${us('clock_timestamp()')}), is_kept = false,
+UPDATE ${table} SET resource_lock_value = $2::text, fence = greatest(fence + 1, ${us('clock_timestamp()')}), is_kept = false, calls_behind = 0,
   acquired_at = clock_timestamp(), update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('$3::float8')}
 WHERE resource_lock_key = (
   SELECT resource_lock_key FROM ${table}
@@ -229,18 +231,18 @@ WHERE resource_lock_key = (
  * Nothing is written before all rows are locked: an INSERT of a key waits for whoever has changed its row, and would do so while this
  * waits for a row of its own statement.
  *
- * $1 keys  $2 owners  $3 ttls in ms  $4 whether it is kept
+ * $1 keys  $2 owners  $3 ttls in ms  $4 whether it is kept  $5 how many calls wait in the process of the owner
  */
 function extendOf(table: string): string {
   return `
 WITH ask AS MATERIALIZED (
-  SELECT * FROM unnest($1::text[], $2::text[], $3::float8[], $4::boolean[]) AS a(key, owner, ttl, keeps)
+  SELECT * FROM unnest($1::text[], $2::text[], $3::float8[], $4::boolean[], $5::int[]) AS a(key, owner, ttl, keeps, calls)
 ), held AS MATERIALIZED (
-  SELECT a.key, a.ttl, a.keeps FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key
+  SELECT a.key, a.ttl, a.keeps, a.calls FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key
   WHERE l.resource_lock_value = a.owner AND l.expires_at > clock_timestamp() AND (a.keeps OR NOT l.is_kept)
   ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
 ), updated AS (
-  UPDATE ${table} l SET is_kept = held.keeps, update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('held.ttl')}
+  UPDATE ${table} l SET is_kept = held.keeps, calls_behind = held.calls, update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('held.ttl')}
   FROM held WHERE l.resource_lock_key = held.key AND (SELECT count(*) FROM held) > 0 RETURNING l.resource_lock_key AS key
 )
 SELECT a.key, (a.key IN (SELECT key FROM updated))::int AS is_done, coalesce(l.expires_at > clock_timestamp(), false)::int AS is_held
@@ -272,6 +274,7 @@ WITH ask AS MATERIALIZED (
 ), updated AS (
   UPDATE ${table} l SET
     resource_lock_value = f.owner,
+    calls_behind = 0,
     fence = CASE WHEN f.is_new THEN greatest(f.fence + 1, ${us('f.now')}) ELSE l.fence END,
     acquired_at = CASE WHEN f.is_new THEN f.now ELSE l.acquired_at END,
     update_time = f.now,
@@ -318,7 +321,7 @@ FROM ask`;
 /** $1 keys */
 function inspectOf(table: string): string {
   return `
-SELECT a.key, l.resource_lock_value AS holder, l.fence::float8 AS fence, l.is_kept::int AS is_kept,
+SELECT a.key, l.resource_lock_value AS holder, l.fence::float8 AS fence, l.is_kept::int AS is_kept, l.calls_behind,
   ${ms('l.expires_at - clock_timestamp()')} AS remaining, ${ms('clock_timestamp() - l.acquired_at')} AS held_for,
   (SELECT string_agg(${ticket('entry')} || ' ' || ${calls('entry')}, E'\\n' ORDER BY at) FROM (
     SELECT entry, at, max(${sign('entry')}) OVER () AS latest FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)
