@@ -1,5 +1,6 @@
 import { LockOptionsError } from '../api/errors.js';
 import { quoted } from '../api/printable.js';
+import { meantBy } from '../core/keys/scope.js';
 import { listed } from '../core/lease/lock-set-handle.js';
 import type { JournalEntry } from './bench-engine.js';
 import { LockBench } from './lock-bench.js';
@@ -25,16 +26,16 @@ interface Verdict {
 export const lockMatchers = {
   toHoldLock(bench: LockBench, key: string): Verdict {
     const { heldKeys } = checked(bench, 'toHoldLock');
-    const pass = heldKeys.includes(key);
+    const pass = meantBy(key, (fits) => heldKeys.find(fits)) !== undefined;
     return verdict(pass, `lock ${quoted(key)}`, 'be held', `held: ${listed(heldKeys) || 'none'}`);
   },
 
   toHaveLocked(bench: LockBench, key: string, options: LockedWith = {}): Verdict {
     const acquired = checked(bench, 'toHaveLocked').journal.filter(({ event }) => event === 'acquired');
-    const wanted = Object.entries({ key, ...options });
-    const pass = acquired.some((entry) =>
-      wanted.every(([name, value]) => (entry as unknown as Record<string, unknown>)[name] === value),
-    );
+    const wanted = Object.entries(options);
+    const isWanted = (entry: JournalEntry) =>
+      wanted.every(([name, value]) => (entry as unknown as Record<string, unknown>)[name] === value);
+    const pass = meantBy(key, (fits) => acquired.find((each) => fits(each.key) && isWanted(each))) !== undefined;
     const entries = acquired.map((entry) => `\n  ${JSON.stringify(entry)}`).join('') || 'nothing';
     return verdict(pass, JSON.stringify({ key, ...options }), 'have been locked', `acquired: ${entries}`);
   },

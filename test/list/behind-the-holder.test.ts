@@ -64,6 +64,17 @@ it.each<[string, () => RedisLockModuleOptions]>([
   },
 );
 
+it('an extension by hand tells it as one of the watchdog does', async () => {
+  const [holding, other] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
+  const key = freshKey();
+  const lock = await holding.acquire(key, { ttlMs: TTL_MS });
+  const next = wait(holding, key);
+  await lock.extend();
+  expect(await behind(other, key)).toBe(1);
+  await lock.release();
+  await (await next.lock).release();
+});
+
 it('a majority of the nodes of a Redlock shows it, whichever node is down', async () => {
   const nodes = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
   const options = { redlock: nodes.map(({ url }) => url), admission: false, commandTimeoutMs: 500 };

@@ -6,7 +6,10 @@ import {
   Get,
   Inject,
   Injectable,
+  Scope,
+  UseGuards,
   type BeforeApplicationShutdown,
+  type CanActivate,
   type ModuleMetadata,
   type OnApplicationBootstrap,
   type OnModuleDestroy,
@@ -16,6 +19,7 @@ import { Test } from '@nestjs/testing';
 import { Redis } from 'ioredis';
 import {
   getLockServiceToken,
+  LeaderOnly,
   Locked,
   LockOptionsError,
   LockService,
@@ -98,8 +102,38 @@ class Careless {
 const withRedis = (options: object = {}) =>
   RedisLockModule.forRoot({ redis: { host: '127.0.0.1', port: redis.port, connectionName: 'refused' }, ...options });
 
+@Injectable({ scope: Scope.REQUEST })
+class LeaderOfARequest {
+  @LeaderOnly('outbox')
+  async tick(): Promise<void> {}
+}
+@Injectable()
+class CarelessGuard extends Careless implements CanActivate {
+  canActivate(): boolean {
+    return true;
+  }
+}
+@Controller()
+class Guarded {
+  @Get()
+  @UseGuards(CarelessGuard)
+  get(): void {}
+}
+/** A registration whose options come when the others have been refused. */
+const late = RedisLockModule.forRootAsync({
+  name: 'late',
+  useFactory: async () => {
+    await nextTurn();
+    return { redis: { host: '127.0.0.1', port: redis.port, connectionName: 'refused' } };
+  },
+});
+
 it.each<[string, () => ModuleMetadata]>([
   ['an option of a decorator', () => ({ imports: [withRedis()], providers: [Careless] })],
+  ['an option of a decorator in a guard', () => ({ imports: [withRedis()], controllers: [Guarded] })],
+  ['an election of a class of request scope', () => ({ imports: [withRedis()], providers: [LeaderOfARequest] })],
+  ['an option of another registration', () => ({ imports: [withRedis(), withRedis({ name: 'b', ttlMs: 0 })] })],
+  ['an option of a registration that comes before', () => ({ imports: [late, withRedis({ name: 'b', ttlMs: 0 })] })],
   ['a second registration of the same name', () => ({ imports: [withRedis(), withRedis({ fair: true })] })],
   ['a lock module without forRoot', () => ({ imports: [withRedis(), RedisLockModule] })],
 ])('an application that does not start because of %s leaves no connection [G945]', async (_, metadata) => {

@@ -119,6 +119,17 @@ describe('a lock that is taken inside a transaction', () => {
     ]);
   });
 
+  it('is warned of once for each first part of a key, whatever its tenant', async () => {
+    const { locks, log } = await start();
+    await transaction(async () => {
+      for (const scope of ['acme', 'globex'])
+        for (const key of ['order:1', 'line:1']) await locks.withLock(key, { scope }, () => {});
+    });
+    expect(log.lines).toEqual(
+      ['order:1', 'line:1'].map((key) => expect.stringContaining(`lock "@acme/${key}" is taken`)),
+    );
+  });
+
   it('is warned of for at most 100 first parts of keys, and still for each decorated method', async () => {
     const { app, locks, log } = await start();
     await transaction(async () => {

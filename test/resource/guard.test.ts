@@ -1,4 +1,5 @@
 import { Body, Controller, Get, Injectable, Param, Post, Put, UseGuards } from '@nestjs/common';
+import type { CanActivate, ExecutionContext } from '@nestjs/common';
 import { APP_FILTER } from '@nestjs/core';
 import { ExecutionContextHost } from '@nestjs/core/helpers/execution-context-host.js';
 import { Redis } from 'ioredis';
@@ -31,6 +32,14 @@ class Writes {
   readonly all: (number | undefined)[] = [];
 }
 
+/** Knows who has logged in. */
+class OfAcme implements CanActivate {
+  canActivate(context: ExecutionContext): boolean {
+    context.switchToHttp().getRequest<{ user: object }>().user = { tenant: 'acme:eu' };
+    return true;
+  }
+}
+
 @Controller('stock')
 class StockController {
   constructor(private readonly writes: Writes) {}
@@ -45,6 +54,13 @@ class StockController {
   @Put(':sku/patient')
   @Fenced('product:{params.sku}', PATIENT)
   patient(@FencingToken() token: number): void {
+    this.writes.all.push(token);
+  }
+
+  @Put(':sku/of-a-tenant')
+  @Fenced('@{user.tenant}/product:{params.sku}', PATIENT)
+  @UseGuards(OfAcme)
+  ofATenant(@FencingToken() token: number): void {
     this.writes.all.push(token);
   }
 
@@ -157,6 +173,17 @@ describe('FencingTokenGuard', () => {
     expect(statuses).toEqual([200, 200, 200, 412, 412, 200]);
     expect(writes.all).toEqual([TOKEN, TOKEN, TOKEN + 2, TOKEN + 2]);
     expect((await put(`${url}/stock/coffee/patient`, { key: 'product:coffee', fencingToken: TOKEN })).status).toBe(200);
+  });
+
+  it('lets the tokens of locks of its tenant pass, whose keys begin with that, and refuses those of others', async () => {
+    const { url, writes } = await startShop(redisFence());
+    const statusOf = async (scope: string | null) => {
+      const locks = await openLocks({ memory: true, scope: () => scope });
+      const lock = await locks.acquire('product:tea');
+      return (await put(`${url}/stock/tea/of-a-tenant`, { key: lock.key, fencingToken: lock.fencingToken! })).status;
+    };
+    expect([await statusOf('globex'), await statusOf(null), await statusOf('acme:eu')]).toEqual([400, 400, 200]);
+    expect(writes.all).toHaveLength(1);
   });
 
   it('lets the newest of many pass, whatever the order, and nobody behind it', async () => {

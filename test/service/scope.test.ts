@@ -176,6 +176,22 @@ describe('the scope of a call', () => {
     await expect(keyOf('a', null as never)).rejects.toThrow('got null');
   });
 
+  it('is left out of the key that names a lock of the call, unless another one has just that key', async () => {
+    const set = await locks.acquireAll(['@acme/rates', 'rates', '@acme/order:1'], { scope: null });
+    expect(['rates', '@acme/rates', 'order:1'].map((key) => set.get(key).key)).toEqual([
+      'rates',
+      '@acme/rates',
+      '@acme/order:1',
+    ]);
+    await set.release();
+    await locks.withLock('rates', { scope: null }, () =>
+      locks.withLock('rates', { scope: 'acme' }, () => {
+        expect(['rates', '@acme/rates'].map((key) => locks.current(key).key)).toEqual(['rates', '@acme/rates']);
+      }),
+    );
+    await as('acme', () => locks.withLock('rates', () => expect(locks.current('rates').key).toBe('@acme/rates')));
+  });
+
   it('is no part of labels, nor of the kinds of keys whose order is checked', async () => {
     const events: LockEvent[] = [];
     const strict = await openLocks({ memory: true, scope, lockOrder: 'throw' });

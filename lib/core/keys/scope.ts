@@ -8,10 +8,11 @@ const SCOPED = /^@([^/]+)\//;
  * The key of a scope, such as a tenant: `@acme/order:1`. What the scope has of "/" is escaped, so that two scopes never share a key.
  * A key that has this scope already, such as one that a lock or an error names, stays as it is.
  * @param read gives the scope; null: the key has none. May throw
+ * @param status as of `checkKey`
  * @throws LockKeyError for a scope that is undefined, empty or has no string form, or could not be read, and as `checkKey`
  */
-export function scopedKey(read: () => unknown, key: unknown): string {
-  checkKey(key);
+export function scopedKey(read: () => unknown, key: unknown, status?: 400 | 500): string {
+  checkKey(key, status);
   const refuse = (problem: string, cause?: unknown) =>
     new LockKeyError(
       `The scope of the key ${quoted(key)} ${problem} For a call that is of no scope, on purpose, it is null.`,
@@ -29,13 +30,13 @@ export function scopedKey(read: () => unknown, key: unknown): string {
   const prefix = `@${keyPart(() => scope, refuse).replaceAll('/', '%2F')}/`;
   if (key.startsWith(prefix)) return key;
   const scoped = prefix + key;
-  checkKey(scoped);
+  checkKey(scoped, status);
   return scoped;
 }
 
-/** Whether this key is meant by a text: the whole key, or the key without its scope. */
-export function isMeantBy(text: string, key: string): boolean {
-  return key === text || splitScope(key).rest === text;
+/** Finds what has the key that is meant by a text: the whole key, or else the key without its scope. */
+export function meantBy<T>(text: string, find: (fits: (key: string) => boolean) => T | undefined): T | undefined {
+  return find((key) => key === text) ?? find((key) => splitScope(key).rest === text);
 }
 
 /** Splits a key; the scope is undefined where it has none. */

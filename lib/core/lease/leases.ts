@@ -455,13 +455,14 @@ export class Leases implements LeaseOwner {
   /** A lease is to be extended, or its time is over. */
   #onDue(lease: Lease): void {
     const state = lease.checkState();
-    if (state === 'held') this.#extend(lease, lease.ttlMs, ignore, this.#behind(lease));
+    if (state === 'held') this.#extend(lease, lease.ttlMs);
     else if (state === 'unknown') this.#loseUnlessAnswered(lease);
     else if (!lease.isExtending) this.#watchdog.remove(lease);
   }
 
   #behind(lease: Lease): CallsBehind | undefined {
-    const calls = this.listener.waitingBehind(lease);
+    // Among those who wait is still the call that begins with a lock which was just handed over.
+    const calls = lease.provisionalTtlMs === undefined ? this.listener.waitingBehind(lease) : 0;
     return calls === 0 ? undefined : { calls, forMs: Math.ceil(lease.ttlMs * SHOWN_FOR) };
   }
 
@@ -486,14 +487,15 @@ export class Leases implements LeaseOwner {
   }
 
   /** The lease counts on its ttl, which may be shorter than the time for which the store is to keep the lock. */
-  #extend(lease: Lease, ttlMs: number, done: (outcome: ExtendOutcome) => void = ignore, waiting?: CallsBehind): void {
+  #extend(lease: Lease, ttlMs: number, done: (outcome: ExtendOutcome) => void = ignore): void {
     if (!lease.beginExtension(ttlMs)) {
       done(ENDED);
       return;
     }
     this.#watch(lease);
     const since = this.onExtension ? this.now() : 0;
-    this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs), waiting }, (outcome) => {
+    const request = { grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs), waiting: this.#behind(lease) };
+    this.#backend.extend(request, (outcome) => {
       const answered = lease.answerCame();
       this.#extended(answered, outcome);
       this.onExtension?.(answered, outcome.status, this.now() - since);

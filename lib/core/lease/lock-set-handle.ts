@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { LockOptionsError } from '../../api/errors.js';
 import type { Lock, LockSet } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
-import { isMeantBy } from '../keys/scope.js';
+import { meantBy } from '../keys/scope.js';
 import { abort } from '../time/notify.js';
 import type { LockHandle } from './lock-handle.js';
 
@@ -26,7 +26,7 @@ export class LockSetHandle implements LockSet {
   }
 
   get(key: string): Lock {
-    const lock = this.locks.find((each) => isMeantBy(key, each.key));
+    const lock = meantBy(key, (fits) => this.locks.find((each) => fits(each.key)));
     if (lock) return lock;
     throw new LockOptionsError(
       `get(${quoted(key)}) was called on the locks ${listed(this.keys)}: it is not one of them.`,

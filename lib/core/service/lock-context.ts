@@ -5,7 +5,7 @@ import type { LockHandle } from '../lease/lock-handle.js';
 import { listed, LockSetHandle } from '../lease/lock-set-handle.js';
 import type { Lock } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
-import { isMeantBy } from '../keys/scope.js';
+import { meantBy } from '../keys/scope.js';
 import type { Closing } from '../waiting/waiter.js';
 
 interface Frame {
@@ -58,8 +58,9 @@ export class LockContext {
    * @throws LockOptionsError when there is none, or several were acquired at once and none is named
    */
   current(key?: string): Lock {
-    const fits = (lock: LockHandle) => !lock.isReleased && (key === undefined || isMeantBy(key, lock.key));
-    const frame = this.#find(({ lock }) => lock !== undefined && fits(lock));
+    const find = (fits: (key: string) => boolean) =>
+      this.#find(({ lock }) => lock !== undefined && !lock.isReleased && fits(lock.key));
+    const frame = key === undefined ? find(() => true) : meantBy(key, find);
     if (frame?.set && key === undefined) {
       throw new LockOptionsError(
         `current() was called under several locks: name one of ${listed(frame.set.keys)}, as in current(${quoted(frame.lock!.key)}).`,

@@ -24,6 +24,8 @@ export interface LockedMethod {
   readonly label: string;
   /** The text of its key; undefined where it has several, or a function makes them. */
   readonly template?: string;
+  /** The HTTP status of a key that is wrong: 400 where the client has made it. */
+  readonly keyStatus: 400 | 500;
   /** What it does about contention, if that is no error: see `@Locked`. */
   readonly onContended?: unknown;
 }

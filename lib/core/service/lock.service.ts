@@ -515,8 +515,8 @@ export class LockService {
       if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
       const scope = call.options?.scope;
       const keys = isForSeveral
-        ? checkKeys((key as readonly string[]).map((each) => this.#keyOf(each, scope)))
-        : this.#keyOf(key as string, scope);
+        ? checkKeys((key as readonly string[]).map((each) => this.#keyOf(each, scope, method?.keyStatus)))
+        : this.#keyOf(key as string, scope, method?.keyStatus);
       if (!this.#telemetry.observer && !acquires.hasSubscribers) return this.#begin(keys, request, method, hold);
       const { onContended = 'throw' } = method ?? {};
       const isOptional = kind === 'tryAcquire' || onContended !== 'throw';
@@ -531,13 +531,14 @@ export class LockService {
   /**
    * The key as the store has it.
    * @param scope that of the call, where it names one
+   * @param status as of `checkKey`
    * @throws LockKeyError
    */
-  #keyOf(key: string, scope?: string | null): string {
+  #keyOf(key: string, scope?: string | null, status?: 400 | 500): string {
     const { scope: scopeOfCall } = this.#options;
-    if (scope !== undefined) return scopedKey(() => scope, key);
-    if (scopeOfCall) return scopedKey(scopeOfCall, key);
-    checkKey(key);
+    if (scope !== undefined) return scopedKey(() => scope, key, status);
+    if (scopeOfCall) return scopedKey(scopeOfCall, key, status);
+    checkKey(key, status);
     return key;
   }
 

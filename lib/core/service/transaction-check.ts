@@ -1,6 +1,7 @@
 import { LockOptionsError } from '../../api/errors.js';
 import type { LeaseOptions } from '../../api/options.js';
 import { printable, quoted } from '../../api/printable.js';
+import { splitScope } from '../keys/scope.js';
 import { described } from '../options/checks.js';
 import type { LockedMethod } from './lock-order.js';
 
@@ -31,7 +32,7 @@ export class TransactionCheck {
       `stale data. Put ${decorator} above @Transactional, or take the lock before the transaction begins; see ` +
       'docs/transactions.md.';
     if (onTransaction === 'refuse') throw new LockOptionsError(message);
-    const subject = method?.name ?? key.split(':', 1)[0]!;
+    const subject = method?.name ?? splitScope(key).rest.split(':', 1)[0]!;
     if (this.#warned.has(subject) || (method === undefined && this.#warned.size >= REMEMBERED)) return;
     this.#warned.add(subject);
     this.warn(key, message);

@@ -64,13 +64,15 @@ export function notesOf(method: object): readonly MethodNote[] {
   return (Reflect.getOwnMetadata(NOTES, method) as MethodNote[] | undefined) ?? [];
 }
 
-/** All providers and controllers of an application that can have decorated methods. */
+/** All that Nest makes for an application and that can have decorated methods: also guards, interceptors, pipes and filters. */
 export function hostsOf(modules: ModulesContainer): Host[] {
   return [...modules.values()].flatMap((module) =>
-    [...module.providers.values(), ...module.controllers.values()].flatMap((wrapper) => {
-      const prototype = prototypeOf(wrapper);
-      return prototype ? { module, wrapper, prototype, methods: methodsOf(prototype) } : [];
-    }),
+    [...module.providers.values(), ...module.controllers.values(), ...module.injectables.values()].flatMap(
+      (wrapper) => {
+        const prototype = prototypeOf(wrapper);
+        return prototype ? { module, wrapper, prototype, methods: methodsOf(prototype) } : [];
+      },
+    ),
   );
 }
 

@@ -7,6 +7,7 @@ import { withLeaderDefaults } from '../../core/options/leader-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { hostsOf, type Host } from '../injection/decorated-methods.js';
 import { injectedService, serviceIn } from '../injection/injected-service.js';
+import { closeRefused } from '../module/registrations.js';
 import { leaderPlanOf, type LeaderPlan } from './leader.decorators.js';
 
 /** A method with an election, and the instance to call it on. */
@@ -28,13 +29,13 @@ export class LeaderModule implements OnModuleInit, OnApplicationBootstrap {
   constructor(@Inject(ModulesContainer) private readonly modules: ModulesContainer) {}
 
   /** All instances are there. @throws LockOptionsError */
-  onModuleInit(): void {
-    const methods = hostsOf(this.modules).flatMap(leaderMethods);
-    // An instance with two injection tokens, as by useExisting, is found twice.
-    const isFirst = ({ plan, instance }: LeaderMethod, index: number) =>
-      methods.findIndex((each) => each.plan === plan && each.instance === instance) === index;
-    this.#methods = methods.filter(isFirst);
-    for (const method of this.#methods) refuseClash(method, this.#methods);
+  async onModuleInit(): Promise<void> {
+    try {
+      this.#methods = methodsIn(this.modules);
+    } catch (error) {
+      await closeRefused(this.modules);
+      throw error;
+    }
   }
 
   onApplicationBootstrap(): void {
@@ -43,6 +44,17 @@ export class LeaderModule implements OnModuleInit, OnApplicationBootstrap {
       else service.whileLeader(plan.key, plan.options, (leadership) => call(plan, instance, leadership));
     }
   }
+}
+
+/** @throws LockOptionsError */
+function methodsIn(modules: ModulesContainer): LeaderMethod[] {
+  const found = hostsOf(modules).flatMap(leaderMethods);
+  // An instance with two injection tokens, as by useExisting, is found twice.
+  const isFirst = ({ plan, instance }: LeaderMethod, index: number) =>
+    found.findIndex((each) => each.plan === plan && each.instance === instance) === index;
+  const methods = found.filter(isFirst);
+  for (const method of methods) refuseClash(method, methods);
+  return methods;
 }
 
 /** @throws LockOptionsError */

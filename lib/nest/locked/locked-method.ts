@@ -119,6 +119,10 @@ export class LockedMethod {
     return typeof this.onContended !== 'function' && typeof this.onUnavailable !== 'function';
   }
 
+  get keyStatus(): 400 | 500 {
+    return this.source.origin === 'request' ? 400 : 500;
+  }
+
   /** Runs a call under the lock, unless `LockedInterceptor` has acquired it. */
   serve(call: ServedCall): unknown {
     const intercepted = this.isForInterceptor ? InterceptedCall.current() : undefined;

@@ -1,18 +1,18 @@
-import { Inject, Logger, Module, type OnModuleInit } from '@nestjs/common';
+import { Inject, Logger, Module, type OnApplicationBootstrap, type OnModuleInit } from '@nestjs/common';
 import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
 import { hostsOf, notesOf, type Declared, type Host, type MethodNote } from '../injection/decorated-methods.js';
 import { serviceIn } from '../injection/injected-service.js';
 import { lockedMethodOf } from '../locked/locked-method.js';
 import { refuseOptions } from './refuse-options.js';
 import { refuseRequestKeys } from './refuse-request-keys.js';
-import { closeServices } from './registrations.js';
+import { closeRefused, noteStarted } from './registrations.js';
 
 /**
  * Looks at the decorated methods of an application when it starts, for what would only be seen at a call, or never. Every
  * registration imports it, and an application has one instance.
  */
 @Module({})
-export class DecoratorChecksModule implements OnModuleInit {
+export class DecoratorChecksModule implements OnModuleInit, OnApplicationBootstrap {
   constructor(
     @Inject(ModulesContainer) private readonly modules: ModulesContainer,
     @Inject(ApplicationConfig) private readonly config: ApplicationConfig,
@@ -27,11 +27,15 @@ export class DecoratorChecksModule implements OnModuleInit {
       refuseRequestKeys(hosts, { modules, config });
       refuseOptions(hosts, modules);
     } catch (error) {
-      await closeServices(modules);
+      await closeRefused(modules);
       throw error;
     }
     const logger = new Logger('RedisLockModule');
     for (const warning of warningsOf(hosts)) logger.warn(warning);
+  }
+
+  onApplicationBootstrap(): void {
+    noteStarted(this.modules);
   }
 }
 

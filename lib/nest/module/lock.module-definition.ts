@@ -12,7 +12,7 @@ import { lockedInterceptorOf } from '../locked/locked.interceptor.js';
 import { DecoratorChecksModule } from './decorator-checks.module.js';
 import { LockShutdownModule } from './lock-shutdown.module.js';
 import { logTroubles } from './log-troubles.js';
-import { moduleOf, register } from './registrations.js';
+import { closeRefused, moduleOf, register } from './registrations.js';
 
 /** The particulars of one lock module. */
 export interface LockModuleKind<Options> {
@@ -99,8 +99,13 @@ function lockServiceProvider<Options>(
     provide: getLockServiceToken(name),
     inject: [optionsToken, ModulesContainer, ModuleRef, Shutdown],
     useFactory: async (given: Options, modules: ModulesContainer, ref: ModuleRef, shutdown: Shutdown) => {
-      const locks = kind.compose(given, name);
-      return register(kind.name, locks, moduleOf(ref, modules), modules, () => open(locks, shutdown, name));
+      try {
+        const locks = kind.compose(given, name);
+        return await register(kind.name, locks, moduleOf(ref, modules), modules, () => open(locks, shutdown, name));
+      } catch (error) {
+        void closeRefused(modules); // not waited for: another registration may still be connecting
+        throw error;
+      }
     },
   };
 }

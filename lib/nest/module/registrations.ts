@@ -14,8 +14,20 @@ interface Registration {
   service: Promise<LockService>;
 }
 
-/** The registrations of each application, by name. */
-const registrations = new WeakMap<ModulesContainer, Map<string, Registration>>();
+/** What is registered in an application. */
+class Registered {
+  readonly byName = new Map<string, Registration>();
+  phase: 'starting' | 'started' | 'refused' = 'starting';
+
+  private static readonly ofApplications = new WeakMap<ModulesContainer, Registered>();
+
+  static in(modules: ModulesContainer): Registered {
+    const { ofApplications } = Registered;
+    const known = ofApplications.get(modules) ?? new Registered();
+    ofApplications.set(modules, known);
+    return known;
+  }
+}
 
 /**
  * Opens the service of a registration. Modules that register the same share one service: so locks in memory work between
@@ -30,14 +42,13 @@ export function register(
   modules: ModulesContainer,
   open: () => Promise<LockService>,
 ): Promise<LockService> {
-  const ofApplication = registrations.get(modules) ?? new Map<string, Registration>();
-  registrations.set(modules, ofApplication);
+  const registered = Registered.in(modules);
+  const { byName } = registered;
   const name = locks.registration;
-  const first = ofApplication.get(name);
+  const first = byName.get(name);
   if (first) {
     const differing = first.locks.differencesFrom(locks);
     if (differing.length === 0) return first.service;
-    void closeServices(modules);
     const importers = [...new Set([first.module, module].flatMap((each) => importersOf(each, modules)))];
     const register = importers.length === 1 ? 'registers' : 'register';
     const [what, how, advice] =
@@ -50,18 +61,30 @@ export function register(
     );
   }
   const service = open();
-  ofApplication.set(name, { kind, locks, module, service });
-  service.catch(() => ofApplication.delete(name)); // a lazy module may be loaded again
+  byName.set(name, { kind, locks, module, service });
+  service.catch(() => byName.delete(name)); // a lazy module may be loaded again
+  if (registered.phase === 'refused') void closeAll([service]);
   return service;
 }
 
+/** From now on what is refused is a lazy module: the application goes on without it. */
+export function noteStarted(modules: ModulesContainer): void {
+  Registered.in(modules).phase = 'started';
+}
+
 /**
- * Closes what an application has opened, whose start is refused: Nest calls no hook of it, and connections would keep its
- * process alive.
+ * Closes what an application has opened that does not start, as its options or its decorators are refused: Nest calls no hook
+ * of it, and connections would keep its process alive. Never rejects.
  */
-export async function closeServices(modules: ModulesContainer): Promise<void> {
-  const opened = [...(registrations.get(modules)?.values() ?? [])];
-  await Promise.allSettled(opened.map(async ({ service }) => (await service).onApplicationShutdown()));
+export async function closeRefused(modules: ModulesContainer): Promise<void> {
+  const registered = Registered.in(modules);
+  if (registered.phase === 'started') return;
+  registered.phase = 'refused';
+  await closeAll([...registered.byName.values()].map(({ service }) => service));
+}
+
+async function closeAll(services: readonly Promise<LockService>[]): Promise<void> {
+  await Promise.allSettled(services.map(async (service) => (await service).onApplicationShutdown()));
 }
 
 /** The module whose `ModuleRef` this is. */
@@ -84,9 +107,9 @@ export function refuseBare(kind: string, bare: NestModule, modules: ModulesConta
     `${inWords(importers)} ${importers.length === 1 ? 'imports' : 'import'} ${kind} without forRoot, which ` +
       `registers nothing. ${advice}`,
   );
-  void closeServices(modules);
   // Nest may first fail the start because a class has no LockService: then this error is logged beside that one.
   if (!registered?.isGlobal) new Logger(kind).error(error.message);
+  void closeRefused(modules);
   throw error;
 }
 

@@ -198,7 +198,7 @@ function differences(columns: readonly [name: string, type: string][]): string[]
   return wanted.flatMap(([, name, type]) => {
     const is = types.get(name!);
     // MySQL and MariaDB show the width of integers in several ways.
-    if (is !== undefined && (is === type || (/^(big|tiny)int$/.test(type!) && is.startsWith(type!)))) return [];
+    if (is !== undefined && (is === type || (/^(big|tiny)?int$/.test(type!) && is.startsWith(type!)))) return [];
     return [`${name} is ${is ?? 'missing'}, and should be ${type}`];
   });
 }
