@@ -5,9 +5,9 @@ import type { Leadership } from '../../api/leader.js';
 import { printable, quoted } from '../../api/printable.js';
 import { withLeaderDefaults } from '../../core/options/leader-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
+import { ApplicationStart } from '../injection/application-start.js';
 import { hostsOf, type Host } from '../injection/decorated-methods.js';
 import { injectedService, serviceIn } from '../injection/injected-service.js';
-import { closeRefused } from '../module/registrations.js';
 import { leaderPlanOf, type LeaderPlan } from './leader.decorators.js';
 
 /** A method with an election, and the instance to call it on. */
@@ -33,7 +33,7 @@ export class LeaderModule implements OnModuleInit, OnApplicationBootstrap {
     try {
       this.#methods = methodsIn(this.modules);
     } catch (error) {
-      await closeRefused(this.modules);
+      await ApplicationStart.of(this.modules).refuse();
       throw error;
     }
   }

@@ -1,11 +1,11 @@
 import { Inject, Logger, Module, type OnApplicationBootstrap, type OnModuleInit } from '@nestjs/common';
 import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
+import { ApplicationStart } from '../injection/application-start.js';
 import { hostsOf, notesOf, type Declared, type Host, type MethodNote } from '../injection/decorated-methods.js';
 import { serviceIn } from '../injection/injected-service.js';
 import { lockedMethodOf } from '../locked/locked-method.js';
 import { refuseOptions } from './refuse-options.js';
 import { refuseRequestKeys } from './refuse-request-keys.js';
-import { closeRefused, noteStarted } from './registrations.js';
 
 /**
  * Looks at the decorated methods of an application when it starts, for what would only be seen at a call, or never. Every
@@ -27,7 +27,7 @@ export class DecoratorChecksModule implements OnModuleInit, OnApplicationBootstr
       refuseRequestKeys(hosts, { modules, config });
       refuseOptions(hosts, modules);
     } catch (error) {
-      await closeRefused(modules);
+      await ApplicationStart.of(modules).refuse();
       throw error;
     }
     const logger = new Logger('RedisLockModule');
@@ -35,7 +35,7 @@ export class DecoratorChecksModule implements OnModuleInit, OnApplicationBootstr
   }
 
   onApplicationBootstrap(): void {
-    noteStarted(this.modules);
+    ApplicationStart.of(this.modules).succeeded();
   }
 }
 

@@ -6,13 +6,14 @@ import type { ComposedLocks, LockComposition } from '../../compose/composition.j
 import { checked, oneOf, unfit } from '../../core/options/checks.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { Shutdown } from '../../core/service/shutdown.js';
+import { ApplicationStart } from '../injection/application-start.js';
 import { checkRegistration, getLockServiceToken } from '../injection/tokens.js';
 import { LeaderModule } from '../leader/leader.module.js';
 import { lockedInterceptorOf } from '../locked/locked.interceptor.js';
 import { DecoratorChecksModule } from './decorator-checks.module.js';
 import { LockShutdownModule } from './lock-shutdown.module.js';
 import { logTroubles } from './log-troubles.js';
-import { closeRefused, moduleOf, register } from './registrations.js';
+import { moduleOf, register } from './registrations.js';
 
 /** The particulars of one lock module. */
 export interface LockModuleKind<Options> {
@@ -103,7 +104,7 @@ function lockServiceProvider<Options>(
         const locks = kind.compose(given, name);
         return await register(kind.name, locks, moduleOf(ref, modules), modules, () => open(locks, shutdown, name));
       } catch (error) {
-        void closeRefused(modules); // not waited for: another registration may still be connecting
+        void ApplicationStart.of(modules).refuse(); // not waited for: another registration may still be connecting
         throw error;
       }
     },

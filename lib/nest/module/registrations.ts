@@ -4,6 +4,7 @@ import { LockOptionsError } from '../../api/errors.js';
 import { inWords, quoted } from '../../api/printable.js';
 import type { ComposedLocks } from '../../compose/composition.js';
 import type { LockService } from '../../core/service/lock.service.js';
+import { ApplicationStart } from '../injection/application-start.js';
 import type { NestModule } from '../injection/decorated-methods.js';
 
 interface Registration {
@@ -14,20 +15,8 @@ interface Registration {
   service: Promise<LockService>;
 }
 
-/** What is registered in an application. */
-class Registered {
-  readonly byName = new Map<string, Registration>();
-  phase: 'starting' | 'started' | 'refused' = 'starting';
-
-  private static readonly ofApplications = new WeakMap<ModulesContainer, Registered>();
-
-  static in(modules: ModulesContainer): Registered {
-    const { ofApplications } = Registered;
-    const known = ofApplications.get(modules) ?? new Registered();
-    ofApplications.set(modules, known);
-    return known;
-  }
-}
+/** The registrations of each application, by name. */
+const registrations = new WeakMap<ModulesContainer, Map<string, Registration>>();
 
 /**
  * Opens the service of a registration. Modules that register the same share one service: so locks in memory work between
@@ -42,10 +31,10 @@ export function register(
   modules: ModulesContainer,
   open: () => Promise<LockService>,
 ): Promise<LockService> {
-  const registered = Registered.in(modules);
-  const { byName } = registered;
+  const ofApplication = registrations.get(modules) ?? new Map<string, Registration>();
+  registrations.set(modules, ofApplication);
   const name = locks.registration;
-  const first = byName.get(name);
+  const first = ofApplication.get(name);
   if (first) {
     const differing = first.locks.differencesFrom(locks);
     if (differing.length === 0) return first.service;
@@ -61,30 +50,10 @@ export function register(
     );
   }
   const service = open();
-  byName.set(name, { kind, locks, module, service });
-  service.catch(() => byName.delete(name)); // a lazy module may be loaded again
-  if (registered.phase === 'refused') void closeAll([service]);
+  ofApplication.set(name, { kind, locks, module, service });
+  service.catch(() => ofApplication.delete(name)); // a lazy module may be loaded again
+  ApplicationStart.of(modules).opens(service);
   return service;
-}
-
-/** From now on what is refused is a lazy module: the application goes on without it. */
-export function noteStarted(modules: ModulesContainer): void {
-  Registered.in(modules).phase = 'started';
-}
-
-/**
- * Closes what an application has opened that does not start, as its options or its decorators are refused: Nest calls no hook
- * of it, and connections would keep its process alive. Never rejects.
- */
-export async function closeRefused(modules: ModulesContainer): Promise<void> {
-  const registered = Registered.in(modules);
-  if (registered.phase === 'started') return;
-  registered.phase = 'refused';
-  await closeAll([...registered.byName.values()].map(({ service }) => service));
-}
-
-async function closeAll(services: readonly Promise<LockService>[]): Promise<void> {
-  await Promise.allSettled(services.map(async (service) => (await service).onApplicationShutdown()));
 }
 
 /** The module whose `ModuleRef` this is. */
@@ -109,7 +78,7 @@ export function refuseBare(kind: string, bare: NestModule, modules: ModulesConta
   );
   // Nest may first fail the start because a class has no LockService: then this error is logged beside that one.
   if (!registered?.isGlobal) new Logger(kind).error(error.message);
-  void closeRefused(modules);
+  void ApplicationStart.of(modules).refuse();
   throw error;
 }
 
