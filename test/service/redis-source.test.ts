@@ -178,6 +178,20 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     '"sentinelClientOptions.user", which is not an option of createClient.',
   ],
   [
+    'a prefix of the clients of a Sentinel, which only a Sentinel puts before keys',
+    () => ({
+      sentinelRootNodes: [{ host: 'a', port: 1 }],
+      name: 'main',
+      nodeClientOptions: { keyPrefix: 'hunter2' },
+    }),
+    'options of node-redis with "nodeClientOptions.keyPrefix", which it ignores. Give keyPrefix beside that.',
+  ],
+  [
+    'a prefix of a node of a Cluster',
+    () => ({ rootNodes: [{ url: 'redis://a', keyPrefix: 'hunter2' }] }),
+    'options of node-redis with "rootNodes[0].keyPrefix", which it ignores. Give keyPrefix beside that.',
+  ],
+  [
     'a database of a master behind Sentinels that is not set',
     () => ({ sentinelRootNodes: [{ host: 'a', port: 1 }], name: 'main', nodeClientOptions: { database: NaN } }),
     'nodeClientOptions.database NaN, which is not a database.',

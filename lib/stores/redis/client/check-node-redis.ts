@@ -151,6 +151,9 @@ function problemOfSettings(at: string, given: unknown): string | undefined {
   if (!isGiven(given)) return undefined;
   const unknown = unknownName(given, OF_CLIENT);
   if (unknown !== undefined) return notAnOption(unknown, 'createClient', OF_CLIENT, at);
+  if (at !== '' && given.keyPrefix !== undefined) {
+    return `options of node-redis with ${quoted(`${at}keyPrefix`)}, which it ignores. Give keyPrefix beside that.`;
+  }
   const { database = 0 } = given;
   if (!isDatabase(database)) return `${at}database ${numberOrKind(database)}, which is not a database. ${IS_IT_SET}`;
   const socket = socketOf(given);

@@ -24,6 +24,8 @@ export interface OneServer {
   readonly isOwned: boolean;
   /** Undefined where it is made on `connect`. */
   readonly client?: Client;
+  /** Of what its clients are made with: they have none of their own behind a Sentinel, or in a Cluster. */
+  readonly keyPrefix?: string | Buffer;
   /** Makes a client like it, for the server as it is known by now. */
   another(options: ClientOptions): Promise<Client>;
   /** Whether another client is made when it has ended, since a Sentinel may name another master. */
@@ -238,7 +240,7 @@ class NodeRedisServer implements RedisTopology {
   }
 
   get keyPrefix(): string {
-    return String(this.options().keyPrefix ?? '');
+    return String(this.server.keyPrefix ?? this.options().keyPrefix ?? '');
   }
 
   get database(): number {
@@ -254,9 +256,9 @@ class NodeRedisServer implements RedisTopology {
   }
 
   duplicate(connectionName: string): RedisClient {
-    const { name, asksAgain } = this.server;
+    const { name, asksAgain, keyPrefix } = this.server;
     const another = (options: ClientOptions) => this.server.another({ ...options, name: connectionName });
-    return new NodeRedisAdapter({ name, asksAgain, isOwned: true, another });
+    return new NodeRedisAdapter({ name, asksAgain, keyPrefix, isOwned: true, another });
   }
 }
 

@@ -35,7 +35,7 @@ export const nodeRedis: RedisDriver = {
         ),
         sentinelClientOptions: merged(PASSED_OVER, given.sentinelClientOptions),
       };
-      return adapterOf(createSentinel(options), true, given.name);
+      return adapterOf(createSentinel(options), true, given);
     }
     return adapterOf(createClient(merged(own, given)), true);
   },
@@ -60,9 +60,9 @@ function merged(own: ClientOptions, given: ClientOptions = {}): ClientOptions {
   return { ...own, ...given, socket: { ...own.socket, ...given.socket } };
 }
 
-function adapterOf(client: AnyClient, isOwned: boolean, master?: string): RedisClient {
+function adapterOf(client: AnyClient, isOwned: boolean, given?: ClientOptions): RedisClient {
   if ('masters' in client) return new NodeRedisCluster(client, isOwned);
-  if ('getMasterNode' in client) return sentinelAdapter(client as SentinelClient, isOwned, master);
+  if ('getMasterNode' in client) return sentinelAdapter(client as SentinelClient, isOwned, given);
   const single = client as Client;
   const another = (options: ClientOptions) => Promise.resolve(likeness(single, options));
   return new NodeRedisAdapter({ name: nameOf(single), isOwned, client: single, another });
@@ -72,7 +72,7 @@ function adapterOf(client: AnyClient, isOwned: boolean, master?: string): RedisC
  * The master has a connection of its own, which is closed with the locks: the client of a Sentinel sends again what was in flight
  * when a connection broke, and a lock would be acquired for a call that has given up.
  */
-function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, master?: string): RedisClient {
+function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: ClientOptions = {}): RedisClient {
   // A message that tells of a failover may be lost: the Sentinels are asked anew, as node-redis does where a master is read-only.
   const ask = async (): Promise<Client> => {
     let isKnown = !sentinel.isOpen;
@@ -103,8 +103,9 @@ function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, master?: st
     sentinel.off('topology-change', onFailover).off('error', onError);
     if (isOwned) end(sentinel);
   };
-  const name = master === undefined ? 'sentinel master' : `sentinel master ${master}`;
-  const adapter = new NodeRedisAdapter({ name, isOwned: true, asksAgain: true, another, onClose });
+  const name = given.name === undefined ? 'sentinel master' : `sentinel master ${given.name}`;
+  const keyPrefix = given.keyPrefix ?? sentinel._keyPrefix ?? ''; // node-redis 5 keeps none
+  const adapter = new NodeRedisAdapter({ name, isOwned: true, asksAgain: true, keyPrefix, another, onClose });
   sentinel.on('topology-change', onFailover).on('error', onError);
   return adapter;
 }

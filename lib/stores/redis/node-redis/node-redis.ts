@@ -65,6 +65,7 @@ export interface ClusterClient extends EventEmitter {
 /** A client for a master that Sentinels name. */
 export interface SentinelClient extends EventEmitter {
   readonly isOpen: boolean;
+  readonly _keyPrefix?: string | Buffer;
   connect(): Promise<unknown>;
   destroy(): unknown;
   /** Runs a function with the client of the master. */
