@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { NodeRedisAdapter } from '../../lib/stores/redis/node-redis/node-redis-adapter.js';
+import { nodeRedis } from '../../lib/stores/redis/node-redis/node-redis-driver.js';
 import { describeAdapter } from './describe-adapter.js';
 import { PACKAGES } from './packages.js';
 
@@ -33,4 +34,22 @@ it('a Sentinel is not asked for its master once the adapter for node-redis is cl
   refuse();
   await sleep(2_000);
   expect([asked, closed]).toEqual([2, 3]);
+});
+
+it.each<[url: string, name: string, database: number, connectionName: string]>([
+  ['redis://a.example?db=2', 'a.example:6379', 2, 'default'],
+  ['redis://[::1]:7000/3', '::1:7000', 3, 'default'],
+  ['redis://a.example?connectionName=mine', 'a.example:6379', 0, 'mine'],
+])('the URL %s means the same to node-redis by itself and in options', async (url, name, database, connectionName) => {
+  for (const source of [url, { url }]) {
+    const client = await nodeRedis.open(source, 'default');
+    onTestFinished(() => client.close());
+    expect([client.name, client.topology.database, client.connectionName]).toEqual([name, database, connectionName]);
+  }
+});
+
+it('options beside a URL count where it does not say otherwise', async () => {
+  const client = await nodeRedis.open({ url: 'redis://a.example', database: 3, name: 'mine' }, 'default');
+  onTestFinished(() => client.close());
+  expect([client.topology.database, client.connectionName]).toEqual([3, 'mine']);
 });

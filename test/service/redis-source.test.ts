@@ -143,6 +143,26 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     'options of node-redis with two addresses, url and socket, that differ.',
   ],
   [
+    'a url and another database',
+    () => ({ url: 'redis://:hunter2@a?db=2', database: 3 }),
+    'options of node-redis with two databases, in url and database, that differ. Give one of them.',
+  ],
+  [
+    'a url without TLS and a socket with it',
+    () => ({ url: 'redis://:hunter2@a', socket: { tls: true } }),
+    'options of node-redis with url and a socket.tls that differ. Write rediss:// for TLS, and redis:// for none.',
+  ],
+  [
+    'a url with TLS and a socket without it',
+    () => ({ url: 'rediss://:hunter2@a', socket: { tls: false } }),
+    'options of node-redis with url and a socket.tls that differ.',
+  ],
+  [
+    'a node without TLS in a Cluster with it',
+    () => ({ rootNodes: [{ url: 'redis://:hunter2@a' }], defaults: { socket: { tls: true } } }),
+    'options of node-redis with rootNodes[0].url and a socket.tls that differ.',
+  ],
+  [
     'a url and the path of a socket',
     () => ({ url: 'redis://a', socket: { path: '/tmp/redis.sock' } }),
     'options of node-redis with two addresses, url and socket, that differ.',
@@ -166,6 +186,11 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     'a node with a misspelt port',
     () => ({ rootNodes: [{ socket: { host: 'a', prot: 1 } }] }),
     '"rootNodes[0].socket.prot", which is not an option of it. Did you mean port?',
+  ],
+  [
+    'a url for all nodes',
+    () => ({ rootNodes: [{ url: 'redis://a' }], defaults: { url: 'redis://:hunter2@a' } }),
+    'options of node-redis with "defaults.url", where they are for all servers. Give what it says',
   ],
   [
     'a misspelt option for all nodes',
@@ -376,6 +401,7 @@ describe('a Redis may be given as', () => {
     'a socket in options of node-redis': { socket: { host: 'a', port: 6380 }, database: 3, name: 'mine' },
     'the path of a socket in options of node-redis': { socket: { path: '/tmp/redis.sock', tls: false } },
     'nodes of a Cluster in options of node-redis': { rootNodes: [{ url: 'redis://a' }] },
+    'nodes of a Cluster with TLS': { rootNodes: [{ url: 'rediss://a' }], defaults: { socket: { tls: true } } },
     'Sentinels in options of node-redis': { sentinelRootNodes: [{ host: 'a', port: 1 }], name: 'main' },
   };
 

@@ -106,17 +106,24 @@ export function problemOfNodeRedis(source: object, ofIoredis: readonly string[])
   if (taker === 'createClient') return problemOfServer('', given);
   const { name, rootNodes, defaults, sentinelRootNodes, nodeClientOptions, sentinelClientOptions } = given;
   if (taker === 'createCluster') {
-    return problemOfNodes('rootNodes', rootNodes, OF_CLIENT) ?? problemOfSettings('defaults.', defaults);
+    const { tls } = isGiven(defaults) ? socketOf(defaults) : {};
+    return problemOfNodes('rootNodes', rootNodes, OF_CLIENT, tls) ?? problemOfAll('defaults.', defaults);
   }
   if (typeof name !== 'string' || name === '') return `sentinelRootNodes without the name of the master. ${IS_IT_SET}`;
   return (
     problemOfNodes('sentinelRootNodes', sentinelRootNodes, OF_A_SENTINEL) ??
-    problemOfSettings('nodeClientOptions.', nodeClientOptions) ??
-    problemOfSettings('sentinelClientOptions.', sentinelClientOptions)
+    problemOfAll('nodeClientOptions.', nodeClientOptions) ??
+    problemOfAll('sentinelClientOptions.', sentinelClientOptions)
   );
 }
 
-function problemOfNodes(list: string, nodes: unknown, names: Readonly<Record<string, true>>): string | undefined {
+/** @param tls whether nodes that do not say so use TLS */
+function problemOfNodes(
+  list: string,
+  nodes: unknown,
+  names: Readonly<Record<string, true>>,
+  tls?: unknown,
+): string | undefined {
   if (!Array.isArray(nodes) || nodes.length === 0) return `${list} that is not a list of servers. ${IS_IT_SET}`;
   for (const [number, node] of (nodes as unknown[]).entries()) {
     const at = `${list}[${number}].`;
@@ -127,23 +134,30 @@ function problemOfNodes(list: string, nodes: unknown, names: Readonly<Record<str
     if (!given.url && !socket.host) {
       return `${list} with a server that has no url and no host, so node-redis would connect to localhost. ${IS_IT_SET}`;
     }
-    const problem = names === OF_A_SENTINEL ? problemOfPort(at, given) : problemOfServer(at, given);
+    const problem = names === OF_A_SENTINEL ? problemOfPort(at, given) : problemOfServer(at, given, tls);
     if (problem !== undefined) return problem;
   }
   return undefined;
 }
 
 /** @param at where it is in the options, with a dot */
-function problemOfServer(at: string, given: Given): string | undefined {
+function problemOfServer(at: string, given: Given, tls?: unknown): string | undefined {
   const { url } = given;
   if (url !== undefined && typeof url !== 'string') return `${at}url ${kindOf(url)}. ${IS_IT_SET}`;
   if (url?.startsWith('/')) return `${at}url that is the path of a socket. Write socket: { path }.`;
   const problem = (url === undefined ? undefined : problemOfUrl(url)) ?? problemOfSettings(at, given);
   if (problem !== undefined) return problem;
   const socket = socketOf(given);
-  if (url !== undefined) return isElsewhere(socket, new URL(url)) ? twoServers(at) : undefined;
+  if (url !== undefined) return problemBesideUrl(at, new URL(url), given.database, { tls, ...socket });
   if (socket.path || socket.host) return undefined;
   return `options of node-redis with no url, socket.host or socket.path, so it would connect to localhost. ${IS_IT_SET}`;
+}
+
+/** Of options that apply to several servers. */
+function problemOfAll(at: string, given: unknown): string | undefined {
+  return isGiven(given) && given.url !== undefined
+    ? `options of node-redis with ${quoted(`${at}url`)}, where they are for all servers. Give what it says besides the address as options.`
+    : problemOfSettings(at, given);
 }
 
 /** Of options that apply to one server, or to several. */
@@ -172,17 +186,23 @@ function problemOfPort(at: string, { port }: Given): string | undefined {
   return `${at}port ${numberOrKind(port)}, which is not a port. ${IS_IT_SET}`;
 }
 
-/** Whether a socket is not that of the URL beside it: the options of a client that was made of a URL have both. */
-function isElsewhere({ host, port, path }: Given, { hostname, port: ofUrl }: URL): boolean {
-  return (
+/** Of options that say something else than the URL beside them: those of a client that was made of a URL have both. */
+function problemBesideUrl(at: string, url: URL, database: unknown, socket: Given): string | undefined {
+  const { host, port, path, tls } = socket;
+  const ofUrl = url.pathname.slice(1) || url.searchParams.get('db');
+  const differ = (what: string) => `options of node-redis with ${what} that differ. Give one of them.`;
+  if (
     path !== undefined ||
-    (host !== undefined && host !== hostname.replace(/^\[(.*)\]$/, '$1')) ||
-    (port !== undefined && Number(port) !== Number(ofUrl || 6379))
-  );
-}
-
-function twoServers(at: string): string {
-  return `options of node-redis with two addresses, ${at}url and ${at}socket, that differ. Give one of them.`;
+    (host !== undefined && host !== url.hostname.replace(/^\[(.*)\]$/, '$1')) ||
+    (port !== undefined && Number(port) !== Number(url.port || 6379))
+  ) {
+    return differ(`two addresses, ${at}url and ${at}socket,`);
+  }
+  if (database !== undefined && ofUrl !== null && Number(ofUrl) !== Number(database)) {
+    return differ(`two databases, in ${at}url and ${at}database,`);
+  }
+  if (tls === undefined || tls === (url.protocol === 'rediss:')) return undefined;
+  return `options of node-redis with ${at}url and a socket.tls that differ. Write rediss:// for TLS, and redis:// for none.`;
 }
 
 function unknownName(given: Given, names: Readonly<Record<string, true>>): string | undefined {

@@ -56,8 +56,10 @@ const PASSED_OVER = { pingInterval: 1_000, socket: { connectTimeout: 2_000, sock
 /** How long Sentinels are waited for until they count as down, in milliseconds: those of a client that is given may hang without end. */
 const SENTINELS_LIMIT_MS = 5_000;
 
-function merged(own: ClientOptions, given: ClientOptions = {}): ClientOptions {
-  return { ...own, ...given, socket: { ...own.socket, ...given.socket } };
+/** Options over others. A URL becomes options: node-redis ignores what is after its "?". */
+function merged(own: ClientOptions, { url, ...given }: ClientOptions = {}): ClientOptions {
+  const options = { ...own, ...given, socket: { ...own.socket, ...given.socket } };
+  return url === undefined ? options : merged(options, optionsOf(url));
 }
 
 function adapterOf(client: AnyClient, isOwned: boolean, given?: ClientOptions): RedisClient {
@@ -115,16 +117,17 @@ function nameOf({ options }: Client): string {
   return path ?? `${host}:${port}`;
 }
 
-/** The options of a URL, as it is understood for ioredis, too: node-redis ignores what is after its "?". */
+/** The options of a URL, as it is understood for ioredis, too. */
 function optionsOf(source: string): ClientOptions {
   if (source.startsWith('/')) return { socket: { path: source } };
   const { protocol, hostname, port, username, password, pathname, searchParams } = new URL(source);
   const [family, name] = [searchParams.get('family'), searchParams.get('connectionName')];
+  const database = pathname.slice(1) || searchParams.get('db');
   return {
     ...(name !== null && { name }),
     ...(username && { username: decodeURIComponent(username) }),
     ...(password && { password: decodeURIComponent(password) }),
-    database: Number(pathname.slice(1) || (searchParams.get('db') ?? 0)),
+    ...(database !== null && { database: Number(database) }),
     socket: {
       host: hostname.replace(/^\[(.*)\]$/, '$1'),
       port: Number(port || 6379),

@@ -23,6 +23,7 @@ export interface Client extends EventEmitter {
 
 /** Options of a client for one server, and of each that a Cluster or a Sentinel makes. */
 export interface ClientOptions {
+  url?: string;
   name?: string;
   username?: string;
   password?: string;
