@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
+import { LockOptionsError } from '../../lib/api/errors.js';
+import type { NodeRedisOptions } from '../../lib/stores/redis/client/source.js';
 import { NodeRedisAdapter } from '../../lib/stores/redis/node-redis/node-redis-adapter.js';
 import { nodeRedis } from '../../lib/stores/redis/node-redis/node-redis-driver.js';
 import { describeAdapter } from './describe-adapter.js';
@@ -53,3 +55,37 @@ it('options beside a URL count where it does not say otherwise', async () => {
   onTestFinished(() => client.close());
   expect([client.topology.database, client.connectionName]).toEqual([3, 'mine']);
 });
+
+const sentinels = { name: 'main', sentinelRootNodes: [{ host: 'a.example', port: 26_379 }] };
+const ALONE = { username: 'locks' };
+
+it.each<[where: string, source: string | NodeRedisOptions]>([
+  ['a URL', 'redis://locks@a.example'],
+  ['the url of options', { url: 'redis://locks:@a.example' }],
+  ['options', { ...ALONE, socket: { host: 'a.example' } }],
+  ['the defaults of a Cluster', { rootNodes: [{ url: 'redis://a.example' }], defaults: ALONE }],
+  ['the options of masters behind Sentinels', { ...sentinels, nodeClientOptions: ALONE }],
+  ['the options of Sentinels', { ...sentinels, sentinelClientOptions: ALONE }],
+])(
+  'a username without a password, with which node-redis would not log in, is refused in %s [G861]',
+  async (_, source) => {
+    const opening = nodeRedis.open(source, 'default');
+    await expect(opening).rejects.toThrow('have a username without a password: it would not log in');
+    await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
+  },
+);
+
+it.each<[what: string, source: string | NodeRedisOptions]>([
+  ['both', 'redis://locks:secret@a.example'],
+  ['a password in options beside it', { url: 'redis://locks@a.example', password: 'secret' }],
+  ['the user "default"', 'redis://default@a.example'],
+  ['a provider of credentials', { ...ALONE, url: 'redis://a.example', credentialsProvider: provider() }],
+])('a client of node-redis may log in with %s', async (_, source) => {
+  const client = await nodeRedis.open(source, 'default');
+  onTestFinished(() => client.close());
+  expect(client.name).toBe('a.example:6379');
+});
+
+function provider() {
+  return { type: 'async-credentials-provider' as const, credentials: async () => ({ password: 'secret' }) };
+}

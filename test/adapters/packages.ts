@@ -25,7 +25,13 @@ function ioredisClient(client: Redis | Cluster) {
   return { client, close: () => client.disconnect() };
 }
 
-function nodeRedisClient(client: { on(event: 'error', listener: () => void): unknown; destroy(): unknown }) {
+interface Destroyable {
+  readonly isOpen: boolean;
+  on(event: 'error', listener: () => void): unknown;
+  destroy(): unknown;
+}
+
+function nodeRedisClient(client: Destroyable) {
   client.on('error', () => {}); // or it would be thrown
-  return { client, close: () => void client.destroy() };
+  return { client, close: () => void (client.isOpen && client.destroy()) }; // node-redis 5 throws where it was
 }

@@ -1,8 +1,11 @@
+import { LockOptionsError } from '../../../api/errors.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { isNodeRedisOptions } from '../client/check-node-redis.js';
 import { isNodeRedisClient } from '../client/check-source.js';
+import { IS_IT_SET } from '../client/check-values.js';
 import type { RedisClient, RedisDriver } from '../client/redis-client.js';
 import {
+  credentialsOf,
   end,
   likeness,
   loadNodeRedis,
@@ -59,7 +62,15 @@ const SENTINELS_LIMIT_MS = 5_000;
 /** Options over others. A URL becomes options: node-redis ignores what is after its "?". */
 function merged(own: ClientOptions, { url, ...given }: ClientOptions = {}): ClientOptions {
   const options = { ...own, ...given, socket: { ...own.socket, ...given.socket } };
-  return url === undefined ? options : merged(options, optionsOf(url));
+  if (url !== undefined) return merged(options, optionsOf(url));
+  const { password, credentialsProvider } = options;
+  if (credentialsOf(options).usernames.length > 0 && !password && !credentialsProvider) {
+    throw new LockOptionsError(
+      'A URL or options for node-redis have a username without a password: it would not log in, and locks would be taken ' +
+        `as the user "default". Give a password, too; a user who needs none takes any. ${IS_IT_SET}`,
+    );
+  }
+  return options;
 }
 
 function adapterOf(client: AnyClient, isOwned: boolean, given?: ClientOptions): RedisClient {

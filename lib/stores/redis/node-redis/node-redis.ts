@@ -27,6 +27,7 @@ export interface ClientOptions {
   name?: string;
   username?: string;
   password?: string;
+  credentialsProvider?: unknown;
   database?: number;
   keyPrefix?: string | Buffer;
   disableOfflineQueue?: boolean;
