@@ -7,6 +7,7 @@ import type { RedisClient, RedisDriver } from '../client/redis-client.js';
 import {
   credentialsOf,
   end,
+  ignoreErrors,
   likeness,
   loadNodeRedis,
   ONCE,
@@ -111,15 +112,15 @@ function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: Clie
   const onFailover = ({ type }: { type: string }) => {
     if (type === 'MASTER_CHANGE') adapter.drop('it is no longer the master');
   };
-  const onError = () => {}; // the connection to the master has the same troubles, and reports them
   const onClose = () => {
-    sentinel.off('topology-change', onFailover).off('error', onError);
+    sentinel.off('topology-change', onFailover);
     if (isOwned) end(sentinel);
   };
   const name = given.name === undefined ? 'sentinel master' : `sentinel master ${given.name}`;
   const keyPrefix = given.keyPrefix ?? sentinel._keyPrefix ?? ''; // node-redis 5 keeps none
   const adapter = new NodeRedisAdapter({ name, isOwned: true, asksAgain: true, keyPrefix, another, onClose });
-  sentinel.on('topology-change', onFailover).on('error', onError);
+  // The connection to the master has the same troubles, and reports them.
+  ignoreErrors(sentinel).on('topology-change', onFailover);
   return adapter;
 }
 

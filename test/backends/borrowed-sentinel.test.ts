@@ -1,0 +1,34 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createSentinel } from 'redis';
+import { expect, it, onTestFinished } from 'vitest';
+import { openLocks } from '../support/open-locks.js';
+import { SentinelGroup } from '../support/redis-sentinel.js';
+import { until } from '../support/until.js';
+
+it.each(['before the locks', 'after them'])(
+  'a client of node-redis for Sentinels, on which locks were open, tells of a failover to who has listened %s, and its errors end no process',
+  async (when) => {
+    const group = await SentinelGroup.start();
+    onTestFinished(() => group.stop());
+    const { sentinels, name } = group.options;
+    const sentinelRootNodes = sentinels!.map(({ host, port }) => ({ host: host!, port: port! }));
+    const client = createSentinel({ sentinelRootNodes, name: name!, scanInterval: 200 });
+    onTestFinished(() => client.destroy());
+    const heard: string[] = [];
+    const listen = () => client.on('topology-change', ({ type }: { type: string }) => heard.push(type));
+
+    if (when === 'before the locks') listen();
+    const locks = await openLocks({ redis: client, commandTimeoutMs: 20_000 });
+    await locks.close();
+    if (when === 'after them') listen();
+    heard.length = 0;
+    await group.primary.kill();
+    await group.failedOver();
+    await until(() => heard.includes('MASTER_CHANGE'), { what: 'it tells of the new master' });
+    await group.killSentinels();
+    await sleep(2_000); // it looks for them, and nobody but the locks has listened to its errors
+    client.on('error', () => heard.push('error'));
+    await until(() => heard.includes('error'), { what: 'it tells that it finds no Sentinel' });
+    expect(client.isOpen).toBe(true);
+  },
+);
