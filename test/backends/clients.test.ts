@@ -1,6 +1,8 @@
 import { Redis, type RedisOptions } from 'ioredis';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { createClient } from 'redis';
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { IoredisClient, NodeRedisClient } from '../../lib/stores/redis/client/source.js';
 import { ACQUIRE } from '../../lib/stores/redis/scripts/lua.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -136,20 +138,40 @@ describe('Clients', () => {
     await until(acquired, { what: 'it is of use' });
   });
 
-  it('a client of the application with a socketTimeout gives up a connection that does not answer, and locks can be acquired again [G55]', async () => {
-    const door = doors[0]!;
-    const handed = new Redis(door.url, { socketTimeout: 200 });
-    handed.on('error', () => {});
-    clients.push(handed);
-    backend = await connected({ redis: handed, commandTimeoutMs: 50 });
-    const made = door.made;
-    door.hold();
-    expect(await acquireOn(backend, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
-    await until(() => door.made > made, { what: 'the connection is made anew' });
-    door.release();
-    const acquired = async () => (await acquireOn(backend, claimOn(freshKey()))).status === 'acquired';
-    await until(acquired, { what: 'it is of use' });
-  });
+  it.each<[client: string, clientOf: (url: string) => { client: IoredisClient | NodeRedisClient; close(): void }]>([
+    [
+      'ioredis',
+      (url) => {
+        const made = new Redis(url, { socketTimeout: 5_000, keepAlive: 10_000 }).on('error', () => {});
+        return { client: made, close: () => made.disconnect() };
+      },
+    ],
+    [
+      'node-redis',
+      (url) => {
+        // As docs/clients.md says.
+        const reconnectStrategy = (retries: number) => Math.min(retries * 50, 1_000);
+        const socket = { socketTimeout: 15_000, reconnectStrategy };
+        const made = createClient({ url, pingInterval: 5_000, socket }).on('error', () => {});
+        return { client: made, close: () => made.destroy() };
+      },
+    ],
+  ])(
+    'a client of %s of the application with a socketTimeout gives up a connection that does not answer, and locks can be acquired again [G55]',
+    async (_, clientOf) => {
+      const door = doors[0]!;
+      const { client: handed, close } = clientOf(door.url);
+      onTestFinished(close);
+      backend = await connected({ redis: handed, commandTimeoutMs: 50 });
+      const made = door.made;
+      door.hold();
+      expect(await acquireOn(backend, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
+      await until(() => door.made > made, { what: 'the connection is made anew' });
+      door.release();
+      const acquired = async () => (await acquireOn(backend, claimOn(freshKey()))).status === 'acquired';
+      await until(acquired, { what: 'it is of use' });
+    },
+  );
 
   it('made before one could not be made are closed', async () => {
     backend = await opened({ memory: true });
