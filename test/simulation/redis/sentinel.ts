@@ -122,9 +122,13 @@ export class SimulatedSentinels {
     this.#downSince = this.#primary.isAnswering ? undefined : (this.#downSince ?? now);
     if (this.#downSince === undefined || this.#isFailingOver) return;
     const since = this.#downSince;
-    const replaceAt = since + this.downAfterMs * 1_000;
-    if (now >= replaceAt) this.failOver();
-    else this.scheduler.at(replaceAt, () => this.#downSince === since && this.#judge());
+    if (now >= this.#replaceAt) this.failOver();
+    else this.scheduler.at(this.#replaceAt, () => this.#downSince === since && this.#judge());
+  }
+
+  /** Until then a primary that does not answer is left, and named like one that does. */
+  get #replaceAt(): number {
+    return (this.#downSince ?? this.scheduler.now) + this.downAfterMs * 1_000;
   }
 
   /** The replica with the lowest priority, which has come the farthest. */
@@ -213,8 +217,9 @@ export class SimulatedSentinels {
   }
 
   #describe({ primary }: Sentinel): Fields {
+    const isLeft = primary === this.#primary && this.scheduler.now < this.#replaceAt;
     return new Fields([
-      ...fieldsOf(primary, primary.isAnswering ? 'master' : 's_down,o_down,master'),
+      ...fieldsOf(primary, primary.isAnswering || isLeft ? 'master' : 's_down,o_down,master'),
       ...['num-slaves', String(this.#known.size - 1)],
       ...['num-other-sentinels', String(this.#sentinels.length - 1)],
     ]);

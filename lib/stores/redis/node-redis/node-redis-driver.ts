@@ -33,10 +33,7 @@ export const nodeRedis: RedisDriver = {
     if (given.sentinelRootNodes) {
       const options = {
         ...given,
-        nodeClientOptions: merged(
-          { ...own, ...PASSED_OVER, socket: { ...own.socket, ...PASSED_OVER.socket } },
-          given.nodeClientOptions,
-        ),
+        nodeClientOptions: merged({ ...own, ...PASSED_OVER }, given.nodeClientOptions),
         sentinelClientOptions: merged(PASSED_OVER, given.sentinelClientOptions),
       };
       return adapterOf(createSentinel(options), true, given);
@@ -54,8 +51,18 @@ interface GivenOptions extends ClientOptions {
   sentinelClientOptions?: ClientOptions;
 }
 
-/** Options of the connections of a Sentinel client: a server that hangs is passed over, where node-redis would wait for it without end. */
-const PASSED_OVER = { pingInterval: 1_000, socket: { connectTimeout: 2_000, socketTimeout: 3_000 } };
+/**
+ * Options of the connections of a Sentinel client: a server that hangs is passed over, where node-redis would wait for it without end,
+ * and one that is down left after a few attempts: node-redis 5 connects to the master that was named first, whatever Sentinels say.
+ */
+const PASSED_OVER = {
+  pingInterval: 1_000,
+  socket: {
+    connectTimeout: 2_000,
+    socketTimeout: 3_000,
+    reconnectStrategy: (retries: number) => retries < 2 && 100,
+  },
+} satisfies ClientOptions;
 
 /** How long Sentinels are waited for until they count as down, in milliseconds: those of a client that is given may hang without end. */
 const SENTINELS_LIMIT_MS = 5_000;
@@ -90,12 +97,17 @@ function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: Clie
   // A message that tells of a failover may be lost: the Sentinels are asked anew, as node-redis does where a master is read-only.
   const ask = async (): Promise<Client> => {
     let isKnown = !sentinel.isOpen;
-    if (isKnown) await sentinel.connect();
+    if (isKnown) await sentinel.connect().catch(closeAgain);
     return sentinel._execute(false, (client) => {
       if (isKnown) return Promise.resolve(client);
       isKnown = true;
       return Promise.reject(new Error('READONLY It may no longer be the master.'));
     });
+  };
+  // node-redis 5 stays open, and asks no Sentinel again.
+  const closeAgain = async (error: unknown) => {
+    await sentinel.destroy();
+    throw error;
   };
   let asking: Promise<Client> | undefined;
   const another = async (options: ClientOptions): Promise<Client> => {

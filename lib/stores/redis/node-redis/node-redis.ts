@@ -42,7 +42,7 @@ export interface ClientOptions {
     tls?: boolean;
     connectTimeout?: number;
     socketTimeout?: number;
-    reconnectStrategy?: false | ((retries: number) => number);
+    reconnectStrategy?: false | ((retries: number) => number | false);
   };
 }
 
