@@ -199,6 +199,10 @@ class Master extends NodeRedisAdapter {
     return this.node.client;
   }
 
+  protected override get credentials(): Credentials {
+    return credentialsOf(this.cluster._options?.defaults);
+  }
+
   protected override async send(args: readonly string[]): Promise<unknown> {
     return (await this.cluster.nodeClient(this.node)).sendCommand(args, COMMAND);
   }

@@ -29,7 +29,10 @@ export const nodeRedis: RedisDriver = {
     const { createClient, createCluster, createSentinel } = await loadNodeRedis();
     const own = { ...OWN, name: clientName };
     const given = (typeof source === 'string' ? optionsOf(source) : source) as GivenOptions;
-    if (given.rootNodes) return adapterOf(createCluster({ ...given, defaults: merged(own, given.defaults) }), true);
+    if (given.rootNodes) {
+      const { RESP } = OWN; // nodes have the Cluster's own, whatever their defaults say
+      return adapterOf(createCluster({ RESP, ...given, defaults: merged(own, given.defaults) }), true);
+    }
     if (given.sentinelRootNodes) {
       const options = {
         ...given,
