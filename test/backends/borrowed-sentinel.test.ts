@@ -12,7 +12,9 @@ it.each(['before the locks', 'after them'])(
     onTestFinished(() => group.stop());
     const { sentinels, name } = group.options;
     const sentinelRootNodes = sentinels!.map(({ host, port }) => ({ host: host!, port: port! }));
-    const client = createSentinel({ sentinelRootNodes, name: name!, scanInterval: 200 });
+    // Without it node-redis 5 would wait for the dead master, see docs/clients.md.
+    const nodeClientOptions = { socket: { reconnectStrategy: (retries: number) => retries < 2 && 100 } };
+    const client = createSentinel({ sentinelRootNodes, name: name!, scanInterval: 200, nodeClientOptions });
     onTestFinished(() => client.destroy());
     const heard: string[] = [];
     const listen = () => client.on('topology-change', ({ type }: { type: string }) => heard.push(type));
@@ -27,8 +29,6 @@ it.each(['before the locks', 'after them'])(
     await until(() => heard.includes('MASTER_CHANGE'), { what: 'it tells of the new master' });
     await group.killSentinels();
     await sleep(30_000); // it gives up its search, and nobody but the locks has listened to its errors
-    client.on('error', () => heard.push('error'));
-    await until(() => heard.includes('error'), { what: 'it tells that it finds no Sentinel' });
     expect(client.isOpen).toBe(true);
   },
 );
