@@ -237,6 +237,22 @@ describe('the queue of a lock that several hold', () => {
     expect(await queue()).toEqual([...unknown, permit('c', 2, 3), permit('d', 1, 3)]);
   });
 
+  it.each([
+    ['shares it', read('b'), () => share('b', { place: read('b'), number: 20 })],
+    ['has permits', permit('b', 1, 2), () => permits('b', 1, 2, { place: permit('b', 1, 2), number: 20 })],
+  ])(
+    'lets past a head that does not fit and whose process is gone whoever %s with those who hold it',
+    async (_, entry, joins) => {
+      await (entry.startsWith('s') ? share('a') : permits('a', 1, 2));
+      const gone = 'inbox:gone';
+      await client.zadd(QUEUE, 10, `g ${gone} x~1`, 11, `p2/2 ${gone} y`);
+      await client.zadd(QUEUE, -Date.now() * 1_000, `h ${gone}`); // its sign is new
+      expect((await joins())[0]).toBe(1);
+      expect(await holders()).toEqual(['a', 'b']);
+      expect(await queue()).toEqual([]);
+    },
+  );
+
   it('gets what is taken by force, from all or from one, and each of these is told so [G856]', async () => {
     await permits('alive/1', 1, 2, { others: 'alive/2' });
     await permits('w', 1, 2, { place: permit('w', 1, 2), number: 1 });
@@ -283,6 +299,25 @@ describe('who asks to hold a lock together with others, where something is wrong
     try {
       await expect(permits('b', 1, 2)).rejects.toThrow(/OOM/);
       expect(await client.get(LOCK)).toBe(before);
+    } finally {
+      await client.config('SET', 'maxmemory', '0');
+    }
+  });
+
+  it.each([
+    ['shared', share],
+    ['of permits', (owner: string) => permits(owner, 1, 2)],
+  ])('is extended and leaves while the server is full, where the lock is %s', async (_, join) => {
+    for (const owner of ['a', 'b']) await join(owner);
+    await client.pexpire(LOCK, 1_000);
+    await client.config('SET', 'maxmemory', '1');
+    try {
+      for (const owner of ['a', 'b']) expect(await extend(owner, 2 * TTL_MS)).toBe(1);
+      expect(await client.pttl(LOCK)).toBeGreaterThan(TTL_MS);
+      expect(await give('a')).toBe(1);
+      expect(await holders()).toEqual(['b']);
+      expect(await give('b')).toBe(1);
+      expect(await client.exists(LOCK)).toBe(0);
     } finally {
       await client.config('SET', 'maxmemory', '0');
     }

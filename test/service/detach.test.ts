@@ -447,6 +447,17 @@ describe('a reply that is lost', () => {
     expect(await locks.isLocked('late-detach')).toBe(false);
   });
 
+  it('of none, as the request of detach was never sent, leaves the lease as long as it was', async () => {
+    const away = await RedisServer.start();
+    const locks = await openLocks({ redis: away.url });
+    const lock = await locks.acquire('not-sent', { ttlMs: 60_000 });
+    await away.stop();
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await expect(lock.detach({ ttlMs: 900 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    expect(lock.isHeld).toBe(true);
+    expect(lock.remainingMs).toBeGreaterThan(50_000);
+  });
+
   it('of detach: if the connection breaks it is sent again, and finds that it was done', async () => {
     const { proxy, locks } = await throughProxy(10_000);
     const lock = await locks.acquire('cut-detach');

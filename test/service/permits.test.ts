@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { LockEvent } from '../../lib/api/events.js';
 import type { Lock, Permit } from '../../lib/api/lock.js';
@@ -198,6 +198,22 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     expect(locks.size).toBe(0);
   });
 
+  it('a call that waits, or tries, behind one to which a permit was passed on is refused as contended', async () => {
+    const locks = await open();
+    const first = await locks.acquirePermits('passed', { limit: 1 });
+    const second = locks.acquirePermits('passed', { limit: 1, waitMs: 60_000 });
+    const third = locks.acquirePermits('passed', { limit: 1, waitMs: 300 });
+    await waiting(locks, 'passed', 2);
+    await first.release();
+    const passed = await second;
+    const triedAt = performance.now();
+    expect(await locks.tryAcquirePermits('passed', { limit: 1 })).toBeNull();
+    expect(performance.now() - triedAt).toBeLessThan(50); // and not by the next check
+    await expect(third).rejects.toEqual(CONTENDED);
+    await passed.release();
+    expect(locks.size).toBe(0);
+  });
+
   it('the limit of calls that wait counts for permits, too', async () => {
     const locks = await open({ maxWaiters: 1 });
     const held = await locks.acquirePermits('waiters', { limit: 1 });
@@ -297,6 +313,28 @@ describe('permits of several processes', () => {
     await until(async () => ((await server.command('KEYS', '*many*')) as string[]).length === 0, {
       what: 'nothing is left',
     });
+  });
+
+  it('a call that tries once gets a permit that is free, whenever one that waited before has given up', async () => {
+    for (let ticks = 0; ticks < 12; ticks++) {
+      const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+      const key = `gave-up-${ticks}`;
+      const own = await locks.acquirePermits(key, { limit: 2 });
+      const theirs = await others.acquirePermits(key, { limit: 2 });
+      const controller = new AbortController();
+      const waits = locks
+        .acquirePermits(key, { limit: 2, waitMs: 60_000, signal: controller.signal })
+        .catch(() => undefined);
+      await waiting(locks, key, 1);
+      await theirs.release();
+      for (let tick = 0; tick < ticks; tick++) await nextTurn();
+      controller.abort();
+      await (await waits)?.release();
+      await sleep(50);
+      const tried = await locks.tryAcquirePermits(key, { limit: 2 });
+      expect(tried?.isHeld, `after ${ticks} turns of the event loop`).toBe(true);
+      await Promise.all([own.release(), tried!.release()]);
+    }
   });
 
   it('those of a process that has died are free when their ttl is over, and those of others stay', async () => {

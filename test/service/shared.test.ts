@@ -158,6 +158,26 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     await stays.release();
   });
 
+  it('is not limited by a call under it, which others that share it would have to obey', async () => {
+    const locks = await open();
+    const stays = await locks.acquire('nested-limit', SHARED);
+    await locks.withLock('nested-limit', SHARED, async ({ signal }) => {
+      const limited = locks.withLock('nested-limit', { ...SHARED, maxHoldMs: 50 }, () => 'ran');
+      await expect(limited).rejects.toMatchObject({ code: 'LOCK_OPTIONS' });
+      await expect(limited).rejects.toThrow(
+        '"nested-limit" already asks for a maxHoldMs, which would end it for the other',
+      );
+      await sleep(100);
+      expect(signal.aborted).toBe(false);
+    });
+    // One with a limit has a lease of its own.
+    await locks.withLock('nested-limit', { ...SHARED, maxHoldMs: 60_000 }, () =>
+      expect(locks.withLock('nested-limit', { ...SHARED, maxHoldMs: 50 }, () => 'ran')).resolves.toBe('ran'),
+    );
+    expect(stays.isHeld).toBe(true);
+    await stays.release();
+  });
+
   it('is downgraded: readers that wait come in, and no writer in between [G909]', async () => {
     const locks = await open();
     const order: string[] = [];

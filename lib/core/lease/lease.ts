@@ -124,6 +124,8 @@ export class Lease implements Linked<Lease> {
   #limits: readonly number[] = NONE;
   /** The earliest of them. */
   #overstaysAt = Infinity;
+  /** What the deadline was when it was about to be detached. */
+  #deadlineBefore = 0;
   /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
   #standsUntil = 0;
   /** The same for the last extension that was sent. */
@@ -345,13 +347,15 @@ export class Lease implements Linked<Lease> {
   beginDetaching(ttlMs: number): boolean {
     if (!this.#enter('extending')) return false;
     this.isDetaching = true;
+    this.#deadlineBefore = this.#deadline;
     this.#deadline = Math.min(this.#deadline, this.#owner.now() + validityMs(ttlMs, this.#owner.marginMs));
     return true;
   }
 
-  /** It has not been detached: the lease runs on until its deadline, if that has not passed. */
+  /** It has not been detached: the lease runs on until the deadline that it had before, if that has not passed. */
   notDetached(fault?: Error): void {
     this.isDetaching = false;
+    this.#deadline = this.#deadlineBefore;
     this.notExtended(fault);
   }
 

@@ -19,6 +19,7 @@ import type {
 import { EXCLUSIVE, SHARED, type Hold, type LockBackend } from '../backend/lock-backend.js';
 import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
 import { checkKey, checkKeys } from '../keys/key.js';
+import { quoted } from '../../api/printable.js';
 import { scopedKey } from '../keys/scope.js';
 import type { Lease } from '../lease/lease.js';
 import { leasesOf, LockHandle } from '../lease/lock-handle.js';
@@ -645,6 +646,8 @@ export class LockService {
       }
       const why = whyNotUnder(lease.grant.hold, request.hold);
       if (why !== undefined) throw new LockSelfDeadlockError(lease.key, why);
+      if (request.maxHoldMs && lease.grant.hold?.mode === 'shared' && lease.overstaysAt === Infinity)
+        throw limitsOthers(lease.key);
       if (!reentrant) throw new LockSelfDeadlockError(lease.key);
       return LockHandle.another(lease, this.#engine.leases);
     } catch (reason) {
@@ -747,6 +750,13 @@ function whyNotUnder(held: Hold = EXCLUSIVE, wanted: Hold = EXCLUSIVE): string |
   return (
     `is held by this call in the mode ${held.mode}, and it asks for the mode ${wanted.mode}: it would wait for itself. Release it first, or ` +
     'use another key.'
+  );
+}
+
+function limitsOthers(key: string): LockOptionsError {
+  return new LockOptionsError(
+    `A call that shares the lock ${quoted(key)} already asks for a maxHoldMs, which would end it for the other calls that share it, too: give it ` +
+      'to the call that takes the lock first.',
   );
 }
 

@@ -391,7 +391,7 @@ export class Line implements Bidder {
   #grant(waiter: Waiter, lease: Lease, how: LockGrant): void {
     this.#waiters.remove(waiter);
     if (this.#seen?.owner !== undefined) this.lines.noteContested(this.key); // until now: the refusal may have been long ago
-    this.#seen = undefined;
+    if (!this.#bid) this.#seen = undefined; // one that waits beside a lease that is passed on has found the others in its way
     lease.label = waiter.label;
     this.#leases.add(lease);
     waiter.grant(lease, how);
@@ -464,7 +464,6 @@ export class Line implements Bidder {
   #withdraw(bid: Bid): void {
     bid.withdraw();
     this.#bid = undefined;
-    this.#seen = undefined; // nothing renews it, and leases of the line may keep that
   }
 
   /** Notes for the calls behind a holder of this process that the lock was held until now, whatever comes next. */
@@ -478,7 +477,9 @@ export class Line implements Bidder {
     if (this.#waiters.size > 0) {
       if (this.#needsBid) this.#ask();
     } else if (this.#bid && !this.#bid.isAsking) this.#withdraw(this.#bid);
-    if (this.#waiters.size === 0 && !this.#bid && !this.#leases.first) this.lines.forget(this);
+    if (this.#waiters.size > 0 || this.#bid) return;
+    this.#seen = undefined; // nothing renews it, and leases of the line may keep that
+    if (!this.#leases.first) this.lines.forget(this);
   }
 
   /** Calls that wait share a lease that was just granted. */

@@ -177,7 +177,7 @@ export const CROWD: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '08a2882f505e25aadcbf6740fd98476b74f50d46',
+  sha: '48a11ac1918c77efb4df4b27da0e1bebf1dc8a40',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -334,7 +334,19 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
           latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
         end
         local is_silent = latest and latest - sign_at > SILENT_US
-        if not fits and not is_silent then
+        local is_own = asking and next_entry == asking.entry
+        local is_blind = kind ~= 'w' and sign_at > heard_at
+        local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+        if slot_tag then channel = channel .. ':' .. slot_tag end
+        local listeners
+        if is_silent then
+          listeners = 0
+        elseif is_own then
+          listeners = 1
+        elseif kind ~= 'w' and not is_blind then
+          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+        end
+        if not fits and listeners ~= 0 then
           is_blocked = true
           break
         end
@@ -349,18 +361,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
           local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
           if own_ticket then ticket, turns = own_ticket, own_turns end
         end
-        local message, listeners = ticket, nil
-        local is_own = asking and next_entry == asking.entry
-        local is_blind = kind ~= 'w' and sign_at > heard_at
-        local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-        if slot_tag then channel = channel .. ':' .. slot_tag end
-        if is_silent then
-          listeners = 0
-        elseif is_own then
-          listeners = 1
-        elseif kind ~= 'w' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-        end
+        local message = ticket
         local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
         if kind == 'w' then
           redis.call('DEL', lock)
@@ -436,6 +437,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
                 crowd.last = tonumber(finish)
                 crowd.last_text = text
               end
+              crowd.has_grown = true
               if is_own then asking.is_granted = true end
             end
           end
@@ -510,6 +512,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
         crowd.last = tonumber(finish)
         crowd.last_text = text
       end
+      crowd.has_grown = true
       is_granted = true
       if head[1] and entry ~= '' then
         if redis.pcall('ZREM', queue, entry) == 1 then
@@ -548,14 +551,16 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
           crowd.last = tonumber(finish)
           crowd.last_text = text
         end
+        crowd.has_grown = true
       end
       joined = joined + 1
     end
   end
   if crowd and crowd.is_changed then
     local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
     if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
@@ -604,7 +609,7 @@ export const DOWNGRADE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '2e6463d6c17fa567db062fc88210263e7bec1fb2',
+  sha: 'd78cf38269f8b21121a2348e54abfaf2304b15a3',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, to, ttl)
@@ -669,8 +674,9 @@ local function each(lock, queue, owner, to, ttl)
   end
   if renewed[to] then
     local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
     return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)
   end
@@ -723,6 +729,7 @@ local function each(lock, queue, owner, to, ttl)
     crowd.last = tonumber(finish)
     crowd.last_text = text
   end
+  crowd.has_grown = true
   crowd.is_new = false -- if it cannot be written, it stays as it was
   local notices, is_blocked = {}, false
   local GRANT_TTL_MS = '2000'
@@ -769,7 +776,19 @@ local function each(lock, queue, owner, to, ttl)
         latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
-      if not fits and not is_silent then
+      local is_own = asking and next_entry == asking.entry
+      local is_blind = kind ~= 'w' and sign_at > heard_at
+      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
+      local listeners
+      if is_silent then
+        listeners = 0
+      elseif is_own then
+        listeners = 1
+      elseif kind ~= 'w' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      end
+      if not fits and listeners ~= 0 then
         is_blocked = true
         break
       end
@@ -784,18 +803,7 @@ local function each(lock, queue, owner, to, ttl)
         local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
         if own_ticket then ticket, turns = own_ticket, own_turns end
       end
-      local message, listeners = ticket, nil
-      local is_own = asking and next_entry == asking.entry
-      local is_blind = kind ~= 'w' and sign_at > heard_at
-      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      if is_silent then
-        listeners = 0
-      elseif is_own then
-        listeners = 1
-      elseif kind ~= 'w' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
+      local message = ticket
       local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -871,6 +879,7 @@ local function each(lock, queue, owner, to, ttl)
               crowd.last = tonumber(finish)
               crowd.last_text = text
             end
+            crowd.has_grown = true
             if is_own then asking.is_granted = true end
           end
         end
@@ -884,8 +893,9 @@ local function each(lock, queue, owner, to, ttl)
   end
   if crowd and crowd.is_changed then
     local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
     if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
@@ -1011,7 +1021,7 @@ export const EXTEND_CROWD: Script = {
   locksPerCall: 100,
   sharedKeys: 0,
   sharedArgs: 1,
-  sha: 'd955e81aed55ad2c7aec96c461c7a5e6f5c38306',
+  sha: 'd34b8e6d70f81367a3bcc3e7d9a0b40197057f14',
   source: `local us
 local ttl = ARGV[1]
 if #KEYS > 1 then
@@ -1078,8 +1088,9 @@ if #KEYS > 1 then
     if not crowd or renewed[owner] == false then return 0 end
     if not renewed[owner] then return -1 end
     local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
     return crowd.problem and {crowd.problem} or 1
   end
@@ -1153,8 +1164,9 @@ if not is_crowd then return -1 end
 if not crowd or renewed[owner] == false then return 0 end
 if not renewed[owner] then return -1 end
 local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
 if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
 return crowd.problem and {crowd.problem} or 1`,
 };
@@ -1169,7 +1181,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '840e7d8e112921c643411ae685e7a1e1e90d3bc2',
+  sha: '79e54acb9766f5a4540ce0254c120489503ee014',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -1309,7 +1321,19 @@ local function each(lock, queue, key, from)
         latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
-      if not fits and not is_silent then
+      local is_own = asking and next_entry == asking.entry
+      local is_blind = kind ~= 'w' and sign_at > heard_at
+      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
+      local listeners
+      if is_silent then
+        listeners = 0
+      elseif is_own then
+        listeners = 1
+      elseif kind ~= 'w' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      end
+      if not fits and listeners ~= 0 then
         is_blocked = true
         break
       end
@@ -1324,18 +1348,7 @@ local function each(lock, queue, key, from)
         local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
         if own_ticket then ticket, turns = own_ticket, own_turns end
       end
-      local message, listeners = ticket, nil
-      local is_own = asking and next_entry == asking.entry
-      local is_blind = kind ~= 'w' and sign_at > heard_at
-      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      if is_silent then
-        listeners = 0
-      elseif is_own then
-        listeners = 1
-      elseif kind ~= 'w' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
+      local message = ticket
       local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -1411,6 +1424,7 @@ local function each(lock, queue, key, from)
               crowd.last = tonumber(finish)
               crowd.last_text = text
             end
+            crowd.has_grown = true
             if is_own then asking.is_granted = true end
           end
         end
@@ -1424,8 +1438,9 @@ local function each(lock, queue, key, from)
   end
   if crowd and crowd.is_changed then
     local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
     if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
@@ -1683,7 +1698,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'bd5402049c73b56085960784ede23d5d0887037f',
+  sha: 'b7d7888b8926c0794eea15d29b1e1e1697667a0c',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1738,7 +1753,19 @@ if #KEYS > 3 then
             latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
           end
           local is_silent = latest and latest - sign_at > SILENT_US
-          if not fits and not is_silent then
+          local is_own = asking and next_entry == asking.entry
+          local is_blind = kind ~= 'w' and sign_at > heard_at
+          local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+          if slot_tag then channel = channel .. ':' .. slot_tag end
+          local listeners
+          if is_silent then
+            listeners = 0
+          elseif is_own then
+            listeners = 1
+          elseif kind ~= 'w' and not is_blind then
+            listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+          end
+          if not fits and listeners ~= 0 then
             is_blocked = true
             break
           end
@@ -1753,18 +1780,7 @@ if #KEYS > 3 then
             local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
             if own_ticket then ticket, turns = own_ticket, own_turns end
           end
-          local message, listeners = ticket, nil
-          local is_own = asking and next_entry == asking.entry
-          local is_blind = kind ~= 'w' and sign_at > heard_at
-          local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-          if slot_tag then channel = channel .. ':' .. slot_tag end
-          if is_silent then
-            listeners = 0
-          elseif is_own then
-            listeners = 1
-          elseif kind ~= 'w' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-          end
+          local message = ticket
           local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
           if kind == 'w' then
             redis.call('DEL', lock)
@@ -1840,6 +1856,7 @@ if #KEYS > 3 then
                   crowd.last = tonumber(finish)
                   crowd.last_text = text
                 end
+                crowd.has_grown = true
                 if is_own then asking.is_granted = true end
               end
             end
@@ -1853,8 +1870,9 @@ if #KEYS > 3 then
       end
       if crowd and crowd.is_changed then
         local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-        local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-        crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+        local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+        if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+        crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
         if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
         if notices[1] and not crowd.problem then
           local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
@@ -1930,7 +1948,19 @@ if type(value) == 'string' then
         latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
-      if not fits and not is_silent then
+      local is_own = asking and next_entry == asking.entry
+      local is_blind = kind ~= 'w' and sign_at > heard_at
+      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
+      local listeners
+      if is_silent then
+        listeners = 0
+      elseif is_own then
+        listeners = 1
+      elseif kind ~= 'w' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      end
+      if not fits and listeners ~= 0 then
         is_blocked = true
         break
       end
@@ -1945,18 +1975,7 @@ if type(value) == 'string' then
         local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
         if own_ticket then ticket, turns = own_ticket, own_turns end
       end
-      local message, listeners = ticket, nil
-      local is_own = asking and next_entry == asking.entry
-      local is_blind = kind ~= 'w' and sign_at > heard_at
-      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      if is_silent then
-        listeners = 0
-      elseif is_own then
-        listeners = 1
-      elseif kind ~= 'w' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
+      local message = ticket
       local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -2032,6 +2051,7 @@ if type(value) == 'string' then
               crowd.last = tonumber(finish)
               crowd.last_text = text
             end
+            crowd.has_grown = true
             if is_own then asking.is_granted = true end
           end
         end
@@ -2045,8 +2065,9 @@ if type(value) == 'string' then
   end
   if crowd and crowd.is_changed then
     local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
     if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
@@ -2248,7 +2269,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '02b6c6a3ceb3cb1e0a11117e535ddc6755882441',
+  sha: '150015c897e0d44f8f9543bf56783acf276f5fcc',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -2395,7 +2416,19 @@ if #KEYS > 3 then
               latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
             end
             local is_silent = latest and latest - sign_at > SILENT_US
-            if not fits and not is_silent then
+            local is_own = asking and next_entry == asking.entry
+            local is_blind = kind ~= 'w' and sign_at > heard_at
+            local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+            if slot_tag then channel = channel .. ':' .. slot_tag end
+            local listeners
+            if is_silent then
+              listeners = 0
+            elseif is_own then
+              listeners = 1
+            elseif kind ~= 'w' and not is_blind then
+              listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+            end
+            if not fits and listeners ~= 0 then
               is_blocked = true
               break
             end
@@ -2410,18 +2443,7 @@ if #KEYS > 3 then
               local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
               if own_ticket then ticket, turns = own_ticket, own_turns end
             end
-            local message, listeners = ticket, nil
-            local is_own = asking and next_entry == asking.entry
-            local is_blind = kind ~= 'w' and sign_at > heard_at
-            local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-            if slot_tag then channel = channel .. ':' .. slot_tag end
-            if is_silent then
-              listeners = 0
-            elseif is_own then
-              listeners = 1
-            elseif kind ~= 'w' and not is_blind then
-              listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-            end
+            local message = ticket
             local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
             if kind == 'w' then
               redis.call('DEL', lock)
@@ -2497,6 +2519,7 @@ if #KEYS > 3 then
                     crowd.last = tonumber(finish)
                     crowd.last_text = text
                   end
+                  crowd.has_grown = true
                   if is_own then asking.is_granted = true end
                 end
               end
@@ -2510,8 +2533,9 @@ if #KEYS > 3 then
         end
         if crowd and crowd.is_changed then
           local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-          local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-          crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+          local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+          if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+          crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
           if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
           if notices[1] and not crowd.problem then
             local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
@@ -2724,7 +2748,19 @@ if not mine then
           latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
         end
         local is_silent = latest and latest - sign_at > SILENT_US
-        if not fits and not is_silent then
+        local is_own = asking and next_entry == asking.entry
+        local is_blind = kind ~= 'w' and sign_at > heard_at
+        local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+        if slot_tag then channel = channel .. ':' .. slot_tag end
+        local listeners
+        if is_silent then
+          listeners = 0
+        elseif is_own then
+          listeners = 1
+        elseif kind ~= 'w' and not is_blind then
+          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+        end
+        if not fits and listeners ~= 0 then
           is_blocked = true
           break
         end
@@ -2739,18 +2775,7 @@ if not mine then
           local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
           if own_ticket then ticket, turns = own_ticket, own_turns end
         end
-        local message, listeners = ticket, nil
-        local is_own = asking and next_entry == asking.entry
-        local is_blind = kind ~= 'w' and sign_at > heard_at
-        local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-        if slot_tag then channel = channel .. ':' .. slot_tag end
-        if is_silent then
-          listeners = 0
-        elseif is_own then
-          listeners = 1
-        elseif kind ~= 'w' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-        end
+        local message = ticket
         local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
         if kind == 'w' then
           redis.call('DEL', lock)
@@ -2826,6 +2851,7 @@ if not mine then
                 crowd.last = tonumber(finish)
                 crowd.last_text = text
               end
+              crowd.has_grown = true
               if is_own then asking.is_granted = true end
             end
           end
@@ -2839,8 +2865,9 @@ if not mine then
     end
     if crowd and crowd.is_changed then
       local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-      local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-      crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+      local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+      if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+      crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
       if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
       if notices[1] and not crowd.problem then
         local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
@@ -3241,7 +3268,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '7f427ae708f1e87aea9e9aba8397e82410b5b292',
+  sha: '62a817642492f93e54289722ee68396f072d0425',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, entry)
@@ -3361,7 +3388,19 @@ local function each(lock, queue, owner, entry)
         latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
-      if not fits and not is_silent then
+      local is_own = asking and next_entry == asking.entry
+      local is_blind = kind ~= 'w' and sign_at > heard_at
+      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
+      local listeners
+      if is_silent then
+        listeners = 0
+      elseif is_own then
+        listeners = 1
+      elseif kind ~= 'w' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      end
+      if not fits and listeners ~= 0 then
         is_blocked = true
         break
       end
@@ -3376,18 +3415,7 @@ local function each(lock, queue, owner, entry)
         local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
         if own_ticket then ticket, turns = own_ticket, own_turns end
       end
-      local message, listeners = ticket, nil
-      local is_own = asking and next_entry == asking.entry
-      local is_blind = kind ~= 'w' and sign_at > heard_at
-      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      if is_silent then
-        listeners = 0
-      elseif is_own then
-        listeners = 1
-      elseif kind ~= 'w' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
+      local message = ticket
       local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -3463,6 +3491,7 @@ local function each(lock, queue, owner, entry)
               crowd.last = tonumber(finish)
               crowd.last_text = text
             end
+            crowd.has_grown = true
             if is_own then asking.is_granted = true end
           end
         end
@@ -3476,8 +3505,9 @@ local function each(lock, queue, owner, entry)
   end
   if crowd and crowd.is_changed then
     local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = math.max(1, crowd.last - math.floor(us / 1000))
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', string.format('%.0f', ttl_left)).err
+    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
+    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
     if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
     if notices[1] and not crowd.problem then
       local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)

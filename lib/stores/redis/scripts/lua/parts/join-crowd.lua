@@ -12,3 +12,4 @@ end
 crowd.is_changed = true
 local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
 -- @include count-holder
+crowd.has_grown = true

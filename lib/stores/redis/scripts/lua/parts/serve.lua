@@ -20,7 +20,7 @@
 -- Behind MOST_UNKNOWN of them nobody is looked for, as Redis serves nobody else meanwhile: the lock is free, and whoever
 -- waits finds it by its next check.
 --
--- The first place blocks all behind it until it fits, whatever its kind, unless its process is silent.
+-- The first place blocks all behind it until it fits, whatever its kind, unless its process is silent or gone.
 --
 -- The signs of the processes stand in the same set, see take-place.lua. A process is silent if another has given a sign
 -- more than SILENT_US after its last one: each asks every second, so it is dead or paused, and the next is served. Signs are
@@ -80,7 +80,19 @@ while true do
       latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
     end
     local is_silent = latest and latest - sign_at > SILENT_US
-    if not fits and not is_silent then
+    local is_own = asking and next_entry == asking.entry
+    local is_blind = kind ~= 'w' and sign_at > heard_at
+    local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+    if slot_tag then channel = channel .. ':' .. slot_tag end
+    local listeners
+    if is_silent then
+      listeners = 0
+    elseif is_own then
+      listeners = 1
+    elseif kind ~= 'w' and not is_blind then
+      listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+    end
+    if not fits and listeners ~= 0 then
       is_blocked = true
       break
     end
@@ -95,18 +107,7 @@ while true do
       local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
       if own_ticket then ticket, turns = own_ticket, own_turns end
     end
-    local message, listeners = ticket, nil
-    local is_own = asking and next_entry == asking.entry
-    local is_blind = kind ~= 'w' and sign_at > heard_at
-    local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-    if slot_tag then channel = channel .. ':' .. slot_tag end
-    if is_silent then
-      listeners = 0
-    elseif is_own then
-      listeners = 1
-    elseif kind ~= 'w' and not is_blind then
-      listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-    end
+    local message = ticket
     local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
     if kind == 'w' then
       redis.call('DEL', lock)
