@@ -204,7 +204,7 @@ describe('In a MariaDB alone', () => {
     const keys = Array.from({ length: 150 }, (_, at) => `key ${String(at).padStart(3, '0')}`);
     await Promise.all(keys.map(async (key) => (await locks.acquire(key)).release()));
     await own.query(
-      `INSERT INTO resource_lock VALUES (X'FF', 'somebody else', 1, 0, '1970-01-01', '1970-01-01', '1970-01-01')`,
+      `INSERT INTO resource_lock VALUES (X'FF', 'somebody else', 1, 0, 0, '1970-01-01', '1970-01-01', '1970-01-01')`,
     );
     const session = await createConnection(own.url);
     onTestFinished(() => session.destroy());

@@ -189,7 +189,10 @@ describe('Locks in MariaDB', () => {
     const held = await locks.acquire('held');
     await Promise.all(Array.from({ length: 250 }, async (_, at) => (await locks.acquire(`free-${at}`)).release()));
     const server = await mariaDb();
-    await server.query(`INSERT INTO swept VALUES (X'FF', 'somebody else', 1, 0, NOW(), NOW(), '2999-01-01')`); // it is no UTF-8
+    // The clock was set back.
+    await locks.withLock('ahead', () => {});
+    await server.query(`UPDATE swept SET fence = 4000000000000000 WHERE resource_lock_key = 'ahead'`);
+    await server.query(`INSERT INTO swept VALUES (X'FF', 'somebody else', 1, 0, 0, NOW(), NOW(), '2999-01-01')`); // it is no UTF-8
     const settings = { table: '`swept`', createTable: false, processName: 'host/1/test', now: () => performance.now() };
     const node = new MysqlNode(await openMysql(url, 30_000), { ...settings, commandTimeoutMs: 30_000 });
     onTestFinished(() => node.close());
@@ -199,8 +202,18 @@ describe('Locks in MariaDB', () => {
     onTestFinished(() => janitor.close());
     await until(() => janitor.run(), { what: 'the table was looked through' });
     const rows = await server.query('SELECT HEX(resource_lock_key) AS name FROM swept ORDER BY name DESC');
-    expect(rows.map(({ name }) => name)).toEqual(['FF', Buffer.from('held').toString('hex').toUpperCase()]);
+    const hex = (key: string) => Buffer.from(key).toString('hex').toUpperCase();
+    expect(rows.map(({ name }) => name)).toEqual(['FF', hex('held'), hex('ahead')]);
     expect(await held.release()).toBe(true);
+    expect((await locks.acquire('ahead')).fencingToken).toBe(4_000_000_000_000_001);
+  });
+
+  it('are taken in a table whose columns have no defaults', async () => {
+    const locks = await openAnother({ table: 'bare' });
+    await (await mariaDb()).query('ALTER TABLE bare ALTER calls_behind DROP DEFAULT');
+    const lock = await locks.acquire(freshKey());
+    await lock.extend();
+    expect(await lock.release()).toBe(true);
   });
 });
 

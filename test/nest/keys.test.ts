@@ -170,6 +170,7 @@ describe('a key function', () => {
     [{}, 'the key function returned a value of type object: return a string, or an array of strings.'],
     [Promise.resolve('x'), 'the key function returned a Promise: return a string, or an array of strings.'],
     ['}', 'must not begin with "}"'],
+    ['order 😀'.slice(0, -1), 'which has half a character. Was a text cut in the middle of an emoji?'],
     ['x'.repeat(1_025), 'must not be longer than 1024 bytes'],
   ])('that returns %o is refused, and the method does not run', async (got, problem) => {
     expect((await refusalOf(() => got as string)).message).toContain(problem);

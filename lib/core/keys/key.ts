@@ -20,6 +20,13 @@ export function checkKey(key: unknown, status: 400 | 500 = 500): asserts key is 
       status,
     );
   }
+  if (!key.isWellFormed()) {
+    throw new LockKeyError(
+      `The key of a lock must be text that can be written in UTF-8: got ${quoted(key.slice(0, 40))}, which has half a character. ` +
+        'Was a text cut in the middle of an emoji?',
+      status,
+    );
+  }
   if (key[0] === '}') {
     throw new LockKeyError(
       `The key of a lock must not begin with "}", as stores put it in braces: got ${quoted(key)}.`,

@@ -61,7 +61,7 @@ describe('S9: several locks are taken at once, by everybody in another order', (
       for (let round = 0; round < 60; round++) {
         const rows = await client.query(turn, turns(null, owner));
         granted += rows.filter(({ is_taken }) => Number(is_taken) === 1).length;
-        await client.query(extend, [shuffled(), fill(owner), fill(TTL_MS), fill(false)]);
+        await client.query(extend, [shuffled(), fill(owner), fill(TTL_MS), fill(false), fill(0)]);
         await client.query(giveAndTurn, turns(owner, null));
       }
     };
@@ -90,7 +90,7 @@ describe('S9: several locks are taken at once, by everybody in another order', (
     const blocker = await connectTo(server);
     await blocker.query('BEGIN');
     await blocker.query('SELECT FROM resource_lock WHERE resource_lock_key = $1 FOR UPDATE', [other]);
-    const extending = asking.query(extend, [[one, other], owners, [TTL_MS, TTL_MS], [false, false]]);
+    const extending = asking.query(extend, [[one, other], owners, [TTL_MS, TTL_MS], [false, false], [0, 0]]);
     await blocked(server);
     const inserting = blocker.query(
       'INSERT INTO resource_lock SELECT * FROM resource_lock WHERE resource_lock_key = $1 ON CONFLICT DO NOTHING',

@@ -86,7 +86,7 @@ describe('S12: a statement that was given up runs late', () => {
       [0],
     ]);
     expect(turn.rows).toMatchObject([{ gives: 0, granted: null }]);
-    const extended = await database.query(extend.text, [[key], [first.owner], [TTL_MS], [false]]);
+    const extended = await database.query(extend.text, [[key], [first.owner], [TTL_MS], [false], [0]]);
     expect(extended.rows).toMatchObject([{ is_done: 0 }]);
     expect((await rowOf(server, key))!).toMatchObject({ holder: second.owner, isHeld: true });
     expect(await second.release()).toBe(true);

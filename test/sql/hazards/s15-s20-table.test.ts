@@ -28,6 +28,16 @@ describe('S15: the rows of the locks are lost', () => {
   });
 });
 
+it('this library takes locks in a table whose columns have no defaults', async () => {
+  await server.query(ddl('"bare"'));
+  for (const column of ['is_kept', 'waiters', 'calls_behind'])
+    await server.query(`ALTER TABLE bare ALTER ${column} DROP DEFAULT`);
+  const locks = await locksOn(server, { table: 'bare' });
+  const lock = await locks.acquire(freshKey());
+  await lock.extend();
+  expect(await lock.release()).toBe(true);
+});
+
 describe('S16: the row of a lock is swept while the lock is taken', () => {
   it('this library leaves a row alone that is just being taken, and one that was taken since the sweep began [G760]', async () => {
     const locks = await locksOn(server);
@@ -46,6 +56,16 @@ describe('S16: the row of a lock is swept while the lock is taken', () => {
     await taking.query('COMMIT');
     await sweeping.query(sweep.text, ['', 0]);
     expect((await rowOf(server, taken))!).toMatchObject({ holder: 'a process', isHeld: true });
+  });
+
+  it('this library leaves a row whose tokens are ahead of the clock, as after that was set back: the next one is greater [G946]', async () => {
+    const locks = await locksOn(server);
+    const key = freshKey();
+    await locks.withLock(key, () => {});
+    const ahead = Date.now() * 1_000 + 86_400_000_000;
+    await server.query(`UPDATE resource_lock SET fence = ${ahead} WHERE resource_lock_key = '${key}'`);
+    await (await connectTo(server)).query(postgresStatements('"resource_lock"').sweep.text, ['', 0]);
+    expect((await locks.acquire(key)).fencingToken).toBe(ahead + 1);
   });
 
   it('this library takes a lock whose row is just being deleted with a greater token [G761]', async () => {
@@ -92,7 +112,7 @@ describe('S18: the plan of a statement was made while the table was empty', () =
     const client = await source.connect(() => {});
     const values: Readonly<Record<string, readonly unknown[]>> = {
       [turn.name]: [KEYS, ['a', 'a'], ['b', 'b'], [null, null], [1, 1], [1, 1], [null, null], [false, false], [0, 0]],
-      [extend.name]: [KEYS, ['a', 'a'], [1, 1], [false, false]],
+      [extend.name]: [KEYS, ['a', 'a'], [1, 1], [false, false], [0, 0]],
       [inspect.name]: [KEYS],
       [take.name]: [KEYS[0], 'a', 1],
       [give.name]: [KEYS[0], 'a'],
@@ -104,11 +124,16 @@ describe('S18: the plan of a statement was made while the table was empty', () =
     await server.query(
       `INSERT INTO large SELECT 'key ' || n, 'nobody', n, false, '{}', 0, 'epoch', now(), 'epoch' FROM generate_series(1, ${ROWS}) AS n ON CONFLICT DO NOTHING`,
     );
-    for (const { name } of statements) {
+    const names = await client.query(
+      { name: 'prepared', text: 'SELECT name, statement FROM pg_prepared_statements' },
+      [],
+    );
+    for (const { name, text } of statements) {
       const given = values[name]!.map((value) =>
         Array.isArray(value) ? `'{${value.map((each) => JSON.stringify(each)).join(', ')}}'` : `'${String(value)}'`,
       );
-      const execute = `EXECUTE nest_redis_lock_${name} (${given.join(', ')})`;
+      const prepared = String(names.find(({ statement }) => statement === text)!.name);
+      const execute = `EXECUTE "${prepared}" (${given.join(', ')})`;
       const plan = await planOf((text) => client.query({ name: `explain_${name}`, text }, []), execute);
       expect(plan, name).toContain('using large_pkey');
       expect(plan, name).not.toMatch(/(Seq|Heap) Scan on large/); // it is read row by row, in the order of its keys

@@ -183,7 +183,7 @@ function ofUrl(text: string): Record<string, unknown> {
 /** What `ssl` in a URL stands for. @throws LockOptionsError, which does not repeat it, as it may hold a key */
 function tlsOf(text: string): unknown {
   if (text === 'false') return undefined;
-  if (text === 'true') return {};
+  if (text === 'true') return { verifyIdentity: true }; // without, mysql2 takes a trusted certificate of any host
   if (text === 'Amazon RDS') return text; // known to mysql2 by that name
   try {
     const options: unknown = JSON.parse(text);

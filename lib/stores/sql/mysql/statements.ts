@@ -267,9 +267,9 @@ class Acquisition implements Statement {
 
   /** Who comes first has the lock. */
   async #insert(client: MysqlClient, asks: readonly Ask[]): Promise<void> {
-    const row = `(?, ?, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, ?) - 1, 0, ${NOW}, ${NOW}, ${later('?')})`;
+    const row = `(?, ?, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, ?) - 1, 0, 0, ${NOW}, ${NOW}, ${later('?')})`;
     const text = `
-INSERT INTO ${this.table} (resource_lock_key, resource_lock_value, fence, is_kept, acquired_at, update_time, expires_at)
+INSERT INTO ${this.table} (resource_lock_key, resource_lock_value, fence, is_kept, calls_behind, acquired_at, update_time, expires_at)
 VALUES ${many(asks.length, row)} ON DUPLICATE KEY UPDATE resource_lock_key = resource_lock_key`;
     const values = asks.flatMap(([key, owner, ttlMs, turns]) => [bytes(key), bytes(owner), turns, ttlMs]);
     await client.write(text, values);
@@ -413,11 +413,11 @@ WHERE resource_lock_key >= ? AND resource_lock_key > ? ORDER BY resource_lock_ke
 
 /**
  * Deletes rows that nobody has used for long, but those that another session has locked: it uses them. A new row of the same key begins with
- * the clock, which is past all tokens of the deleted one by then.
+ * the clock, so a row whose tokens are ahead of that stays, as after the clock was set back.
  */
 async function sweep(client: MysqlClient, table: string, behind: unknown, keepMs: unknown): Promise<Row[]> {
   const isUnused = (of: string, ms: string) =>
-    `GREATEST(${of}update_time, ${of}expires_at) < DATE_SUB(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND)`;
+    `GREATEST(${of}update_time, ${of}expires_at) < DATE_SUB(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND) AND ${of}fence < ${us(NOW)}`;
   const text = `
 SELECT resource_lock_key AS \`key\`, ${isUnused('', '?')} AS is_unused FROM ${table}
 WHERE resource_lock_key > ? ORDER BY resource_lock_key LIMIT ${PAGE}`;

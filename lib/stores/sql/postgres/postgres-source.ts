@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { LockOptionsError } from '../../../api/errors.js';
 import { unfit } from '../../../core/options/checks.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
@@ -134,6 +135,21 @@ function connectionOf(given: PostgresConfig): PostgresConfig {
   return { ...config, options, ...(query && { connectionString: `${address}?${String(parameters)}` }) };
 }
 
+/** By text. */
+const preparedNames = new Map<string, string>();
+
+/**
+ * The name of a prepared statement says which text it has: a pooler may lead to a session where another table's statement, or that of
+ * another version of this library, was prepared, and would run that instead.
+ */
+function preparedName(name: string, text: string): string {
+  const known = preparedNames.get(text);
+  if (known !== undefined) return known;
+  const made = `nest_redis_lock_${name}_${createHash('sha256').update(text).digest('hex').slice(0, 16)}`;
+  preparedNames.set(text, made);
+  return made;
+}
+
 /** Connections by `pg`. */
 class PgSource implements SqlSource<PostgresClient> {
   readonly name: string;
@@ -182,7 +198,7 @@ class PgSource implements SqlSource<PostgresClient> {
     const query = { text, values: [...values] };
     if (!this.#namesStatements) return (await client.query(query)).rows;
     try {
-      return (await client.query({ ...query, name: `nest_redis_lock_${name}` })).rows;
+      return (await client.query({ ...query, name: preparedName(name, text) })).rows;
     } catch (error) {
       if (!FOREIGN_STATEMENT.has((error as { code?: string }).code ?? '')) throw error;
       this.#namesStatements = false; // it has not run

@@ -183,8 +183,8 @@ WITH ask AS MATERIALIZED (
       WHEN r.granted IS NOT NULL THEN r.now + ${milliseconds(String(GRANT_TTL_MS))} ELSE 'epoch' END
   FROM result r WHERE l.resource_lock_key = r.key AND (r.change OR r.left_over <> r.waiters)
 ), inserted AS (
-  INSERT INTO ${table} (resource_lock_key, resource_lock_value, fence, acquired_at, update_time, expires_at)
-  SELECT a.key, a.owner, ${us('clock.now')} + least(${MOST_AHEAD_US}, a.turns) - 1, clock.now, clock.now, clock.now + ${milliseconds('a.ttl')}
+  INSERT INTO ${table} (resource_lock_key, resource_lock_value, fence, is_kept, waiters, calls_behind, acquired_at, update_time, expires_at)
+  SELECT a.key, a.owner, ${us('clock.now')} + least(${MOST_AHEAD_US}, a.turns) - 1, false, '{}'::text[], 0, clock.now, clock.now, clock.now + ${milliseconds('a.ttl')}
   FROM ask a ${readNow('a.key')}
   WHERE a.owner IS NOT NULL AND NOT EXISTS (SELECT FROM ${table} l WHERE l.resource_lock_key = a.key)
   ORDER BY a.key ON CONFLICT DO NOTHING RETURNING resource_lock_key AS key, fence, acquired_at
@@ -350,8 +350,8 @@ const NOTIFY = `
 SELECT count(pg_notify(channel, message)::text)::int AS told FROM unnest($1::text[], $2::text[]) AS m(channel, message)`;
 
 /**
- * Deletes rows of locks that nobody has used for long, in one page of the table. A new row of the same key begins with the clock, which is
- * past all tokens of the old one by then.
+ * Deletes rows of locks that nobody has used for long, in one page of the table. A new row of the same key begins with the clock, so a row
+ * whose tokens are ahead of that stays, as after the clock was set back.
  *
  * $1 keys behind this one  $2 for how long they must be unused, in ms
  */
@@ -361,7 +361,7 @@ WITH page AS MATERIALIZED (
   SELECT resource_lock_key AS key FROM ${table} WHERE resource_lock_key > $1::text ORDER BY resource_lock_key LIMIT ${PAGE}
 ), unused AS MATERIALIZED (
   SELECT l.resource_lock_key AS key FROM page JOIN ${table} l ON l.resource_lock_key = page.key
-  WHERE greatest(l.update_time, l.expires_at) < clock_timestamp() - ${milliseconds('$2::float8')}
+  WHERE greatest(l.update_time, l.expires_at) < clock_timestamp() - ${milliseconds('$2::float8')} AND l.fence < ${us('clock_timestamp()')}
   ORDER BY l.resource_lock_key FOR UPDATE OF l SKIP LOCKED
 ), gone AS (
   DELETE FROM ${table} l USING unused WHERE l.resource_lock_key = unused.key RETURNING 1
