@@ -9,7 +9,7 @@ import type {
   RedisTopology,
   Route,
 } from '../client/redis-client.js';
-import { COMMAND, credentialsOf, end, ignoreErrors, OWN, type Client, type ClientOptions } from './node-redis.js';
+import { COMMAND, credentialsOf, end, ignoreErrors, ONCE, OWN, type Client, type ClientOptions } from './node-redis.js';
 import { NodeRedisCommands } from './node-redis-commands.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
 
@@ -30,6 +30,8 @@ export interface OneServer {
   another(options: ClientOptions): Promise<Client>;
   /** Whether another client is made when it has ended, since a Sentinel may name another master. */
   readonly asksAgain?: boolean;
+  /** Whether further connections are not made again: the server may have left its Cluster. */
+  readonly connectsOnce?: boolean;
   onClose?(): void;
 }
 
@@ -51,6 +53,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   #isClosed = false;
   #isConnecting = false;
   #wasReady = false;
+  #hasSocket = false;
   /** Since its connection broke no attempt has failed. The first comes at once, too early for a server that is back in a moment. */
   #justBroke = false;
 
@@ -59,7 +62,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     this.name = server.name;
     this.isOwned = server.isOwned;
     this.#client = server.client;
-    this.#wasReady = server.client?.isReady === true;
+    this.#wasReady = this.#hasSocket = server.client?.isReady === true;
     this.topology = new NodeRedisServer(this, server, () => this.#options);
     this.messages = new NodeRedisMessages(
       (options) => server.another(options),
@@ -156,7 +159,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
       if (this.#isClosed) return this.server.onClose?.();
       this.#fail(error);
       listener?.closed();
-      setTimeout(() => void this.#renew(), ASK_AGAIN_MS).unref();
+      this.#onEnd();
     }
   }
 
@@ -166,8 +169,8 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     this.#unwatch();
     this.#client = undefined;
     if (!client) return;
-    client.on('connect', () => end(client)); // node-redis 5 connects even if it was destroyed meanwhile
-    end(client);
+    end(client, this.#hasSocket);
+    this.#hasSocket = false;
   }
 
   #watch(client: Client): void {
@@ -184,12 +187,14 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   }
 
   readonly #onConnect = (): void => {
+    this.#hasSocket = true;
     this.#generation = {};
     if (this.isOwned) this.#listener?.accepted();
   };
 
   readonly #onReady = (): void => {
     this.#failure = undefined;
+    this.#isEnded = false; // somebody else may have connected it again
     this.#wasReady = true;
     this.#justBroke = false;
     this.#listener?.ready();
@@ -198,6 +203,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   // Nobody else need listen to the errors of a client that the user passed: they are reported with each call.
   readonly #onError = (error: unknown): void => {
     if (this.isReady) return; // not of the connection
+    this.#hasSocket = false;
     if (this.#justBroke) {
       this.#justBroke = false;
     } else {
@@ -256,8 +262,9 @@ class NodeRedisServer implements RedisTopology {
   }
 
   duplicate(connectionName: string): RedisClient {
-    const { name, asksAgain, keyPrefix } = this.server;
-    const another = (options: ClientOptions) => this.server.another({ ...options, name: connectionName });
+    const { name, asksAgain, connectsOnce, keyPrefix } = this.server;
+    const another = (options: ClientOptions) =>
+      this.server.another({ ...options, ...(connectsOnce && ONCE), name: connectionName });
     return new NodeRedisAdapter({ name, asksAgain, keyPrefix, isOwned: true, another });
   }
 }

@@ -48,6 +48,7 @@ export class NodeRedisMessages implements RedisMessages {
 /** One connection, until it breaks. */
 class Line {
   #isOver = false;
+  #hasSocket = false;
   client?: Client;
 
   /**
@@ -67,9 +68,7 @@ class Line {
         if (this.#isOver) return end(client);
         this.client = client;
         client.on('error', (error: unknown) => this.#end(error)).on('end', () => this.#end(new Error('closed')));
-        client.on('connect', () => {
-          if (this.#isOver) end(client); // node-redis 5 connects even if it was destroyed meanwhile
-        });
+        client.on('connect', () => (this.#hasSocket = true));
         await client.connect();
         await begin(client);
         if (!this.#isOver) onOpen();
@@ -80,7 +79,7 @@ class Line {
 
   close(): void {
     this.#isOver = true;
-    if (this.client) end(this.client);
+    if (this.client) end(this.client, this.#hasSocket);
   }
 
   #end(error: unknown): void {
@@ -151,16 +150,19 @@ class ShardedSubscriber implements ShardedSubscription {
     );
   }
 
+  // Named when a channel is left: otherwise who subscribes to it before the answer would count as subscribed, and hear nothing.
+  readonly #hear = (text: string, channel: string): void => this.listener.message(text, channel);
+
   async subscribe(channel: string): Promise<void> {
     try {
-      await this.#line.client!.sSubscribe(channel, (text) => this.listener.message(text, channel));
+      await this.#line.client!.sSubscribe(channel, this.#hear);
     } catch (error) {
       throw faultOf(error, this.credentials());
     }
   }
 
   unsubscribe(channel: string): void {
-    this.#line.client?.sUnsubscribe(channel).catch(() => {}); // without its connection it is gone anyway
+    this.#line.client?.sUnsubscribe(channel, this.#hear).catch(() => {}); // without its connection it is gone anyway
   }
 
   close(): void {

@@ -17,8 +17,8 @@ export interface Client extends EventEmitter {
   duplicate(options?: ClientOptions): Client;
   sendCommand(args: readonly string[], options?: object): Promise<unknown>;
   subscribe(channel: string, listener: (text: string) => void): Promise<void>;
-  sSubscribe(channel: string, listener: (text: string) => void): Promise<void>;
-  sUnsubscribe(channel: string): Promise<void>;
+  sSubscribe(channel: string, listener: (text: string, channel: string) => void): Promise<void>;
+  sUnsubscribe(channel: string, listener: (text: string, channel: string) => void): Promise<void>;
 }
 
 /** Options of a client for one server, and of each that a Cluster or a Sentinel makes. */
@@ -55,9 +55,13 @@ export interface ClusterNode {
 /** A client for a Cluster. */
 export interface ClusterClient extends EventEmitter {
   readonly isOpen: boolean;
+  /** node-redis 5 does not say. */
+  readonly isReady?: boolean;
   readonly masters: readonly ClusterNode[];
   readonly slots: readonly ({ readonly master: ClusterNode } | undefined)[];
-  readonly _options?: { readonly defaults?: ClientOptions; readonly keyPrefix?: string | Buffer };
+  readonly _options?: { defaults?: ClientOptions; keyPrefix?: string | Buffer; rootNodes?: readonly ClientOptions[] };
+  /** Asks a node with these options, then others, which master has which slot. */
+  readonly _slots: { rediscover(startWith: { options: ClientOptions }): Promise<unknown> };
   connect(): Promise<unknown>;
   destroy(): unknown;
   nodeClient(node: ClusterNode): Promise<Client> | Client;
@@ -138,8 +142,15 @@ export function faultOf(error: unknown, credentials: Credentials): CommandFault 
   return new CommandFault(wasSent ? 'the connection broke before the answer came' : 'not connected', 'disconnected');
 }
 
-/** Ends a client, and with it all that is in flight. Only a Sentinel's answers later. */
-export function end(client: AnyClient): void {
+/**
+ * Ends a client, and with it all that is in flight. Only a Sentinel's answers later.
+ * @param hasSocket whether it may have one: destroyed before, it would go on to connect, and stay so
+ */
+export function end(client: AnyClient, hasSocket = true): void {
+  if (!hasSocket && client.isOpen) {
+    for (const event of ['connect', 'ready', 'error']) client.once(event, () => end(client));
+    return;
+  }
   try {
     void Promise.resolve(client.destroy()).catch(() => {});
   } catch {
