@@ -1,9 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { createClient, createCluster } from 'redis';
 import { expect, it, onTestFinished } from 'vitest';
 import { LockOptionsError } from '../../lib/api/errors.js';
 import type { NodeRedisOptions } from '../../lib/stores/redis/client/source.js';
 import { NodeRedisAdapter } from '../../lib/stores/redis/node-redis/node-redis-adapter.js';
 import { nodeRedis } from '../../lib/stores/redis/node-redis/node-redis-driver.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
 import { describeAdapter } from './describe-adapter.js';
 import { PACKAGES } from './packages.js';
 
@@ -89,3 +93,93 @@ it.each<[what: string, source: string | NodeRedisOptions]>([
 function provider() {
   return { type: 'async-credentials-provider' as const, credentials: async () => ({ password: 'secret' }) };
 }
+
+it('a client of node-redis that the application has closed and connected again has not ended', async () => {
+  const server = await RedisServer.start();
+  onTestFinished(() => server.stop());
+  const given = createClient({ url: server.url });
+  await given.connect();
+  const client = await nodeRedis.open(given, 'test');
+  onTestFinished(() => client.close());
+  onTestFinished(() => given.destroy());
+  client.listen(DEAF);
+  given.destroy();
+  await until(() => client.isEnded, { what: 'it has ended' });
+  await given.connect();
+  expect([client.isReady, client.isEnded]).toEqual([true, false]);
+});
+
+it('a Cluster of node-redis that the application is connecting is ready when it knows the masters of the slots, or when it could be connected later', async () => {
+  const cluster = await RedisCluster.start();
+  onTestFinished(() => cluster.stop());
+  const rootNodes = cluster.nodes.map(({ url }) => ({ url }));
+  const open = async (given: ReturnType<typeof createCluster>) => {
+    const connecting = given.on('error', () => {}).connect();
+    const client = await nodeRedis.open(given, 'test');
+    onTestFinished(() => client.close());
+    onTestFinished(() => given.destroy());
+    client.listen(DEAF);
+    client.connect();
+    return { connecting, client };
+  };
+  const { client } = await open(createCluster({ rootNodes }));
+  await until(() => client.isReady, { what: 'it is ready' });
+  expect(client.topology.masters()).toHaveLength(3);
+  const [node] = cluster.nodes;
+  await node!.kill();
+  const early = await open(createCluster({ rootNodes: [{ url: node!.url }] }));
+  await expect(early.connecting).rejects.toThrow();
+  expect(early.client.isEnded).toBe(false);
+  await node!.restart();
+  await until(() => early.client.isReady, { what: 'it is ready later' });
+});
+
+it('a node that has left the masters of a Cluster of node-redis is not connected to again', async () => {
+  const cluster = await RedisCluster.start();
+  onTestFinished(() => cluster.stop());
+  const replica = await cluster.addReplica();
+  const client = await nodeRedis.open({ rootNodes: cluster.nodes.map(({ url }) => ({ url })) }, 'test');
+  onTestFinished(() => client.close());
+  client.listen(DEAF);
+  client.connect();
+  await until(() => client.isReady, { what: 'it is ready' });
+  const [old] = cluster.nodes;
+  const master = client.topology.masters().find(({ name }) => name === `127.0.0.1:${old!.port}`)!;
+  expect(await master.call('PING')).toBe('PONG');
+  await replica.command('CLUSTER', 'FAILOVER', 'TAKEOVER');
+  const script = { sha: '0'.repeat(40), source: 'return 1' };
+  const key = 'b';
+  const hasLeft = async () => {
+    await new Promise<void>((done) => {
+      client.run({
+        script,
+        keys: [key],
+        args: [],
+        isWanted: true,
+        sentAgain() {},
+        answered: () => done(),
+        failed: () => done(),
+      });
+    });
+    return !client.topology.masters().includes(master);
+  };
+  await until(hasLeft, { what: 'it is known to have left' });
+  await expect(master.call('PING')).rejects.toMatchObject({ kind: 'disconnected' });
+  expect(String(await old!.command('CLIENT', 'LIST'))).not.toContain(' name=test ');
+});
+
+it('a Cluster of node-redis whose nodes hang is not waited for without end', async () => {
+  const cluster = await RedisCluster.start(1);
+  onTestFinished(() => cluster.stop());
+  const [node] = cluster.nodes;
+  node!.pause();
+  const client = await nodeRedis.open({ rootNodes: [{ url: node!.url }] }, 'test');
+  onTestFinished(() => client.close());
+  client.listen(DEAF);
+  client.connect();
+  await until(() => client.failure, { what: 'it says why it is not connected' });
+  node!.resume();
+  await until(() => client.isReady, { what: 'it is ready' });
+});
+
+const DEAF = { accepted() {}, ready() {}, closed() {}, ended() {}, failed() {} };

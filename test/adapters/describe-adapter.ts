@@ -216,9 +216,13 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       await sharded.subscribe(channel);
       await master!.messages.publish(channel, 'three', 'sharded');
       await until(() => heard.includes('three'), { what: 'it is heard again' });
+      sharded.unsubscribe(channel);
+      await sharded.subscribe(channel); // before the answer
+      await master!.messages.publish(channel, 'four', 'sharded');
+      await until(() => heard.includes('four'), { what: 'it is heard in a channel that it left and came back to' });
       await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
       await until(() => told.includes('closed'), { what: 'it tells of the break' });
-      expect(heard).toEqual(['one', 'three']);
+      expect(heard).toEqual(['one', 'three', 'four']);
     });
 
     it('follows a slot of a Cluster that has moved', async () => {
@@ -239,6 +243,22 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(await to.command('GET', 'moved')).toBe('there');
       await until(() => topology.routeOf('moved')[1] === `127.0.0.1:${to.port}`, { what: 'it knows' });
       for (const master of topology.masters()) expect(await master.call('PING')).toBe('PONG');
+    });
+
+    it('has further connections to the master of a Cluster, which end when they break', async () => {
+      const cluster = await RedisCluster.start();
+      onTestFinished(() => cluster.stop());
+      const { client } = await opened(driver, clusterIn(cluster));
+      await ready(client);
+      const [master] = client.topology.masters();
+      const another = master!.topology.duplicate('another');
+      onTestFinished(() => another.close());
+      another.listen({ accepted() {}, ready() {}, closed() {}, ended() {}, failed() {} });
+      await ready(another);
+      const server = serverOf(cluster, master!.name);
+      expect(String(await server.command('CLIENT', 'LIST'))).toMatch(/ name=another /);
+      await server.kill();
+      await until(() => another.isEnded, { what: 'it has ended' });
     });
 
     it('leaves no connection when it is closed while it connects, to one server or to a Cluster', async () => {

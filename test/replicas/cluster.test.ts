@@ -38,6 +38,15 @@ describe('waitForReplicas in a Cluster', () => {
     expect(await waits()).toEqual([1, 1, 0]);
   });
 
+  it('waitForReplicas works in a Cluster of node-redis whose keys have a prefix [G889]', async () => {
+    const rootNodes = cluster.nodes.map(({ url }) => ({ url }));
+    const redis = { rootNodes, keyPrefix: 'app:' };
+    const locks = await openLocks({ redis, commandTimeoutMs: 10_000, waitForReplicas: PATIENTLY });
+    const { key, owner } = await locks.acquire(keyOf(0));
+    await replica.command('READONLY');
+    expect(ownerIn(await replica.command('GET', `app:lock:{${key}}`))).toBe(owner);
+  });
+
   it('works with clients that ask for a database, which a Cluster has but one of', async () => {
     const redis = client({ db: 1 });
     const locks = await openLocks({ redis, commandTimeoutMs: 10_000, waitForReplicas: PATIENTLY });

@@ -28,6 +28,12 @@ import { NodeRedisMessages } from './node-redis-messages.js';
 /** How long after a failure a Cluster is looked for again, in milliseconds. */
 const CONNECT_AGAIN_MS = 250;
 
+/** How long after a node could not be reached it is asked anew which master has which slot, in milliseconds. */
+const LOOK_AGAIN_MS = 2_000;
+
+/** How long a node may take to say which master has which slot, in milliseconds: node-redis would wait for one that hangs without end. */
+export const SLOTS_LIMIT_MS = 3_000;
+
 /** How long a Cluster that is closed meanwhile may go on connecting, in milliseconds. */
 const CONNECT_LIMIT_MS = 2_000;
 
@@ -49,14 +55,15 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
   #isConnected = false;
   #isConnecting = false;
   #isClosed = false;
-  #subscribers = 0;
+  #turns = 0;
+  #lookingAgain?: NodeJS.Timeout;
 
   constructor(
     private readonly client: ClusterClient,
     readonly isOwned: boolean,
   ) {
     super();
-    this.#isConnected = client.isOpen && client.masters.length > 0;
+    this.#isConnected = this.#knowsSlots;
     this.messages = new NodeRedisMessages(
       (options) => this.#anyOf(options),
       (command, ...args) => this.call(command, ...args),
@@ -84,6 +91,12 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     return this.#failure;
   }
 
+  /** Open is also one that somebody else is just connecting. */
+  get #knowsSlots(): boolean {
+    const { isOpen, isReady = true, masters } = this.client;
+    return isOpen && isReady && masters.length > 0;
+  }
+
   get keyPrefix(): string {
     return String(this.client._options?.keyPrefix ?? '');
   }
@@ -98,7 +111,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
 
   listen(listener: RedisClientListener): void {
     this.#listener = listener;
-    this.client.on('error', this.#onError);
+    this.client.on('error', this.#onError).on('node-error', this.#onNodeError);
   }
 
   /** The client gives up when no node answers. */
@@ -112,6 +125,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     try {
       if (!this.client.isOpen) await this.client.connect();
       if (this.#isClosed) return this.#end();
+      if (!this.#knowsSlots) throw new Error('the application is still connecting it');
       this.#isConnected = true;
       this.#failure = undefined;
       this.#listener?.ready();
@@ -129,23 +143,42 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     this.#listener?.failed();
   };
 
-  /** Nothing to do: a node that has lost a slot says so in its next answer, and the client then asks where all slots are. */
+  /** A node that is down does not say that another one has its slots by now, and node-redis asks at most where it was connected before. */
+  readonly #onNodeError = (): void => {
+    this.#lookingAgain ??= outsideOfCalls(() => setTimeout(() => void this.#lookAgain(), LOOK_AGAIN_MS)).unref();
+  };
+
+  async #lookAgain(): Promise<void> {
+    const { masters, _options, _slots } = this.client;
+    const { options = _options?.rootNodes?.[0] } = masters.find(isReady)?.client ?? {};
+    const limited = { ...options, socket: { ...options?.socket, socketTimeout: SLOTS_LIMIT_MS } };
+    // Its errors are events of the Cluster, too.
+    if (this.#knowsSlots && options) await _slots.rediscover({ options: limited }).catch(() => {});
+    this.#lookingAgain = undefined;
+  }
+
+  /** Nothing to do: a node that has lost a slot says so in its next answer, and one that is down is noticed. Both have all slots looked for anew. */
   drop(): void {}
 
   close(): void {
     this.#isClosed = true;
+    clearTimeout(this.#lookingAgain);
     // Connections that are being made when a client is destroyed stay open: it is left the time to make them.
-    if (this.#isConnecting && !this.#isConnected) setTimeout(() => this.#end(), CONNECT_LIMIT_MS).unref();
+    const { masters } = this.client;
+    const isConnecting = !this.#isConnected || masters.some(({ client }) => client?.isOpen && !client.isReady);
+    if (isConnecting) setTimeout(() => this.#end(), CONNECT_LIMIT_MS).unref();
     else this.#end();
   }
 
   #end(): void {
-    ignoreErrors(this.client).off('error', this.#onError);
+    ignoreErrors(this.client).off('error', this.#onError).off('node-error', this.#onNodeError);
     if (this.isOwned) end(this.client);
   }
 
-  protected send(args: readonly string[], key = ''): Promise<unknown> {
-    return this.client.sendCommand(key, false, args, COMMAND);
+  protected async send(args: readonly string[], key?: string): Promise<unknown> {
+    const node = key === undefined ? this.#anyMaster() : this.client.slots[clusterSlot(key)]?.master;
+    const client = await reached(this.client, node);
+    return key === undefined ? client.sendCommand(args, COMMAND) : this.client.sendCommand(key, false, args, COMMAND);
   }
 
   routeOf(key: string): Route {
@@ -172,12 +205,16 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     throw new Error('A Cluster is not duplicated: each of its masters is.');
   }
 
-  /** A client for any master: another one with each attempt, as one may be down. */
   async #anyOf(options: ClientOptions): Promise<Client> {
+    return likeness(await reached(this.client, this.#anyMaster()), options);
+  }
+
+  /** Another one with each attempt, as one may hang; none that is known to be down, if there are others. */
+  #anyMaster(): ClusterNode | undefined {
     const { masters } = this.client;
-    const node = masters[this.#subscribers++ % masters.length];
-    if (!node) throw new Error('the Cluster has no master');
-    return likeness(await this.client.nodeClient(node), options);
+    const ready = masters.filter(isReady);
+    const among = ready.length > 0 ? ready : masters;
+    return among[this.#turns++ % among.length];
   }
 }
 
@@ -187,12 +224,13 @@ class Master extends NodeRedisAdapter {
     private readonly cluster: ClusterClient,
     private readonly node: ClusterNode,
   ) {
-    const another = async (options: ClientOptions) => likeness(await cluster.nodeClient(node), options);
-    super({ name: node.address, isOwned: false, another });
+    const another = async (options: ClientOptions) => likeness(await reached(cluster, node), options);
+    const keyPrefix = cluster._options?.keyPrefix;
+    super({ name: node.address, isOwned: false, keyPrefix, another, connectsOnce: true });
   }
 
   override get isReady(): boolean {
-    return this.node.client?.isReady === true;
+    return isReady(this.node);
   }
 
   override get generation(): unknown {
@@ -204,6 +242,34 @@ class Master extends NodeRedisAdapter {
   }
 
   protected override async send(args: readonly string[]): Promise<unknown> {
-    return (await this.cluster.nodeClient(this.node)).sendCommand(args, COMMAND);
+    return (await reached(this.cluster, this.node)).sendCommand(args, COMMAND);
   }
+}
+
+/** When the first attempt of a client to connect has ended. */
+const FIRST_ATTEMPTS = new WeakMap<Client, Promise<unknown>>();
+
+/**
+ * The client of a node, once its first attempt to connect has ended: node-redis itself would keep commands until it has succeeded.
+ * @throws Error when it is not connected
+ */
+async function reached(cluster: ClusterClient, node?: ClusterNode): Promise<Client> {
+  if (node && !isReady(node) && cluster.masters.includes(node)) {
+    const connecting = cluster.nodeClient(node);
+    const client = node.client!;
+    if (!FIRST_ATTEMPTS.has(client)) {
+      const failing = new Promise((resolve) => client.once('error', resolve));
+      FIRST_ATTEMPTS.set(
+        client,
+        Promise.race([connecting, failing]).catch(() => {}),
+      );
+    }
+    await FIRST_ATTEMPTS.get(client);
+  }
+  if (!node || !isReady(node)) throw new Error('The client is offline');
+  return node.client!;
+}
+
+function isReady({ client }: ClusterNode): boolean {
+  return client?.isReady === true;
 }

@@ -18,7 +18,7 @@ import {
   type SentinelClient,
 } from './node-redis.js';
 import { NodeRedisAdapter } from './node-redis-adapter.js';
-import { NodeRedisCluster } from './node-redis-cluster.js';
+import { NodeRedisCluster, SLOTS_LIMIT_MS } from './node-redis-cluster.js';
 
 /** node-redis 5.10 or later: a client for one server, for a master that Sentinel names, or for a Cluster. */
 export const nodeRedis: RedisDriver = {
@@ -30,8 +30,18 @@ export const nodeRedis: RedisDriver = {
     const own = { ...OWN, name: clientName };
     const given = (typeof source === 'string' ? optionsOf(source) : source) as GivenOptions;
     if (given.rootNodes) {
-      const { RESP } = OWN; // nodes have the Cluster's own, whatever their defaults say
-      return adapterOf(createCluster({ RESP, ...given, defaults: merged(own, given.defaults) }), true);
+      const rootNodes = given.rootNodes.map((root) => ({
+        ...root,
+        socket: { socketTimeout: SLOTS_LIMIT_MS, ...root.socket },
+      }));
+      const all = {
+        RESP: OWN.RESP, // nodes have the Cluster's own, whatever their defaults say
+        minimizeConnections: true, // or it waits until it is connected to each master that is listed, also to one that is down
+        ...given,
+        rootNodes,
+        defaults: merged(own, given.defaults),
+      };
+      return adapterOf(createCluster(all), true);
     }
     if (given.sentinelRootNodes) {
       const options = {
@@ -47,7 +57,7 @@ export const nodeRedis: RedisDriver = {
 
 /** What tells the kinds of options apart, and where those of each node are. */
 interface GivenOptions extends ClientOptions {
-  rootNodes?: unknown;
+  rootNodes?: readonly ClientOptions[];
   sentinelRootNodes?: unknown;
   defaults?: ClientOptions;
   nodeClientOptions?: ClientOptions;
