@@ -168,6 +168,39 @@ it('a node that has left the masters of a Cluster of node-redis is not connected
   expect(String(await old!.command('CLIENT', 'LIST'))).not.toContain(' name=test ');
 });
 
+it('a Cluster of node-redis publishes by the masters that are left when one is gone', async () => {
+  const cluster = await RedisCluster.start();
+  onTestFinished(() => cluster.stop());
+  const client = await nodeRedis.open({ rootNodes: cluster.nodes.map(({ url }) => ({ url })) }, 'test');
+  onTestFinished(() => client.close());
+  client.listen(DEAF);
+  client.connect();
+  await until(() => client.isReady, { what: 'it is ready' });
+  const masters = client.topology.masters();
+  for (const master of masters) await master.call('PING');
+  await cluster.nodes[0]!.kill();
+  await until(() => masters.some(({ isReady }) => !isReady), { what: 'it knows' });
+  for (const _ of masters) expect(await client.messages.publish('news', 'text')).toBe(0);
+});
+
+it('a Cluster of node-redis that is closed while it connects to a master leaves no connection', async () => {
+  const cluster = await RedisCluster.start(1);
+  onTestFinished(() => cluster.stop());
+  const [node] = cluster.nodes;
+  const named = async (name: string) => String(await node!.command('CLIENT', 'LIST')).includes(` name=${name} `);
+  for (let turns = 0; turns < 8; turns++) {
+    const client = await nodeRedis.open({ rootNodes: [{ url: node!.url }] }, 'left');
+    client.listen(DEAF);
+    client.connect();
+    await until(() => client.isReady, { what: 'it is ready' });
+    client.call('PING').catch(() => {});
+    for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
+    client.close();
+  }
+  await sleep(5_000); // longer than it may take to connect
+  expect(await named('left')).toBe(false);
+});
+
 it('a Cluster of node-redis whose nodes hang is not waited for without end', async () => {
   const cluster = await RedisCluster.start(1);
   onTestFinished(() => cluster.stop());
