@@ -32,11 +32,7 @@ const MUTANTS: [what: string, find: string, put: string][] = [
     'if next_entry and (not kind or (crowd and kind ~= crowd.kind)) and passed_over < MOST_UNKNOWN then',
   ],
   ['those whose time is over count', 'local is_live = tonumber(finish) >= now', 'local is_live = true'],
-  [
-    'an extension shortens the key',
-    "string.format('%.0f', ttl_left)",
-    "string.format('%.0f', math.max(1, crowd.first - math.floor(us / 1000)))",
-  ],
+  ['an extension shortens the key', 'crowd.last - math.floor(us / 1000)', 'crowd.first - math.floor(us / 1000)'],
   [
     'its own limit counts, and not the smallest',
     'crowd.used + weight <= math.min(most, crowd.smallest)',

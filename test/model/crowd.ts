@@ -176,11 +176,11 @@ export class CrowdModel {
     for (let first = this.queue[0]; first; first = this.queue[0]) {
       if (this.#isAlone) return;
       const { ticket, process, hold } = first;
-      const isSilent = this.isSilent(process);
-      if (!isSilent && !this.fits(hold)) return;
-      this.queue.shift();
       const isOwn = ticket === asking?.owner;
-      if (isSilent || !(isOwn || this.listening.has(process))) continue;
+      const isGone = this.isSilent(process) || !(isOwn || this.listening.has(process));
+      if (!isGone && !this.fits(hold)) return;
+      this.queue.shift();
+      if (isGone) continue;
       this.#grant(ticket, hold, isOwn ? asking.ttlMs : GRANT_MS);
       if (!isOwn) this.told.push(ticket);
     }
