@@ -81,6 +81,19 @@ describe('The explorer', () => {
     expect((await simulate(plan, copies)).violations).toEqual([]);
   });
 
+  it('lets no machine sleep where its wall clock was set back and the process has not looked at it since', async () => {
+    const faults: Fault[] = [
+      { at: 190_000, kind: 'forget-scripts', forUs: 0, server: 0 },
+      { at: 387_000, kind: 'force-release', forUs: 0, process: 0 },
+      { at: 1_165_000, kind: 'pause-amid-hand-over', forUs: 1_469_000, process: 0, server: 0, byUs: 652_000 },
+      { at: 4_283_000, kind: 'jump-wall', forUs: 0, process: 0, byUs: -2_543_000 },
+      { at: 4_403_000, kind: 'suspend', forUs: 597_000, process: 0 },
+    ];
+    const features = ['sets', 'holds', 'elections', 'fair', 'shared'] as const;
+    const shape = { seconds: 5, processes: 2, keys: 4, parallel: 3, commandTimeoutMs: 300 };
+    expect((await simulate(planOf(118_685, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
+  });
+
   it('finds nothing wrong where a waiter is served by a better estimate of when it came than its place has', async () => {
     const faults: Fault[] = [
       { at: 557_000, kind: 'slow-requests', forUs: 512_000, process: 0, server: 0, byUs: 114_000 },

@@ -120,6 +120,8 @@ export class SimulatedProcess {
   #suspendedUs = 0;
   /** Whether it has slept, and not looked at its wall clock since. */
   #hasSlept = false;
+  /** Whether its wall clock was set back, and it has not looked at that since. */
+  #isSetBack = false;
   /** What its wall clock is ahead of its monotonic one. */
   #wallUs: number;
   /** `performance.timeOrigin` */
@@ -170,6 +172,7 @@ export class SimulatedProcess {
   wallMs(): number {
     this.#spend(1);
     this.#hasSlept = false;
+    this.#isSetBack = false;
     return Math.floor((this.#wallUs + this.#monotonicUs()) / 1_000);
   }
 
@@ -202,9 +205,16 @@ export class SimulatedProcess {
     this.#immediates = [];
   }
 
-  /** Its machine sleeps: the process does not run, its monotonic clock stands still, and its wall clock runs on. */
+  /**
+   * Its machine sleeps: the process does not run, its monotonic clock stands still, and its wall clock runs on. It is only paused where
+   * a wall clock that was just set back would hide from it that it has slept.
+   */
   suspend(us: number): void {
     this.pause();
+    if (this.#isSetBack) {
+      this.scheduler.after(us, () => this.resume());
+      return;
+    }
     if (this.#suspensions++ === 0) this.#suspendedAt = this.scheduler.now;
     this.scheduler.after(us, () => {
       if (--this.#suspensions === 0) {
@@ -220,6 +230,7 @@ export class SimulatedProcess {
   /** Somebody sets its wall clock ahead, or back; not back while that would hide from the process that it has slept. */
   jumpWall(us: number): void {
     if (us < 0 && (this.#hasSlept || this.#suspensions > 0)) return;
+    if (us < 0) this.#isSetBack = true;
     this.#wallUs += us;
   }
 
