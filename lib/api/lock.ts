@@ -139,7 +139,7 @@ export interface HolderInfo {
   permits?: number;
   /**
    * How many calls of the holder's process wait behind its exclusive lock. Another process tells the store when it extends the lock, about each
-   * third of the ttl. `undefined` if it has told nothing: no call waited, the lock is younger than that, or the watchdog does not extend it. Also
+   * third of the ttl. `undefined` if it has told nothing: no call waited, or the lock has not been extended yet, which the watchdog may not do. Also
    * `undefined` if the process is among `waitingProcesses`, where its `waiters` are all of its calls: so the sum of these numbers counts each
    * call once.
    */

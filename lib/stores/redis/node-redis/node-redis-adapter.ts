@@ -194,7 +194,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
 
   readonly #onReady = (): void => {
     this.#failure = undefined;
-    this.#isEnded = false; // somebody else may have connected it again
+    this.#isEnded = false; // the application may have connected its client again
     this.#wasReady = true;
     this.#justBroke = false;
     this.#listener?.ready();

@@ -91,7 +91,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     return this.#failure;
   }
 
-  /** Open is also one that somebody else is just connecting. */
+  /** A client that the application is just connecting is open, too, but knows no slots yet. */
   get #knowsSlots(): boolean {
     const { isOpen, isReady = true, masters } = this.client;
     return isOpen && isReady && masters.length > 0;
@@ -145,6 +145,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
 
   /** A node that is down does not say that another one has its slots by now, and node-redis asks at most where it was connected before. */
   readonly #onNodeError = (): void => {
+    if (this.#isClosed) return;
     this.#lookingAgain ??= outsideOfCalls(() => setTimeout(() => void this.#lookAgain(), LOOK_AGAIN_MS)).unref();
   };
 

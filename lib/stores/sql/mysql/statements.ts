@@ -34,7 +34,7 @@ export function ddl(table: string): string {
   resource_lock_value varbinary(512) NOT NULL,  -- the holder, or the last one
   fence               bigint NOT NULL,          -- the last fencing token
   is_kept             tinyint NOT NULL,         -- 1: the work of the holder has ended, and the lock stands until it expires
-  calls_behind        int NOT NULL DEFAULT 0,   -- how many calls wait in the process of the holder, as that told with its last extension
+  calls_behind        int NOT NULL DEFAULT 0,   -- how many calls wait in the process of the holder, by its last extension
   acquired_at         datetime(6) NOT NULL,     -- UTC, as all times
   update_time         datetime(6) NOT NULL,
   expires_at          datetime(6) NOT NULL,     -- '1970-01-01' once it is released

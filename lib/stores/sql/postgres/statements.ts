@@ -71,7 +71,7 @@ export function ddl(table: string): string {
   fence               bigint NOT NULL,               -- the last fencing token
   is_kept             boolean NOT NULL DEFAULT false, -- the work of the holder has ended: the lock stands until it expires
   waiters             text[] NOT NULL DEFAULT '{}',  -- '<number> <turns> <ticket> <time of its last sign> <calls>' of each process that waits, in order
-  calls_behind        integer NOT NULL DEFAULT 0,    -- how many calls wait in the process of the holder, as that told with its last extension
+  calls_behind        integer NOT NULL DEFAULT 0,    -- how many calls wait in the process of the holder, by its last extension
   acquired_at         timestamptz NOT NULL,
   update_time         timestamptz NOT NULL,
   expires_at          timestamptz NOT NULL           -- 'epoch' once it is released
