@@ -76,10 +76,10 @@ export function transferOn(
   backend: LockBackend,
   from: Claim,
   to: Claim,
-  { mints }: { mints: boolean },
+  { mints, atLeast }: { mints: boolean; atLeast?: boolean },
 ): Promise<TransferOutcome> {
   if (!backend.transfer) throw new Error(`the backend has no transfer: ${backend.whyNoTransfer}`);
-  return backend.transfer({ key: from.key, from: from.owner, to: to.owner, ttlMs: to.ttlMs, mints });
+  return backend.transfer({ key: from.key, from: from.owner, to: to.owner, ttlMs: to.ttlMs, atLeast, mints });
 }
 
 /** The grant of a claim, or one that another process would make from the same key and owner value. */

@@ -351,8 +351,8 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
         ok(backend.whyNoTransfer, 'a backend without transfer should have whyNoTransfer, which says why');
       });
 
-    const transferIs = async (from: Claim, to: Claim, mints: boolean, expected: object) => {
-      const outcome = await transferOn(backend, from, to, { mints });
+    const transferIs = async (from: Claim, to: Claim, mints: boolean, expected: object, atLeast?: boolean) => {
+      const outcome = await transferOn(backend, from, to, { mints, atLeast });
       matches(outcome, expected, 'the outcome of the transfer');
       return outcome as { grant?: { owner: string; fencingToken?: number }; sentAt?: number };
     };
@@ -411,6 +411,29 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       between((await heldBy(next.owner, next.key)).remainingMs, 30_000, 60_000, 'what is left of 60 s');
       await releases(next);
     });
+
+    itTransfers(
+      'a transfer for at least its ttl shortens no time that is left, also when it is sent again',
+      async () => {
+        const [old, next] = [claimOn(freshKey(), 60_000), claimOn(freshKey())];
+        await granted(backend, old);
+        next.key = old.key;
+        for (const [from, to, mints] of [
+          [old, next, true],
+          [old, next, true],
+          [next, old, false],
+          [next, old, false],
+        ] as const) {
+          to.ttlMs = 1;
+          await transferIs(from, to, mints, { status: 'transferred' }, true);
+          between((await heldBy(to.owner, to.key)).remainingMs, 30_000, 60_000, 'what is left of 60 s');
+        }
+        next.ttlMs = 200_000;
+        await transferIs(old, next, true, { status: 'transferred' }, true);
+        between((await heldBy(next.owner, next.key)).remainingMs, 100_000, 200_000, 'what is left of 200 s');
+        await releases(next);
+      },
+    );
 
     itTransfers('one of many simultaneous transfers from the same owner succeeds', async () => {
       const old = claimOn(freshKey());

@@ -159,6 +159,21 @@ describe('One Redis server', () => {
     await releaseOn(backend, kept);
   });
 
+  it.each([
+    ['comes back', () => [proxy.refuse(), proxy.cut()], () => proxy.accept()],
+    ['answers again', () => proxy.dropReplies(), async () => proxy.passReplies()],
+  ])('a server that %s is said to be reachable [G1001]', async (_, away, back) => {
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    away();
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'unavailable' });
+    let said = 0;
+    backend.onReachable = () => void said++;
+    await back();
+    await until(() => said > 0, { what: 'it is said' });
+    await releaseOn(backend, claim);
+  });
+
   it('a server that comes back after a lock has ended gets no release of that lock, but gets that of a lock that was to last longer [G68]', async () => {
     const [short, long, shortened] = [claimOn(freshKey(), 200), claimOn(freshKey()), claimOn(freshKey())];
     for (const claim of [short, long, shortened]) await granted(backend, claim);

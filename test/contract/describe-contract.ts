@@ -13,6 +13,7 @@ proves(
 proves('an attempt and an extension that come late leave a kept lock as it is, also those of its owner [G331]');
 proves('a lock that is transferred has the new owner and ttl, and nothing that the old one does changes it [G813]');
 proves('a transfer that is sent again changes nothing but the ttl, which starts anew [G814]');
+proves('a transfer for at least its ttl shortens no time that is left, also when it is sent again [G997]');
 proves('one of many simultaneous transfers from the same owner succeeds [G815]');
 proves('who shares a lock has the token of those who hold it, and a larger one than all before them [G870]');
 proves('an exclusive lock, a shared one and permits exclude each other [G871]');

@@ -69,12 +69,12 @@ export class ToyBackend implements PromiseBackend {
     return { status: 'released' } as const;
   }
 
-  async transfer({ key, from, to, ttlMs, mints }: Transfer) {
+  async transfer({ key, from, to, ttlMs, atLeast, mints }: Transfer) {
     const entry = await this.#seen(key);
     const isMeant = entry && !entry.isKept && [from, to].includes(entry.owner);
     if (!isMeant) return { status: 'lost', reason: entry ? 'stolen' : 'expired' } as const;
     if (mints && entry.owner === from) entry.fencingToken = ++this.#lastToken;
-    Object.assign(entry, { owner: to, endsAt: this.now() + ttlMs });
+    Object.assign(entry, { owner: to, endsAt: Math.max(this.now() + ttlMs, atLeast ? entry.endsAt : 0) });
     return { status: 'transferred', grant: { key, owner: to, fencingToken: entry.fencingToken } } as const;
   }
 

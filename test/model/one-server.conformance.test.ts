@@ -79,7 +79,13 @@ const COMPARISONS: Comparison[] = [
   },
   {
     script: lua.TRANSFER,
-    args: ({ give, owner, takesPlace }) => [ownerPart(give || 'nobody'), ownerPart(owner), TTL_MS, takesPlace ? 1 : 0],
+    args: ({ give, owner, takesPlace }) => [
+      ownerPart(give || 'nobody'),
+      ownerPart(owner),
+      TTL_MS,
+      takesPlace ? 1 : 0,
+      0,
+    ],
     model: (call, { key, give, owner, takesPlace }) => call.transfer(key, give || 'nobody', owner, takesPlace),
   },
   {

@@ -92,6 +92,20 @@ describe('With waitForReplicas', () => {
       await primary.isFree(key);
     });
 
+    it('leaves a parcel its time, if it is adopted', async () => {
+      const sender = await openLocks({ redis: primary.url });
+      const locks = await open(BRIEFLY);
+      const key = freshKey();
+      const parcel = await (await sender.acquire(key)).detach({ ttlMs: 3_600_000 });
+      primary.cutOff();
+      await expect(locks.adopt(parcel)).rejects.toMatchObject(fewer(1, 100));
+      const holder = async () => (await sender.inspect(key))!;
+      await until(async () => (await holder()).holder?.detached, { what: 'the parcel has it again' });
+      expect((await holder()).remainingMs).toBeGreaterThan(3_000_000);
+      await primary.letIn();
+      expect(await sender.release(parcel)).toBe(true);
+    });
+
     it('a lock that was handed over and does not reach the replica in time is refused to the waiter, and goes on to nobody [G75]', async () => {
       const [holder, waiter] = [await open(undefined), await open(BRIEFLY)];
       const key = freshKey();

@@ -185,10 +185,10 @@ const release: Operation = { script: RELEASE, of: withQueue, args: () => ['me@']
 const keep: Operation = { script: KEEP, of: lockOnly, args: () => [TTL_MS, 'me@'] };
 const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k', ''] };
 const forceReleaseFrom: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k', 'other'] };
-const transfer = (mints: 0 | 1): Operation => ({
+const transfer = (mints: 0 | 1, atLeast: 0 | 1 = 0): Operation => ({
   script: TRANSFER,
   of: withFence,
-  args: () => ['parcel@', 'me@', TTL_MS, mints],
+  args: () => ['parcel@', 'me@', TTL_MS, mints, atLeast],
 });
 const crowdOf = (kind: (string | number)[], { give = '', place = '', others = '' } = {}): Operation => ({
   script: CROWD,
@@ -334,6 +334,9 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['transfer: a lock, with a new token', transfer(1), both(wanted('parcel'), counter(TOKEN))],
   ['transfer: a lock that it has already', transfer(1), both(held('me', GRANT_TTL_MS), counter(TOKEN))],
   ['transfer: a lock that it has already, with a queue', transfer(1), wanted('me', GRANT_TTL_MS)],
+  ['transfer: a lock of which less is left, for at least the ttl', transfer(1, 1), held('parcel', GRANT_TTL_MS)],
+  ['transfer: a lock of which more is left, for at least the ttl', transfer(1, 1), held('parcel', 2 * TTL_MS)],
+  ['transfer: a lock that it has already, of which more is left', transfer(0, 1), held('me', 2 * TTL_MS)],
   ['transfer: a free lock', transfer(1), free],
   ['transfer: a lock of another', transfer(1), held('other')],
   ['transfer: a lock that is kept', transfer(1), kept('parcel')],

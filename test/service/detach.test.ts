@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { LockEvent } from '../../lib/api/events.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { fromPromises } from '../../lib/core/backend/from-promises.js';
-import { EXCLUSIVE, type Transfer } from '../../lib/core/backend/lock-backend.js';
+import { EXCLUSIVE, type LockBackend, type Transfer } from '../../lib/core/backend/lock-backend.js';
 import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
 import { digestOf } from '../../lib/api/holder.js';
 import type { LockParcel, ParcelOptions } from '../../lib/api/parcel.js';
@@ -55,6 +55,19 @@ async function throughProxy(commandTimeoutMs: number): Promise<{ proxy: TcpProxy
 
 async function detached(locks: LockService, key: string, ttlMs = HOUR.ttlMs): Promise<LockParcel> {
   return (await locks.acquire(key)).detach({ ttlMs });
+}
+
+function serviceOn(backend: LockBackend): LockService {
+  const locks = LockService.of({
+    backend,
+    options: resolveServiceOptions({}),
+    registration: 'default',
+    now,
+    processName: processName(),
+    shutdown: new Shutdown(),
+  });
+  onTestFinished(() => locks.onApplicationShutdown());
+  return locks;
 }
 
 const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));
@@ -110,7 +123,7 @@ describe('a lock that is detached', () => {
     expect(adopted.fencingToken).toBeGreaterThan(lock.fencingToken);
     expect(await counterOn(server)).toBe(adopted.fencingToken);
     expect(await ownerOn(server, 'adopted')).toBe(adopted.owner);
-    expect(await leftMs('adopted')).toBeLessThanOrEqual(600);
+    await until(async () => (await leftMs('adopted')) <= 600, { what: 'it ends with its new holder' });
     const first = adopted.remainingMs;
     await until(() => adopted.remainingMs < first - 50, { what: 'a while' });
     await until(() => adopted.remainingMs > first - 50, { what: 'an extension' });
@@ -124,6 +137,13 @@ describe('a lock that is detached', () => {
     });
     expect(result).toBe('done');
     expect(await ownerOn(server, 'adopted')).toBeNull();
+  });
+
+  it('ends with its new holder, not later: it is extended as soon as it is adopted [G1002]', async () => {
+    const [sender, receiver] = [await open(), await open({ ttlMs: 600_000 })];
+    const adopted = await receiver.adopt(await detached(sender, 'ends'));
+    await until(async () => (await leftMs('ends')) <= 600_000, { what: 'it stands no longer' });
+    expect(await adopted.release()).toBe(true);
   });
 
   it('is adopted by one of all calls that try, in whatever process, a thousand times [G817]', async () => {
@@ -431,15 +451,7 @@ describe('a reply that is lost', () => {
         return super.transfer(request);
       }
     }
-    const locks = LockService.of({
-      backend: fromPromises(new LateStore(now, 0), now, 50),
-      options: resolveServiceOptions({}),
-      registration: 'default',
-      now,
-      processName: processName(),
-      shutdown: new Shutdown(),
-    });
-    onTestFinished(() => locks.onApplicationShutdown());
+    const locks = serviceOn(fromPromises(new LateStore(now, 0), now, 50));
     const lock = await locks.acquire('late-detach');
     await expect(lock.detach(HOUR)).rejects.toThrow(/may have been detached/);
     gate.open();
@@ -531,6 +543,70 @@ describe('a reply that is lost', () => {
     const adopted = await until(() => locks.adopt(parcel).catch(() => undefined), { what: 'it is adopted' });
     expect(await adopted.release()).toBe(true);
     await until(() => locks.size === 0, { what: 'nothing is left to undo' });
+  });
+
+  it('of adopt: the same process adopts again as soon as the store answers, though the first try is not undone yet [G998]', async () => {
+    class SilentStore extends ToyBackend {
+      isSilent = false;
+      override async transfer(request: Transfer) {
+        const outcome = await super.transfer(request);
+        if (this.isSilent) throw new Error('no answer');
+        return outcome;
+      }
+    }
+    const store = new SilentStore(now, 0);
+    const locks = serviceOn(fromPromises(store, now, 50));
+    const parcel = await detached(locks, 'again-adopt');
+    store.isSilent = true;
+    const tries = () => Promise.allSettled([locks.adopt(parcel), locks.adopt(parcel)]);
+    for (const each of await tries()) expect(each).toMatchObject({ reason: { code: 'LOCK_UNAVAILABLE' } });
+    store.isSilent = false;
+    const two = await tries();
+    const [adopted, ...more] = two.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    expect(more).toEqual([]);
+    await until(() => locks.size === 2, { what: 'nothing is left to undo' }); // its line, and its lease
+    await adopted!.extend();
+    expect(await adopted!.release()).toBe(true);
+  });
+
+  it.each([
+    ['longer', 60_000, HOUR.ttlMs, 3_000_000, 3_600_000],
+    ['shorter', HOUR.ttlMs, 60_000, 50_000, 60_000],
+  ])(
+    'of adopt: a parcel that was extended by a %s time has what was left of that [G999]',
+    async (name, ttlMs, extended, least, most) => {
+      const { proxy, locks } = await throughProxy(300);
+      const sender = await open();
+      const key = `left-${name}`;
+      const parcel = await detached(sender, key, ttlMs);
+      await sender.extend(parcel, { ttlMs: extended });
+      proxy.dropReplies();
+      await expect(locks.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+      proxy.passReplies();
+      await until(async () => (await ownerOn(server, key)) === parcel.owner, { what: 'the parcel has it again' });
+      const left = await leftMs(key);
+      expect(left).toBeGreaterThan(least);
+      expect(left).toBeLessThanOrEqual(most);
+      expect(await sender.release(parcel)).toBe(true);
+    },
+  );
+
+  it('of adopt: it is undone when the store can be reached again, not after a pause [G1000]', async () => {
+    class SilentStore extends ToyBackend {
+      asked = 0;
+      override async transfer(): Promise<never> {
+        this.asked++;
+        throw new Error('no answer');
+      }
+    }
+    const store = new SilentStore(now, 0);
+    const backend = fromPromises(store, now, 50);
+    const locks = serviceOn(backend);
+    const parcel = { ...(await detached(await open(), 'hurried')), key: 'hurried' };
+    await expect(locks.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    expect(store.asked).toBe(1);
+    backend.onReachable!();
+    expect(store.asked).toBe(2);
   });
 
   it.each([

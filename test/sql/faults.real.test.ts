@@ -195,6 +195,20 @@ describe('Locks in PostgreSQL', () => {
     for (const claim of [kept, next]) await releaseOn(backend, claim);
   });
 
+  it('are told when the server can be reached again', async () => {
+    const { backend, proxy } = await proxied({ commandTimeoutMs: 500 });
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    proxy.refuse();
+    proxy.cut();
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'unavailable' });
+    let said = 0;
+    backend.onReachable = () => void said++;
+    await proxy.accept();
+    await until(() => said > 0, { what: 'it is said' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
+  });
+
   it('cost little while the server is down, however many are to be given back, and are given back when it is there [G660]', async () => {
     const { backend, proxy } = await proxied({ commandTimeoutMs: 2_000 });
     const claims = Array.from({ length: 300 }, () => claimOn(freshKey(), 60_000));

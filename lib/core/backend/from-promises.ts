@@ -33,7 +33,7 @@ type Optional = 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'repor
 /** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
 export interface PromiseBackend
   extends
-    Omit<LockBackend, 'acquire' | 'extend' | 'release' | 'turn' | 'transfer' | Optional>,
+    Omit<LockBackend, 'acquire' | 'extend' | 'release' | 'turn' | 'transfer' | 'onReachable' | Optional>,
     Partial<Pick<LockBackend, Optional>> {
   /** Its name in errors. */
   readonly name: string;
@@ -220,7 +220,7 @@ class LimitedBackend implements LockBackend {
     try {
       const outcome = await this.#limited(() => outcomeOf('transfer', this.backend.transfer!(request)));
       if (outcome.status !== 'transferred') return outcome;
-      this.#noteTtl(outcome.grant, request.ttlMs);
+      this.#noteTtl(outcome.grant, request.atLeast ? LONGEST_TTL_MS : request.ttlMs);
       return { ...outcome, sentAt };
     } catch (cause) {
       return { status: 'unavailable', causes: [cause as NodeError], mayHaveRun: true };

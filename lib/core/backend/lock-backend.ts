@@ -150,6 +150,8 @@ export interface Transfer {
   readonly to: string;
   /** How long the lock is to stand from now on, in milliseconds. */
   readonly ttlMs: number;
+  /** Whether it stands for longer than `ttlMs` if more time was left: until it is extended, or transferred again. @default false */
+  readonly atLeast?: boolean;
   /** Whether a fencing token is minted for the new owner; if not, the lock keeps the one that it has. */
   readonly mints: boolean;
   /**
@@ -269,6 +271,8 @@ export interface Taken {
  */
 export interface LockBackend {
   readonly bounds: Bounds;
+  /** Set by the engine. Called when the store can be reached again: what could not be sent, or was not answered, is tried again. */
+  onReachable?: () => void;
   /** A capability: the modes beside `exclusive` in which it holds locks. */
   readonly modes?: readonly LockMode[];
   /** Why it holds locks in no other mode, and what to do: sentences of the store, for the error of a call that asks for one. */
@@ -333,7 +337,7 @@ export interface LockBackend {
   guard?(grants: readonly Grant[]): GuardStatement;
   /**
    * A capability: changes the holder of a lock in one step. A lock that has the new owner value already counts as transferred by this
-   * request, since that can run twice: its ttl starts anew, and it keeps its token. The queue stays as it is. Never rejects.
+   * request, since that can run twice: its ttl starts anew, unless more is left and may stay, and it keeps its token. The queue stays as it is. Never rejects.
    */
   transfer?(request: Transfer): Promise<TransferOutcome>;
   /** Why there is no `transfer`, and what to do: sentences of the store, for the error of a call that needs it. */

@@ -4,7 +4,15 @@ import { failureEvent, type LockEvent } from '../../api/events.js';
 import { digestOf } from '../../api/holder.js';
 import type { LockParcel } from '../../api/parcel.js';
 import { quoted } from '../../api/printable.js';
-import type { ExtendOutcome, Grant, LockBackend, ReleaseOutcome, Transfer } from '../backend/lock-backend.js';
+import {
+  LONGEST_TTL_MS,
+  type ExtendOutcome,
+  type Grant,
+  type LockBackend,
+  type ReleaseOutcome,
+  type Transfer,
+  type TransferOutcome,
+} from '../backend/lock-backend.js';
 import { ReleaseRetry } from '../backend/release-retry.js';
 import type { Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
@@ -40,9 +48,11 @@ export class Parcels {
   readonly #undoing: ReleaseRetry<Transfer>;
 
   constructor(private readonly parts: ParcelsParts) {
+    const { backend } = parts;
     this.#undoing = new ReleaseRetry((transfer, done) => {
-      void parts.backend.transfer!(transfer).then(({ status }) => done(status !== 'unavailable'));
+      void backend.transfer!(transfer).then(({ status }) => done(status !== 'unavailable'));
     });
+    backend.onReachable = () => this.#undoing.hurry();
   }
 
   get size(): number {
@@ -62,25 +72,28 @@ export class Parcels {
       const { whyNoTransfer = 'Its store cannot change the holder of a lock.' } = backend;
       throw new LockOptionsError(`Lock ${quoted(key)} cannot be adopted. ${whyNoTransfer}`);
     }
-    const transfer: Transfer = { key, from: owner, to: nextOwner(), ttlMs, mints: true };
+    // Until it is known to have happened, no time of the parcel may be lost.
+    const transfer: Transfer = { key, from: owner, to: nextOwner(), ttlMs, atLeast: true, mints: true };
     const since = now();
     inFlight.begin();
     try {
       leases.settle(); // a lease that was found lost in this very line is not in the way
-      const outcome = await backend.transfer(transfer);
+      const outcome = (await this.#undone(owner)) ?? (await backend.transfer(transfer));
       if (outcome.status === 'lost') throw LockLostError.ofParcel(key, outcome.reason, digestOf(owner));
       if (outcome.status === 'unavailable') {
-        if (outcome.mayHaveRun) this.#undoLater(transfer, parcel);
+        if (outcome.mayHaveRun) this.#undo(transfer);
         throw LockUnavailableError.from('adopted', key, outcome.causes);
       }
       const { grant, sentAt } = outcome;
       const refusal = this.#refusal(key, ttlMs, sentAt, closing);
       if (refusal) {
-        this.#undo(transfer, parcel);
+        this.#undo(transfer);
+        this.#undoing.hurry();
         throw refusal;
       }
       const lease = lines.adopt(grant, ttlMs, sentAt, watchdog);
       this.#noteAdopted(lease, now() - since);
+      leases.extend(lease, ttlMs).catch(ignore); // from now on the lock ends with its holder; the watchdog tries again
       return new LockHandle(lease, leases, 'adopted');
     } catch (error) {
       const failure = failureEvent(error, { key, label: leases.labels.of(key), waitedMs: Math.round(now() - since) });
@@ -126,17 +139,24 @@ export class Parcels {
     events.next({ type: 'acquired', waitedMs: Math.round(waitedMs), grant: 'adopted', ...leases.identity(lease) });
   }
 
-  #undo(transfer: Transfer, parcel: LockParcel): void {
-    const { backend, inFlight } = this.parts;
-    inFlight.begin();
-    void backend.transfer!(backTo(parcel, transfer)).then(({ status }) => {
-      if (status === 'unavailable') this.#undoLater(transfer, parcel);
-      inFlight.end();
-    });
+  /** The parcel is to have the lock again, with the time that is left. */
+  #undo({ key, from, to }: Transfer): void {
+    const back: Transfer = { key, from: to, to: from, ttlMs: 1, atLeast: true, mints: false };
+    this.#undoing.add(back, LONGEST_TTL_MS + driftMs(LONGEST_TTL_MS));
   }
 
-  #undoLater(transfer: Transfer, parcel: LockParcel): void {
-    this.#undoing.add(backTo(parcel, transfer), transfer.ttlMs + driftMs(transfer.ttlMs));
+  /**
+   * Undoes earlier adoptions of a parcel that may have happened, so that it has the lock again.
+   * @param owner that of the parcel
+   * @returns why that is not known yet
+   */
+  async #undone(owner: string): Promise<Extract<TransferOutcome, { status: 'unavailable' }> | undefined> {
+    for (const transfer of this.#undoing.items) {
+      if (transfer.to !== owner) continue;
+      const outcome = await this.parts.backend.transfer!(transfer);
+      if (outcome.status === 'unavailable') return { ...outcome, mayHaveRun: false };
+    }
+    return undefined;
   }
 
   #inFlight<Outcome>(ask: (done: (outcome: Outcome) => void) => void): Promise<Outcome> {
@@ -151,7 +171,4 @@ function grantOf({ key, owner, fencingToken }: LockParcel): Grant {
   return { key, owner, fencingToken };
 }
 
-/** What undoes an adoption. How much was left of the time of the parcel is not known: it starts anew. */
-function backTo({ key, owner, ttlMs }: LockParcel, { to }: Transfer): Transfer {
-  return { key, from: to, to: owner, ttlMs, mints: false };
-}
+function ignore(): void {}

@@ -288,7 +288,8 @@ export class LockService {
    * @throws LockLostError with the reason `stolen` if it was adopted before and the lock has an owner, and `expired` if the lock has ended,
    *   or was released
    * @throws LockUnavailableError if the store did not answer. If it may have happened, the parcel gets the lock back as soon as the store can
-   *   be reached, so that it can be adopted again; otherwise the lock ends after the `ttlMs` of this service
+   *   be reached, with the time that was left, so that it can be adopted again. If this process dies before, the lock ends after that time,
+   *   or after the `ttlMs` of this service if that is longer
    * @throws LockOptionsError for what is no parcel, or on a Redlock
    */
   adopt(parcel: LockParcel): Promise<Lock> {

@@ -172,7 +172,7 @@ export class MemoryBackend implements LockBackend, WaitQueue {
     return { status: 'released' };
   }
 
-  async transfer({ key, from, to, ttlMs, mints, hold = EXCLUSIVE }: Transfer): Promise<TransferOutcome> {
+  async transfer({ key, from, to, ttlMs, atLeast, mints, hold = EXCLUSIVE }: Transfer): Promise<TransferOutcome> {
     const now = this.#now();
     const entry = this.#live(key, now);
     const holder = entry && living(entry, now).find(({ owner }) => owner === from || owner === to);
@@ -183,7 +183,7 @@ export class MemoryBackend implements LockBackend, WaitQueue {
       holder.since = now;
     }
     entry.mode = hold.mode;
-    Object.assign(holder, { owner: to, expiresAt: now + ttlMs });
+    Object.assign(holder, { owner: to, expiresAt: Math.max(now + ttlMs, atLeast ? holder.expiresAt : 0) });
     this.#wake(key);
     return { status: 'transferred', grant: { key, owner: to, hold, fencingToken: entry.fencingToken }, sentAt: now };
   }

@@ -43,6 +43,8 @@ export interface LockNode extends StoreNode {
   /** The store in errors: `Redis`. */
   readonly store: string;
   readonly connection: NodeConnection;
+  /** As of `LockBackend`. */
+  onReachable?: () => void;
   /** As of `LockBackend`: mostly the node itself. */
   readonly waitQueue?: WaitQueue;
   /** As of `LockBackend`. */
@@ -83,13 +85,16 @@ export interface LockNode extends StoreNode {
   close(): Promise<void>;
 }
 
+/** An extension that replicas must have. */
+export type ReplicatedExtension = ExtendRequest & Pick<Transfer, 'atLeast'>;
+
 /** Replicas that must have a lock before it counts as held. */
 export interface AwaitedReplicas {
   readonly shortestTtl: Bound;
   /** The longest that an extension can take, in milliseconds. */
   readonly timeoutMs: number;
   /** Starts the ttl of a lock anew, and waits until enough replicas have that. */
-  extend(request: ExtendRequest): Promise<NodeExtension>;
+  extend(request: ReplicatedExtension): Promise<NodeExtension>;
   close(): void;
 }
 

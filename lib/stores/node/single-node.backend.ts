@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { NodeError } from '../../api/errors.js';
 import type { LockMode } from '../../api/lock.js';
 import {
+  LONGEST_TTL_MS,
   type AcquireOutcome,
   type AcquireRequest,
   type Bounds,
@@ -17,7 +18,7 @@ import {
 } from '../../core/backend/lock-backend.js';
 import { noteTtl, StoredGrant } from './grants.js';
 import type { Joined, NodeExtension, NodeRelease, NodeTransfer, Vote } from './answers.js';
-import type { AwaitedReplicas, LockNode } from './lock-node.js';
+import type { AwaitedReplicas, LockNode, ReplicatedExtension } from './lock-node.js';
 import { NodesBackend } from './nodes.backend.js';
 
 /** How long the client has to notice that its connection is gone before it is asked again, in milliseconds. */
@@ -33,6 +34,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   readonly sendsLater?: boolean;
   readonly whyOnlyExclusive?: string;
   readonly guard: LockBackend['guard'];
+  onReachable?: () => void;
 
   /**
    * @param replicas undefined: they are not waited for
@@ -53,6 +55,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     this.whyOnlyExclusive = node.whyOnlyExclusive;
     this.turn = node.waitQueue && ((...half) => this.#turn(...half));
     this.guard = node.guard && ((grants) => node.guard!(grants));
+    node.onReachable = () => this.onReachable?.();
     this.bounds = { shortestTtlMs: replicas?.shortestTtl };
   }
 
@@ -168,7 +171,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
 
   /** Rides out a short break of the connection: the new owner value makes it safe to send the same request again. */
   async transfer(request: Transfer): Promise<TransferOutcome> {
-    const { key, to, ttlMs, hold } = request;
+    const { key, to, ttlMs, atLeast, hold } = request;
     const startedAt = this.now();
     let mayHaveRun = false;
     for (;;) {
@@ -176,8 +179,11 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
         this.node.transfer(request, (...answer) => resolve(answer)),
       );
       if (transfer.status === 'transferred') {
-        const grant = new StoredGrant({ key, owner: to, ttlMs, hold }, transfer.fencingToken);
-        const cause = this.replicas && (await this.#missing(this.replicas, { grant, ttlMs }));
+        const grant = new StoredGrant(
+          { key, owner: to, ttlMs: atLeast ? LONGEST_TTL_MS : ttlMs, hold },
+          transfer.fencingToken,
+        );
+        const cause = this.replicas && (await this.#missing(this.replicas, { grant, ttlMs, atLeast }));
         if (cause) return { status: 'unavailable', causes: [cause], mayHaveRun: true };
         return { status: 'transferred', grant, sentAt };
       }
@@ -227,7 +233,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   }
 
   /** Why the replicas do not have a lock that was granted; undefined when they do. */
-  async #missing(replicas: AwaitedReplicas, request: ExtendRequest): Promise<NodeError | undefined> {
+  async #missing(replicas: AwaitedReplicas, request: ReplicatedExtension): Promise<NodeError | undefined> {
     const extension = await replicas.extend(request);
     if (extension.status === 'extended') return undefined;
     if (extension.status === 'fault') return extension.error;

@@ -66,6 +66,7 @@ export abstract class SqlNode {
   readonly whyOnlyExclusive =
     'Locks in a database are exclusive so far. Shared locks and permits are held in Redis, or a Redis Cluster: register one for them.';
   readonly connection: SqlConnection;
+  onReachable?: () => void;
   protected readonly runner: StatementRunner;
   /** Releases in flight, and what is sent to others because of them. */
   protected readonly releasing = new InFlight();
@@ -83,7 +84,10 @@ export abstract class SqlNode {
       (item, done) => this.giveBack(item, ({ status }) => done(status !== 'fault')),
       () => this.connection.isReady,
     );
-    this.connection.onReady = () => this.#retry.hurry();
+    this.connection.onReady = () => {
+      this.#retry.hurry();
+      this.onReachable?.();
+    };
     if (keepMs !== undefined)
       this.#janitor = new Janitor(
         () => this.takeSweep(`${processName}/janitor`),

@@ -141,6 +141,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   /** The last fault and its reading: all operations of a command share a fault, and all calls do while the server hangs. */
   #lastFault?: [ScriptFault, Fault];
   #listener?: WaitListener;
+  onReachable?: () => void;
   /** Called each time that the connection was made, before anything that waited for it is sent. */
   onReady?: () => void;
   #closed = false;
@@ -158,7 +159,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     );
     const listener = {
       onOverdue: (isOpen: () => boolean) => connection.suspect(isOpen),
-      onAnswering: () => this.#retry.hurry(),
+      onAnswering: () => this.#hurry(),
     };
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener, now });
     this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.topology.isCluster), client.topology.keyPrefix);
@@ -379,7 +380,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
 
   /** Changes the owner of a lock. Only of a node that keeps locks alone. @param done as of `acquire` */
   transfer(
-    { key, from, to, ttlMs, mints, hold }: Transfer,
+    { key, from, to, ttlMs, atLeast, mints, hold }: Transfer,
     done: (transfer: NodeTransfer, sentAt: number) => void,
   ): void {
     const read = this.#reader<NodeTransfer>((reply) => transferOf(reply, this.name));
@@ -388,7 +389,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
       return;
     }
     const names = [this.#keys.fence(key), this.#keys.lock(key)];
-    const args = [ownerPart(from), ownerPart(to), ttlMs, mints ? 1 : 0];
+    const args = [ownerPart(from), ownerPart(to), ttlMs, mints ? 1 : 0, atLeast ? 1 : 0];
     this.#runner.run(TRANSFER, names, args, read, done);
   }
 
@@ -526,9 +527,14 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   }
 
   #becomeReady(): void {
-    this.#retry.hurry();
+    this.#hurry();
     this.#inbox.check(); // what broke one connection may have broken the other, too
     this.onReady?.();
+  }
+
+  #hurry(): void {
+    this.#retry.hurry();
+    this.onReachable?.();
   }
 
   #release(item: PendingRelease, forMs: number, done?: (release: NodeRelease) => void): void {

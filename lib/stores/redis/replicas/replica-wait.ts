@@ -4,15 +4,16 @@ import { inTime } from '../../../core/time/time-limit.js';
 import type { ReplicaOptions } from '../options.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
-import type { Bound, ExtendRequest } from '../../../core/backend/lock-backend.js';
+import type { Bound } from '../../../core/backend/lock-backend.js';
 import { RedisConnection } from '../client/redis-connection.js';
 import type { NodeExtension } from '../../node/answers.js';
+import type { ReplicatedExtension } from '../../node/lock-node.js';
 import { LockKeys } from '../node/lock-keys.js';
 import { RedisNode, type NodeSettings } from '../node/redis-node.js';
 
 /** A lock whose replicas are waited for. */
 interface Entry {
-  request: ExtendRequest;
+  request: ReplicatedExtension;
   resolve: (extension: NodeExtension) => void;
 }
 
@@ -46,7 +47,7 @@ export class ReplicaWait {
    * Starts the ttl of a lock anew and waits until enough replicas have that, and with it everything that the server wrote
    * before. The extension also shows when this server is not the one that granted the lock.
    */
-  extend(request: ExtendRequest): Promise<NodeExtension> {
+  extend(request: ReplicatedExtension): Promise<NodeExtension> {
     const server = this.source.client.topology.isCluster ? this.#masterOf(request.grant.key) : 'only';
     if (server === undefined) return Promise.resolve(faulty('cluster', 'no master is known for the slot of the lock'));
     let rounds = this.#rounds.get(server);
@@ -95,7 +96,7 @@ class Rounds {
     private readonly connect: () => RedisConnection,
   ) {}
 
-  extend(request: ExtendRequest): Promise<NodeExtension> {
+  extend(request: ReplicatedExtension): Promise<NodeExtension> {
     return new Promise((resolve) => {
       this.#gathered.push({ request, resolve });
       if (!this.#isBusy) void outsideOfCalls(() => this.#goRound());
@@ -120,7 +121,7 @@ class Rounds {
   }
 
   /** Extends locks, and waits for their replicas. Never rejects. @returns an answer for each, or one fault for all */
-  async #replicate(requests: readonly ExtendRequest[]): Promise<NodeExtension[] | NodeExtension> {
+  async #replicate(requests: readonly ReplicatedExtension[]): Promise<NodeExtension[] | NodeExtension> {
     try {
       const node = this.#connected();
       const problem = await node.connection.ready(this.settings.commandTimeoutMs);
@@ -156,8 +157,14 @@ class Rounds {
   }
 }
 
-function extended(node: RedisNode, request: ExtendRequest): Promise<NodeExtension> {
-  return new Promise((resolve) => node.extend(request, 'keep', resolve));
+function extended(node: RedisNode, request: ReplicatedExtension): Promise<NodeExtension> {
+  const { grant, ttlMs, atLeast } = request;
+  return new Promise((resolve) => {
+    if (!atLeast) return node.extend(request, 'keep', resolve);
+    // Transferred to the owner that has it: an extension would end a time that may stay.
+    const again = { key: grant.key, from: grant.owner, to: grant.owner, ttlMs, atLeast, mints: false };
+    node.transfer(again, (answer) => resolve(answer.status === 'transferred' ? { status: 'extended' } : answer));
+  });
 }
 
 /** Waits for replicas. @returns undefined when enough of them have everything that this connection wrote */

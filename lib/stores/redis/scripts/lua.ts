@@ -2139,8 +2139,8 @@ return -1`,
 
 /**
  * Gives a lock another owner, if a certain one has it, and mints a token for the new one, or leaves the lock the token that it has. A
- * lock that the new owner has already counts as transferred by this call, since the command can run twice: its ttl starts anew, and
- * it keeps its token.
+ * lock that the new owner has already counts as transferred by this call, since the command can run twice: its ttl starts anew,
+ * unless more is left and may stay, and it keeps its token.
  */
 export const TRANSFER: Script = {
   name: 'transfer',
@@ -2148,11 +2148,11 @@ export const TRANSFER: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '3513ada42c144e0aaa93d81254c4f3ebf1f30d8e',
+  sha: '4a33a5d4170aabfc08615b48cf3d28a80e8efb37',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 2 then
-  local function each(lock, from, to, ttl, mints)
+  local function each(lock, from, to, ttl, mints, longer)
     local value = redis.pcall('GET', lock)
     if type(value) ~= 'string' then
       if not value then return 0 end
@@ -2162,6 +2162,7 @@ if #KEYS > 2 then
     local flag = string.sub(value, -1) == '+' and '+' or ''
     local owner = string.sub(value, 1, -17 - #flag)
     local latest = string.sub(value, -16 - #flag, -1 - #flag)
+    if longer == '1' then ttl = math.max(tonumber(ttl), redis.call('PTTL', lock)) end
     if owner == to then
       redis.call('PEXPIRE', lock, ttl)
       return latest
@@ -2203,12 +2204,12 @@ if #KEYS > 2 then
   end
   local replies = {}
   for i = 0, (#KEYS - 1) / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 2], ARGV[4 * i + 1], ARGV[4 * i + 2], ARGV[4 * i + 3], ARGV[4 * i + 4])
+    replies[i + 1] = each(KEYS[i + 2], ARGV[5 * i + 1], ARGV[5 * i + 2], ARGV[5 * i + 3], ARGV[5 * i + 4], ARGV[5 * i + 5])
   end
   return replies
 end
 local lock = KEYS[2]
-local from, to, ttl, mints = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local from, to, ttl, mints, longer = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local value = redis.pcall('GET', lock)
 if type(value) ~= 'string' then
   if not value then return 0 end
@@ -2218,6 +2219,7 @@ end
 local flag = string.sub(value, -1) == '+' and '+' or ''
 local owner = string.sub(value, 1, -17 - #flag)
 local latest = string.sub(value, -16 - #flag, -1 - #flag)
+if longer == '1' then ttl = math.max(tonumber(ttl), redis.call('PTTL', lock)) end
 if owner == to then
   redis.call('PEXPIRE', lock, ttl)
   return latest

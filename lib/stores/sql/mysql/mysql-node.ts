@@ -72,12 +72,13 @@ export class MysqlNode extends SqlNode implements LockNode {
     this.give({ key: grant.key, owner: grant.owner, keepUntil }, forMs, done);
   }
 
-  transfer({ key, from, to, ttlMs, mints }: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+  transfer(request: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+    const { key, from, to, ttlMs, mints, atLeast = false } = request;
     const read = (row: Row | SqlFault): NodeTransfer => {
       if (row instanceof SqlFault) return this.faultOf(row);
       return is(row.is_locked) ? this.guarded() : transferOf(row);
     };
-    this.runner.run(this.statements.transfer, stored(key), [stored(key), from, to, ttlMs, mints], read, done);
+    this.runner.run(this.statements.transfer, stored(key), [stored(key), from, to, ttlMs, mints, atLeast], read, done);
   }
 
   guard(grants: readonly Grant[]): GuardStatement {

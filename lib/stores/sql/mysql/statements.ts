@@ -341,7 +341,6 @@ interface AskedTransfer {
   readonly ask: Ask;
   readonly from: string;
   readonly to: string;
-  readonly ttlMs: number;
 }
 
 /** Gives locks other owners, if certain ones have them. What came of it is read from the rows, so one that is repeated finds that it was done. */
@@ -352,9 +351,16 @@ class OwnerChange implements Statement {
   constructor(private readonly table: string) {}
 
   async run(client: MysqlClient, columns: readonly unknown[]): Promise<Row[]> {
-    const asks = asksOf(columns) as unknown as [key: string, from: string, to: string, ttlMs: number, mints: boolean][];
-    const asked = asks.map(([key, from, to, ttlMs, mints]): AskedTransfer => {
-      return { from, to, ttlMs, ask: [key, from, bytes(to), ttlMs, Number(mints)] };
+    const asks = asksOf(columns) as unknown as [
+      key: string,
+      from: string,
+      to: string,
+      ttlMs: number,
+      mints: boolean,
+      atLeast: boolean,
+    ][];
+    const asked = asks.map(([key, from, to, ttlMs, mints, atLeast]): AskedTransfer => {
+      return { from, to, ask: [key, from, bytes(to), ttlMs, Number(mints), Number(atLeast)] };
     });
     const done = await this.#change(client, ...asked);
     return afterChange(async () => {
@@ -366,14 +372,14 @@ class OwnerChange implements Statement {
 
   /** @param isNew whether it was done just now; the ttl of one that was done before starts anew */
   async #judged(client: MysqlClient, asked: AskedTransfer, isNew: boolean): Promise<Row> {
-    const { ask, from, to, ttlMs } = asked;
-    const [key] = ask;
+    const { ask, from, to } = asked;
+    const [key, , owner, ttlMs, , atLeast] = ask;
     for (let attempt = 1; ; attempt++) {
       const [row] = await look(client, this.table, [key]);
       const is_held = Number(isHeld(row));
       const isMeant = isHeld(row) && Number(row!.is_kept) === 0;
       if (isMeant && row!.holder === to) {
-        if (!isNew) await change(client, this.table, [[key, to, ttlMs, 0]], EXTENDED, IS_HELD);
+        if (!isNew) await this.#change(client, { ...asked, ask: [key, to, owner!, ttlMs!, 0, atLeast!] });
         return { key, token: row!.fence, is_held };
       }
       if (!isMeant || row!.holder !== from) return { key, is_held };
@@ -386,7 +392,8 @@ class OwnerChange implements Statement {
   /** @returns what it has done */
   async #change(client: MysqlClient, ...asked: readonly AskedTransfer[]): Promise<ReadonlySet<Ask>> {
     const set = `l.fence = IF(a.p5 = 1, GREATEST(l.fence + 1, ${us(NOW)}), l.fence), l.acquired_at = IF(a.p5 = 1, ${NOW}, l.acquired_at),
-  l.resource_lock_value = a.p3, l.update_time = ${NOW}, l.expires_at = ${later('a.p4')}, l.calls_behind = 0`;
+  l.resource_lock_value = a.p3, l.update_time = ${NOW}, l.calls_behind = 0,
+  l.expires_at = GREATEST(${later('a.p4')}, IF(a.p6 = 1, l.expires_at, ${NOW}))`;
     const asks = asked.map(({ ask }) => ask);
     return (await change(client, this.table, asks, set, IS_HELD)).done;
   }

@@ -105,13 +105,14 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     this.give({ key, owner, keepUntil, isAlone }, forMs, done);
   }
 
-  transfer({ key, from, to, ttlMs, mints }: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+  transfer(request: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+    const { key, from, to, ttlMs, mints, atLeast = false } = request;
     const read = (row: Row | SqlFault): NodeTransfer => {
       if (row instanceof SqlFault) return this.faultOf(row);
       if (is(row.is_guarded)) return this.guarded();
       return transferOf(row);
     };
-    this.runner.run(this.statements.transfer, key, [stored(key), from, to, ttlMs, mints], read, done);
+    this.runner.run(this.statements.transfer, key, [stored(key), from, to, ttlMs, mints, atLeast], read, done);
   }
 
   guard(grants: readonly Grant[]): GuardStatement {

@@ -251,16 +251,16 @@ FROM ask a LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
 
 /**
  * Gives a lock another owner, if a certain one has it. One that the new owner has already was transferred by the same request, which may have
- * run before: its ttl starts anew. The queue stays as it is.
+ * run before: its ttl starts anew, unless more is left and may stay. The queue stays as it is.
  *
  * As a lock that is taken it is written under FOR UPDATE, which is tried, not waited for: a transaction that guards the lock keeps it out.
  *
- * $1 keys  $2 owners that have the locks  $3 owners that get them  $4 ttls in ms  $5 whether a token is minted
+ * $1 keys  $2 owners that have the locks  $3 owners that get them  $4 ttls in ms  $5 whether a token is minted  $6 whether a longer time stays
  */
 function transferOf(table: string): string {
   return `
 WITH ask AS MATERIALIZED (
-  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::boolean[]) AS a(key, giver, owner, ttl, mints)
+  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::boolean[], $6::boolean[]) AS a(key, giver, owner, ttl, mints, at_least)
 ), locked AS MATERIALIZED (
   SELECT a.*, l.fence, l.is_kept, l.resource_lock_value AS holder, l.expires_at
   FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
@@ -278,7 +278,7 @@ WITH ask AS MATERIALIZED (
     fence = CASE WHEN f.is_new THEN greatest(f.fence + 1, ${us('f.now')}) ELSE l.fence END,
     acquired_at = CASE WHEN f.is_new THEN f.now ELSE l.acquired_at END,
     update_time = f.now,
-    expires_at = f.now + ${milliseconds('f.ttl')}
+    expires_at = greatest(f.now + ${milliseconds('f.ttl')}, CASE WHEN f.at_least THEN l.expires_at END)
   FROM found f WHERE l.resource_lock_key = f.key AND f.key IN (SELECT key FROM changing)
   RETURNING l.resource_lock_key AS key, l.fence
 )
