@@ -38,6 +38,7 @@ export interface Lock extends AsyncDisposable {
 
   /**
    * Extends the lease to `ttlMs` from now. Later extensions by the watchdog use the same ttl. It does not extend `maxHoldMs`.
+   * Calls of this process may share the lease, nested ones or readers. It then lasts as long as the longest time that one of them asks for.
    * @param ttlMs milliseconds; default: the ttl of the lease
    * @throws LockLostError if the lock is no longer held
    * @throws LockUnavailableError if the store did not answer; the lock is then held until its current deadline

@@ -196,7 +196,7 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
     inject({ Term: { prototype } }) {
       const { close } = prototype;
       prototype.close = function () {
-        this.lease.handles = 1; // those of the work do not count
+        while (this.lease.handles > 1) this.lease.leave(this.lease.longestTtlMs); // those of the work do not count
         void this['lock'].release();
         return close.call(this);
       };

@@ -16,7 +16,7 @@ function leaseIn(state: LeaseState) {
   };
   const grant = { key: 'key', owner: 'me' };
   const lease = new Lease(
-    { grant, fencingToken: 1, ttlMs: GRANT_TTL_MS, sentAt: 0, autoExtend: true, provisional: true },
+    { grant, fencingToken: 1, ttlMs: GRANT_TTL_MS, sentAt: 0, autoExtend: true, extendTo: TTL_MS },
     owner,
   );
   if (state === 'extending' || state === 'unknown') lease.beginExtension(TTL_MS);

@@ -98,10 +98,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = AL
     add: (grant, token, ttlMs, sentAt, autoExtend, extendTo) => {
       if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
       const owner: LeaseOwner = { marginMs: 0, now, whyOver: () => 'expired', foundLost: () => {} };
-      const lease = new Lease(
-        { grant, fencingToken: token, ttlMs, sentAt, autoExtend, provisional: extendTo !== undefined },
-        owner,
-      );
+      const lease = new Lease({ grant, fencingToken: token, ttlMs, sentAt, autoExtend, extendTo }, owner);
       if (extendTo !== undefined) lease.beginExtension(extendTo);
       return lease;
     },

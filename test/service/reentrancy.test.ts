@@ -65,6 +65,23 @@ describe('a nested acquisition of a lock that the call holds', () => {
     expect(await isFree('last')).toBe(true);
   });
 
+  it('does not shorten the lock of the calls around it, and makes it longer only until it ends [G1004]', async () => {
+    const locks = await openLocks({ redis: server.url, ttlMs: 10_000 });
+    await locks.withLock('longest', async (outer) => {
+      await locks.withLock('longest', async (inner) => {
+        await inner.extend(100);
+        expect(outer.remainingMs).toBeGreaterThan(5_000);
+        await inner.extend(600_000);
+        expect(outer.remainingMs).toBeGreaterThan(500_000);
+      });
+      await until(() => outer.remainingMs <= 10_000, { what: 'it is as long as before' });
+      const inner = await locks.acquire('longest', { ttlMs: 5_000 });
+      await outer.extend(100);
+      expect(outer.remainingMs).toBeGreaterThan(4_000);
+      await inner.release();
+    });
+  });
+
   it('counts each handle once, however often it is released', async () => {
     const locks = await open();
     await locks.withLock('once-each', async (outer) => {

@@ -131,6 +131,24 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     await Promise.all(readers.map((reader) => reader.release()));
   });
 
+  it('is not shortened by an extension of one of its readers, and lasts no longer than one that holds it asks for [G1003]', async () => {
+    const locks = await openLocks({ redis: server.url, ttlMs: 10_000 });
+    const [one, other] = await Promise.all([locks.acquire('readers', SHARED), locks.acquire('readers', SHARED)]);
+    expect(one.owner).toBe(other.owner);
+    await one.extend(100);
+    expect(other.remainingMs).toBeGreaterThan(5_000);
+    await one.extend(600_000);
+    expect(other.remainingMs).toBeGreaterThan(500_000);
+    await other.extend(20_000);
+    expect(one.remainingMs).toBeGreaterThan(500_000);
+    await one.release();
+    await until(() => other.remainingMs <= 20_000, { what: 'it lasts as long as the reader asks for that is left' });
+    expect((await locks.inspect('readers'))!.remainingMs).toBeLessThanOrEqual(20_000);
+    await other.extend();
+    expect(other.remainingMs).toBeGreaterThan(15_000);
+    await other.release();
+  });
+
   it('has signals that any number of its readers can listen to', async () => {
     const locks = await open();
     const readers = await Promise.all(Array.from({ length: 20 }, () => locks.acquire('listeners', SHARED)));

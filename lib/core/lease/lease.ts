@@ -49,8 +49,8 @@ export interface LeaseTerms {
   readonly sentAt: number;
   /** Whether the watchdog extends it. */
   readonly autoExtend: boolean;
-  /** Whether the grant stands for a short time only, and is extended to the proper ttl at once. */
-  readonly provisional?: boolean;
+  /** The ttl that it is extended to at once, where the grant stands for a short time only. */
+  readonly extendTo?: number;
 }
 
 /** The keeper of a lease. */
@@ -94,8 +94,6 @@ export class Lease implements Linked<Lease> {
   share?: Share;
   /** The lease of the same call after the lock was downgraded. */
   heir?: Lease;
-  /** How many handles share it; the last one to be released releases it. */
-  handles = 1;
   list?: LinkedList<Lease>;
   next?: Lease;
   previous?: Lease;
@@ -124,6 +122,8 @@ export class Lease implements Linked<Lease> {
   #limits: readonly number[] = NONE;
   /** The earliest of them. */
   #overstaysAt = Infinity;
+  /** The ttl that each call which holds it asks for. */
+  #ttls: readonly number[];
   /** What the deadline was when it was about to be detached. */
   #deadlineBefore = 0;
   /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
@@ -145,13 +145,14 @@ export class Lease implements Linked<Lease> {
   /** The lease of the call that the lock was passed on to meanwhile: the answer is for that. */
   #successor?: Lease;
 
-  constructor({ grant, fencingToken, ttlMs, sentAt, autoExtend, provisional }: LeaseTerms, owner: LeaseOwner) {
+  constructor({ grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo }: LeaseTerms, owner: LeaseOwner) {
     this.grant = grant;
     this.fencingToken = fencingToken;
     this.autoExtend = autoExtend;
     this.ttlMs = ttlMs;
+    this.#ttls = [extendTo ?? ttlMs];
     this.sentAt = sentAt;
-    this.provisionalTtlMs = provisional ? ttlMs : undefined;
+    this.provisionalTtlMs = extendTo === undefined ? undefined : ttlMs;
     this.#owner = owner;
     this.begunAt = owner.now();
     this.#deadline = sentAt + validityMs(ttlMs, owner.marginMs);
@@ -255,8 +256,36 @@ export class Lease implements Linked<Lease> {
     return leftMs(this.#askedUntil);
   }
 
-  /** Whether the store may have it stand for longer than by its ttl, or than any call wants it: one has given that up. */
+  /** How many calls hold it; the last one to release it ends it. */
+  get handles(): number {
+    return this.#ttls.length;
+  }
+
+  /** The ttl that it is extended by: the longest that one of the calls asks for which hold it. */
+  get longestTtlMs(): number {
+    return Math.max(...this.#ttls);
+  }
+
+  /** One more call holds it. @param ttlMs what it asks for */
+  join(ttlMs: number): void {
+    this.#ttls = [...this.#ttls, ttlMs];
+  }
+
+  /** A call that holds it asks for another ttl. */
+  askInstead(ttlMs: number, next: number): void {
+    this.leave(ttlMs);
+    this.join(next);
+  }
+
+  /** A call that asked for this ttl holds it no more. */
+  leave(ttlMs: number): void {
+    const at = this.#ttls.indexOf(ttlMs);
+    this.#ttls = this.#ttls.filter((_, index) => index !== at);
+  }
+
+  /** Whether the store may have it stand for longer than by its ttl, or than any call wants it: one has given that up, or has gone. */
   get standsTooLong(): boolean {
+    if (this.ttlMs > this.longestTtlMs) return true;
     return this.#standsUntil > 0 && this.#standsUntil > Math.max(this.#askedUntil, monotonic() + this.ttlMs);
   }
 

@@ -161,10 +161,9 @@ export class Leases implements LeaseOwner {
     autoExtend: boolean,
     extendTo?: number,
   ): Lease {
-    const provisional = extendTo !== undefined;
-    const lease = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend, provisional }, this);
+    const lease = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo }, this);
     // Whether a lease that is extended is over by now is seen later: the caller must get to know the lease first.
-    if (provisional) this.#extend(lease, extendTo);
+    if (extendTo !== undefined) this.#extend(lease);
     else this.#watch(lease);
     return lease;
   }
@@ -177,12 +176,17 @@ export class Leases implements LeaseOwner {
   }
 
   /**
-   * Extends a lease now, on request of its holder; later extensions use the new ttl.
+   * Extends a lease now, on request of one of the calls that hold it; later extensions use the longest ttl that one of them asks for.
+   * @param ask called just before it is sent: the call asks for this ttl from now on
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
-  async extend(lease: Lease, ttlMs: number): Promise<void> {
+  async extend(
+    lease: Lease,
+    ttlMs: number,
+    ask: () => void = () => lease.askInstead(lease.longestTtlMs, ttlMs),
+  ): Promise<void> {
     checkTtl(ttlMs, this.marginMs, this.#backend.bounds);
-    const outcome = await this.#extendNow(lease, ttlMs);
+    const outcome = await this.#extendNow(lease, ask);
     if (outcome.status === 'lost' || !lease.checkHeld()) throw lease.lostError();
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);
   }
@@ -331,11 +335,18 @@ export class Leases implements LeaseOwner {
     });
   }
 
-  /** Releases one handle; the last one releases the lock. A release that fails now is retried by the backend. */
-  release(lease: Lease): Promise<boolean> {
+  /**
+   * Releases one handle; the last one releases the lock. A release that fails now is retried by the backend.
+   * @param ttlMs the ttl that its call asks for
+   */
+  release(lease: Lease, ttlMs = lease.longestTtlMs): Promise<boolean> {
     const isHeld = lease.checkHeld();
-    if (!isHeld && lease.checkAlive()) return lease.answered().then(() => this.release(lease));
-    if (--lease.handles > 0) return Promise.resolve(isHeld);
+    if (!isHeld && lease.checkAlive()) return lease.answered().then(() => this.release(lease, ttlMs));
+    if (lease.handles > 1) {
+      lease.leave(ttlMs);
+      if (lease.standsTooLong) void this.#shorten(lease);
+      return Promise.resolve(isHeld);
+    }
     if (!isHeld) return this.#workEnded(lease);
     // In this order and at once: no extension is sent, and no waiter let in, behind the release.
     this.#watchdog.remove(lease);
@@ -455,7 +466,7 @@ export class Leases implements LeaseOwner {
   /** A lease is to be extended, or its time is over. */
   #onDue(lease: Lease): void {
     const state = lease.checkState();
-    if (state === 'held') this.#extend(lease, lease.ttlMs);
+    if (state === 'held') this.#extend(lease);
     else if (state === 'unknown') this.#loseUnlessAnswered(lease);
     else if (!lease.isExtending) this.#watchdog.remove(lease);
   }
@@ -476,18 +487,20 @@ export class Leases implements LeaseOwner {
   /** Extends a lease that stands for longer than anybody wants it, so that it does not. If that fails, the next extension does it. */
   async #shorten(lease: Lease): Promise<void> {
     while (lease.isExtending) await lease.answered();
-    if (lease.checkHeld() && lease.standsTooLong) this.#extend(lease, lease.ttlMs);
+    if (lease.checkHeld() && lease.standsTooLong) this.#extend(lease);
   }
 
-  /** @param ttlMs undefined: the one that it has by then */
-  async #extendNow(lease: Lease, ttlMs?: number): Promise<ExtendOutcome> {
+  /** @param ask called just before it is sent */
+  async #extendNow(lease: Lease, ask: () => void = ignore): Promise<ExtendOutcome> {
     while (lease.isExtending) await lease.answered(); // one at a time, so that the last answer is that of the last command
     if (!lease.checkHeld()) return ENDED;
-    return new Promise((resolve) => this.#extend(lease, ttlMs ?? lease.ttlMs, resolve));
+    ask();
+    return new Promise((resolve) => this.#extend(lease, resolve));
   }
 
   /** The lease counts on its ttl, which may be shorter than the time for which the store is to keep the lock. */
-  #extend(lease: Lease, ttlMs: number, done: (outcome: ExtendOutcome) => void = ignore): void {
+  #extend(lease: Lease, done: (outcome: ExtendOutcome) => void = ignore): void {
+    const ttlMs = lease.longestTtlMs;
     if (!lease.beginExtension(ttlMs)) {
       done(ENDED);
       return;

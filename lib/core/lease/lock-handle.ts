@@ -27,12 +27,15 @@ export class LockHandle implements Lock {
     private readonly leases: Leases,
     /** How its call came by it. */
     readonly grant: LockGrant | 'reentrant' = 'reentrant',
+    /** The ttl that its call asks for, in milliseconds. */
+    private asksMs = own.ttlMs,
   ) {}
 
-  /** One more handle of a lease. */
-  static another(lease: Lease, leases: Leases): LockHandle {
-    lease.handles++;
-    return new LockHandle(lease, leases);
+  /** One more handle of a lease. @param ttlMs that of its call, which does not make the lease longer */
+  static another(lease: Lease, leases: Leases, ttlMs = lease.ttlMs): LockHandle {
+    const asksMs = Math.min(ttlMs, lease.ttlMs);
+    lease.join(asksMs);
+    return new LockHandle(lease, leases, 'reentrant', asksMs);
   }
 
   /**
@@ -108,10 +111,10 @@ export class LockHandle implements Lock {
     throw this.#released && !this.own.checkLost() ? new LockLostError(this.key, 'released') : this.own.lostError();
   }
 
-  async extend(ttlMs: number = this.own.ttlMs): Promise<void> {
+  async extend(ttlMs: number = this.asksMs): Promise<void> {
     try {
       this.assertHeld();
-      await this.leases.extend(this.own, ttlMs);
+      await this.leases.extend(this.own, ttlMs, () => this.#ask(ttlMs));
     } catch (error) {
       await loopTurn(); // or a loop that tries again at once would stop all else
       throw error;
@@ -162,10 +165,16 @@ export class LockHandle implements Lock {
     }
   }
 
+  #ask(ttlMs: number): void {
+    if (this.isReleased) return; // while another extension was waited for
+    this.own.askInstead(this.asksMs, ttlMs);
+    this.asksMs = ttlMs;
+  }
+
   #release(): Promise<boolean> {
     // The limit of the call that acquired the lock stays: what it has left behind holds the lock on its behalf.
     if (this.#limit !== undefined && this.grant === 'reentrant') this.leases.liftLimit(this.own, this.#limit);
-    return this.leases.release(this.own);
+    return this.leases.release(this.own, this.asksMs);
   }
 
   /** @throws LockOptionsError for one of several locks, whose handle is that of all */

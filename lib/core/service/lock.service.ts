@@ -650,7 +650,7 @@ export class LockService {
       if (request.maxHoldMs && lease.grant.hold?.mode === 'shared' && lease.overstaysAt === Infinity)
         throw limitsOthers(lease.key);
       if (!reentrant) throw new LockSelfDeadlockError(lease.key);
-      return LockHandle.another(lease, this.#engine.leases);
+      return LockHandle.another(lease, this.#engine.leases, request.ttlMs);
     } catch (reason) {
       return this.#engine.refuse(reason);
     }

@@ -384,7 +384,7 @@ export class Line implements Bidder {
   }
 
   #share(lease: Lease, waiter: Waiter): void {
-    lease.handles++;
+    lease.join(waiter.request.ttlMs);
     waiter.grant(lease, 'passed');
   }
 

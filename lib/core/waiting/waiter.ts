@@ -77,7 +77,7 @@ export class Calls {
     if (closing.phase === 'closed') return this.#decline(waiter, lease, closed(key));
     if (request.signal?.aborted) return this.#decline(waiter, lease, request.signal.reason);
     this.inFlight.end();
-    return new LockHandle(lease, this.leases, grant);
+    return new LockHandle(lease, this.leases, grant, request.ttlMs);
   }
 
   /** Ends a call that was refused. @param reject lets its caller know */
@@ -93,7 +93,7 @@ export class Calls {
   async #decline(waiter: Waiter, lease: Lease, reason: unknown): Promise<never> {
     try {
       await Promise.resolve(); // the queue is still at work
-      await this.leases.release(lease);
+      await this.leases.release(lease, waiter.request.ttlMs);
       this.#emit(this.#failure(waiter, reason));
     } finally {
       this.inFlight.end();
