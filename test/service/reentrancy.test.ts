@@ -231,6 +231,33 @@ describe('other async contexts', () => {
     expect(await isFree('branches')).toBe(true);
   });
 
+  it('that begin when the work around them has returned wait for a branch that still has the lock [G1005]', async () => {
+    const locks = await open();
+    const [returned, finish] = [new Gate(), new Gate()];
+    const order: string[] = [];
+    let branches!: Promise<unknown>;
+    await locks.withLock('late', async () => {
+      const early = locks.withLock('late', async (lock) => {
+        await finish.opened;
+        order.push('early ends');
+        return lock.fencingToken;
+      });
+      const late = returned.opened.then(() =>
+        locks.withLock('late', (lock) => {
+          order.push('late begins');
+          return lock.fencingToken;
+        }),
+      );
+      branches = Promise.all([early, late]);
+    });
+    returned.open();
+    await until(() => locks.stats().some(({ waiting }) => waiting === 1) || order.length > 0, { what: 'it waits' });
+    finish.open();
+    const [early, late] = (await branches) as [number, number];
+    expect(order).toEqual(['early ends', 'late begins']);
+    expect(late).toBeGreaterThan(early);
+  });
+
   it('that outlive their released lock acquire anew', async () => {
     const locks = await open();
     const released = new Gate();

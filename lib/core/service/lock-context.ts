@@ -79,8 +79,7 @@ export class LockContext {
     let frame = context.getStore();
     if (!frame) return undefined;
     const leases: Lease[] = [];
-    for (; frame; frame = frame.outer)
-      if (frame.of === this && frame.lease.current.checkAlive()) leases.push(frame.lease.current);
+    for (; frame; frame = frame.outer) if (frame.of === this && holds(frame)) leases.push(frame.lease.current);
     return leases.length > 0 ? [...new Set(leases.reverse())] : undefined;
   }
 
@@ -88,7 +87,7 @@ export class LockContext {
   get closing(): Closing {
     const { shutdown } = this;
     for (let frame = context.getStore(); frame; frame = frame.outer)
-      if (frame.of.shutdown === shutdown && frame.lease.current.checkAlive()) return shutdown.holders;
+      if (frame.of.shutdown === shutdown && holds(frame)) return shutdown.holders;
     return shutdown.newcomers;
   }
 
@@ -96,6 +95,11 @@ export class LockContext {
     for (let frame = context.getStore(); frame; frame = frame.outer) if (frame.of === this && fits(frame)) return frame;
     return undefined;
   }
+}
+
+/** Whether the call of this frame holds its lock. One that has returned does not, though calls beside it may share the lease. */
+function holds({ lock, lease }: Frame): boolean {
+  return lock?.isReleased === false && lease.current.checkAlive();
 }
 
 /**
@@ -106,7 +110,7 @@ function innermost(): Frame | undefined {
   let frame = context.getStore();
   for (; frame; frame = frame.outer) {
     if (frame.lock?.isReleased) frame.lock = undefined;
-    if (frame.lock !== undefined || frame.lease.current.checkAlive()) return frame;
+    if (frame.lock !== undefined) return frame;
   }
   return undefined;
 }
