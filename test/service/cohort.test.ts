@@ -323,6 +323,29 @@ describe('a crowd of calls', () => {
     expect(locks.size).toBe(0);
   });
 
+  it('counts the calls of all modes of a key [G1006]', async () => {
+    const [locks, others] = [await open({ maxWaiters: 2 }), await open()];
+    const holder = await others.acquire('modes');
+    const wait = { waitMs: 60_000 };
+    const waiting = (count: number) =>
+      until(async () => (await locks.inspect('modes'))!.waiters === count, { what: `${count} calls wait` });
+    const calls: Promise<{ release(): Promise<boolean> }>[] = [locks.acquire('modes', wait)];
+    await waiting(1);
+    calls.push(locks.acquire('modes', { ...wait, mode: 'shared' }));
+    await waiting(2);
+    calls.push(locks.acquirePermits('modes', { ...wait, limit: 3 })); // it asks, and does not wait yet
+    await waiting(3);
+    const more = [
+      locks.acquire('modes', wait),
+      locks.acquire('modes', { ...wait, mode: 'shared' }),
+      locks.acquirePermits('modes', { ...wait, limit: 3 }),
+    ];
+    const refused = { status: 'rejected', reason: { code: 'LOCK_CONTENDED', maxWaiters: 2 } };
+    expect(await Promise.allSettled(more)).toMatchObject([refused, refused, refused]);
+    await holder.release();
+    await Promise.all(calls.map(async (call) => (await call).release()));
+  });
+
   it('may wait for one that may be free: who asks for it does not wait yet', async () => {
     const [locks, others] = [await open({ maxWaiters: 1 }), await open()];
     const free = await Promise.all([1, 2].map(() => locks.withLock('one-asks', () => true)));

@@ -100,7 +100,7 @@ export class Line implements Bidder {
       return;
     }
     // A call that asks for a lock that may be free does not wait yet.
-    if (this.#waiters.size >= limits.maxWaiters + (mayBeFree ? 1 : 0)) {
+    if (this.lines.waiting(this.key) >= limits.maxWaiters + (mayBeFree ? 1 : 0)) {
       waiter.refuse(contended(waiter, this.#known, limits.maxWaiters));
       return;
     }
@@ -610,7 +610,8 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   /** How many calls of this process wait for the key. */
   waiting(key: string): number {
     const { exclusive, shared, permits } = this.#lines;
-    return [exclusive, shared, permits].reduce((sum, lines) => sum + (lines.get(key)?.size ?? 0), 0);
+    const size = (lines: Map<string, Line>) => lines.get(key)?.size ?? 0;
+    return size(exclusive) + size(shared) + size(permits);
   }
 
   /** Shared locks and permits have a bid beside their leases, whose place tells it. */
