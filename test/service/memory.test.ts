@@ -11,6 +11,34 @@ import { COUNTER } from '../support/stored.js';
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
+it('a lock whose handle is garbage is extended no more, with a warning, unless another call holds it, too [G1007]', async () => {
+  const locks = await openLocks({ memory: true, ttlMs: 300 });
+  const warned: [string, string][] = [];
+  locks.events$.subscribe((event) => event.type === 'warning' && warned.push([event.key, event.message]));
+  const forget = async (key: string) => void (await locks.acquire(key));
+  const isWarned = (key: string) =>
+    until(() => (collectGarbage(), warned.some(([each]) => each === key)), { what: `it is said of "${key}"` });
+  const kept = await locks.acquire('kept');
+  await forget('forgotten');
+  await isWarned('forgotten');
+  await until(async () => !(await locks.isLocked('forgotten')), { what: 'it has ended' });
+  await locks.withLock('nested', async (outer) => {
+    await forget('nested');
+    await isWarned('nested');
+    const { remainingMs } = outer;
+    await until(() => outer.remainingMs < remainingMs - 50, { what: 'a while' });
+    await until(() => outer.remainingMs > remainingMs - 50, { what: 'an extension' });
+  });
+  expect(await locks.isLocked('nested')).toBe(false);
+  expect(await kept.release()).toBe(true);
+  const said = expect.stringContaining('was never released') as string;
+  expect(warned).toEqual([
+    ['forgotten', said],
+    ['nested', said],
+  ]);
+  expect(locks.size).toBe(0);
+});
+
 let server: RedisServer;
 beforeAll(async () => {
   server = await RedisServer.start();

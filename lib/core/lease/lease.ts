@@ -81,7 +81,8 @@ export interface LeaseOwner {
 export class Lease implements Linked<Lease> {
   readonly grant: Grant;
   readonly fencingToken?: number;
-  readonly autoExtend: boolean;
+  /** Whether the watchdog extends it. */
+  autoExtend: boolean;
   /** When this process got to know it, by the clock. */
   readonly begunAt: number;
   /** Of the call that it was granted to, if it has one of its own. */

@@ -365,6 +365,26 @@ export class Leases implements LeaseOwner {
     return RELEASED;
   }
 
+  /**
+   * A handle is garbage, and was not released: nobody can do that any more. Unless other calls hold the lease, it is extended no more, and ends
+   * by itself, as the work may still run.
+   * @param ttlMs as of `release`
+   */
+  abandon(lease: Lease, ttlMs: number): void {
+    if (!lease.checkAlive()) return;
+    const { key } = lease;
+    const message =
+      `Lock ${quoted(key)} was never released, and its handle is gone. It is extended no more, and ends by itself. Release each lock ` +
+      'in a finally, or use withLock.';
+    this.#events.next({ type: 'warning', key, message });
+    if (lease.handles > 1) {
+      void this.release(lease, ttlMs);
+      return;
+    }
+    lease.autoExtend = false;
+    this.#watch(lease);
+  }
+
   /** Ends a lease that is known to have ended in the store, or may not go on. Does nothing for one that has ended. */
   lose(lease: Lease, reason: LockLostReason): void {
     lease.lose(reason);

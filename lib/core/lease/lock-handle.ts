@@ -21,15 +21,19 @@ export class LockHandle implements Lock {
   #changing?: Promise<void>;
   /** The handle of the same call after the lock was downgraded. */
   #heir?: LockHandle;
+  /** The ttl that its call asks for, in milliseconds. */
+  readonly #asks: { ttlMs: number };
+  #isWatched = false;
 
   constructor(
     private readonly own: Lease,
     private readonly leases: Leases,
     /** How its call came by it. */
     readonly grant: LockGrant | 'reentrant' = 'reentrant',
-    /** The ttl that its call asks for, in milliseconds. */
-    private asksMs = own.ttlMs,
-  ) {}
+    asksMs = own.ttlMs,
+  ) {
+    this.#asks = { ttlMs: asksMs };
+  }
 
   /** One more handle of a lease. @param ttlMs that of its call, which does not make the lease longer */
   static another(lease: Lease, leases: Leases, ttlMs = lease.ttlMs): LockHandle {
@@ -111,7 +115,7 @@ export class LockHandle implements Lock {
     throw this.#released && !this.own.checkLost() ? new LockLostError(this.key, 'released') : this.own.lostError();
   }
 
-  async extend(ttlMs: number = this.asksMs): Promise<void> {
+  async extend(ttlMs: number = this.#asks.ttlMs): Promise<void> {
     try {
       this.assertHeld();
       await this.leases.extend(this.own, ttlMs, () => this.#ask(ttlMs));
@@ -127,7 +131,14 @@ export class LockHandle implements Lock {
     this.leases.limit(this.own, until);
   }
 
+  /** Its caller has to release it: it is noticed if nobody can any more. */
+  watch(): void {
+    this.#isWatched = true;
+    unreleased.register(this, { lease: this.own, leases: this.leases, asks: this.#asks }, this);
+  }
+
   release(): Promise<boolean> {
+    if (this.#isWatched) unreleased.unregister(this);
     const release = () => this.#heir?.release() ?? this.#release();
     return (this.#released ??= this.#changing ? this.#changing.then(release) : release());
   }
@@ -167,14 +178,14 @@ export class LockHandle implements Lock {
 
   #ask(ttlMs: number): void {
     if (this.isReleased) return; // while another extension was waited for
-    this.own.askInstead(this.asksMs, ttlMs);
-    this.asksMs = ttlMs;
+    this.own.askInstead(this.#asks.ttlMs, ttlMs);
+    this.#asks.ttlMs = ttlMs;
   }
 
   #release(): Promise<boolean> {
     // The limit of the call that acquired the lock stays: what it has left behind holds the lock on its behalf.
     if (this.#limit !== undefined && this.grant === 'reentrant') this.leases.liftLimit(this.own, this.#limit);
-    return this.leases.release(this.own, this.asksMs);
+    return this.leases.release(this.own, this.#asks.ttlMs);
   }
 
   /** @throws LockOptionsError for one of several locks, whose handle is that of all */
@@ -197,9 +208,16 @@ export class LockHandle implements Lock {
   async #downgrade(): Promise<LockHandle> {
     this.#refuseSet('downgraded');
     this.assertHeld();
-    return (this.#heir = new LockHandle(await this.leases.downgrade(this.own), this.leases, this.grant));
+    this.#heir = new LockHandle(await this.leases.downgrade(this.own), this.leases, this.grant);
+    if (this.#isWatched) this.#heir.watch();
+    return this.#heir;
   }
 }
+
+/** Handles that callers have to release themselves. What it keeps of them must not lead back to them. */
+const unreleased = new FinalizationRegistry<{ lease: Lease; leases: Leases; asks: { ttlMs: number } }>(
+  ({ lease, leases, asks }) => leases.abandon(lease, asks.ttlMs),
+);
 
 function ignore(): void {}
 

@@ -166,7 +166,7 @@ export class LockService {
    * @throws LockKeyError, LockOptionsError, or the reason of `signal`
    */
   acquire(key: string, options?: AcquireOptions): Promise<Lock> {
-    return this.#acquire<LockHandle>({ kind: 'acquire', key, isForSeveral: false, options });
+    return this.#acquire<LockHandle>({ kind: 'acquire', key, isForSeveral: false, options }).then(watched);
   }
 
   /**
@@ -174,7 +174,9 @@ export class LockService {
    * that contention is not an error
    */
   tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
-    return nullIfContended(this.#acquire<LockHandle>({ kind: 'tryAcquire', key, isForSeveral: false, options }));
+    return nullIfContended(
+      this.#acquire<LockHandle>({ kind: 'tryAcquire', key, isForSeveral: false, options }).then(watched),
+    );
   }
 
   /**
@@ -184,7 +186,7 @@ export class LockService {
    * @throws like `acquire`; the `key` of the error is that of the lock that was refused
    */
   acquireAll(keys: readonly string[], options?: AcquireOptions): Promise<LockSet> {
-    return this.#acquire<LockSetHandle>({ kind: 'acquire', key: keys, isForSeveral: true, options });
+    return this.#acquire<LockSetHandle>({ kind: 'acquire', key: keys, isForSeveral: true, options }).then(watched);
   }
 
   /**
@@ -193,7 +195,7 @@ export class LockService {
    */
   tryAcquireAll(keys: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null> {
     return nullIfContended(
-      this.#acquire<LockSetHandle>({ kind: 'tryAcquire', key: keys, isForSeveral: true, options }),
+      this.#acquire<LockSetHandle>({ kind: 'tryAcquire', key: keys, isForSeveral: true, options }).then(watched),
     );
   }
 
@@ -235,7 +237,7 @@ export class LockService {
    * @throws LockUnavailableError, LockKeyError, or the reason of `signal`, like `acquire`
    */
   acquirePermits(key: string, options: PermitOptions): Promise<Permit> {
-    return this.#permits('acquire', key, options);
+    return this.#permits('acquire', key, options).then(watched);
   }
 
   /**
@@ -243,7 +245,7 @@ export class LockService {
    * except that contention is not an error
    */
   tryAcquirePermits(key: string, options: TryPermitOptions): Promise<Permit | null> {
-    return nullIfContended(this.#permits('tryAcquire', key, options));
+    return nullIfContended(this.#permits('tryAcquire', key, options).then(watched));
   }
 
   /**
@@ -293,7 +295,7 @@ export class LockService {
    * @throws LockOptionsError for what is no parcel, or on a Redlock
    */
   adopt(parcel: LockParcel): Promise<Lock> {
-    return this.#adopt(parcel);
+    return this.#adopt(parcel).then(watched);
   }
 
   /**
@@ -759,6 +761,12 @@ function limitsOthers(key: string): LockOptionsError {
     `A call that shares the lock ${quoted(key)} already asks for a maxHoldMs, which would end it for the other calls that share it, too: give it ` +
       'to the call that takes the lock first.',
   );
+}
+
+/** Its caller has to release it: it is noticed if nobody can any more. */
+function watched<H extends Held>(held: H): H {
+  held.watch();
+  return held;
 }
 
 async function nullIfContended<T>(acquiring: Promise<T>): Promise<T | null> {
