@@ -136,7 +136,7 @@ describe('The inbox of a process', () => {
       onListening: () => void calls.push('listening'),
       onDeaf: () => void calls.push('deaf'),
     };
-    const inbox = new PostgresInbox('channel', source, notify, listener);
+    const inbox = new PostgresInbox('channel', source, () => Promise.resolve(), notify, listener);
     onTestFinished(() => inbox.close());
     return { calls, inbox };
   };

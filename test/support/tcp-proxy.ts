@@ -115,6 +115,11 @@ export class TcpProxy {
     for (const { client } of this.#links) client.pause();
   }
 
+  /** The same on the present connections alone; nor does the server learn that a client has closed one of them. */
+  holdPresent(which: 'all' | 'subscriptions' = 'all'): void {
+    for (const { client, subscribes } of this.#links) if (which === 'all' || subscribes) client.pause();
+  }
+
   release(): void {
     this.#held = false;
     for (const { client } of this.#links) client.resume();

@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { adviceFor, LockOptionsError, LockUnavailableError, NodeError, type LockError } from '../../api/errors.js';
 import type { Holding, ListRequest, Releasing, Waiting } from '../../core/backend/lock-backend.js';
 import { matcherOf } from '../../core/backend/matcher.js';
@@ -18,6 +20,8 @@ import { fromStored, stored } from './stored-key.js';
 
 /** After this time a process asks again for a lock that only a transaction of its last holder's work keeps, in milliseconds. */
 export const GUARDED_FOR_MS = 100;
+/** The pause between two looks whether a session has ended, in milliseconds. */
+const LOOK_AGAIN_MS = 10;
 
 export interface SqlSettings {
   /** Quoted. */
@@ -70,6 +74,8 @@ export abstract class SqlNode {
   protected readonly runner: StatementRunner;
   /** Releases in flight, and what is sent to others because of them. */
   protected readonly releasing = new InFlight();
+  /** A part of the names of its sessions at the server. */
+  readonly #id = randomUUID();
   readonly #retry: ReleaseRetry<PendingRelease>;
   readonly #janitor?: Janitor;
 
@@ -103,6 +109,11 @@ export abstract class SqlNode {
   /** What creates the table. */
   protected abstract readonly ddl: string;
   protected abstract readonly statements: OperatorStatements;
+  /**
+   * Makes the session of a new connection known by a name that only one session has, and ends another one that has it.
+   * @returns whether it has the name now @throws what the driver throws
+   */
+  protected abstract claimSession(client: SqlClient, name: string): Promise<boolean>;
   /** Looks at the database behind a new connection. @throws what the driver throws */
   protected abstract look(client: SqlClient): Promise<Seen>;
   /** Gives a lock or a place back, or keeps the lock: once. */
@@ -204,6 +215,7 @@ export abstract class SqlNode {
 
   async #admit(client: SqlClient): Promise<Refusal | undefined> {
     const { createTable, table } = this.settings;
+    await this.endLastSession(client, 'statements');
     const seen = await this.look(client);
     if (seen.readsOnly) throw new ReadOnly();
     if (seen.problem) {
@@ -230,6 +242,19 @@ export abstract class SqlNode {
       `${this.name} has no table ${table} for locks, or its user has no rights on it: MySQL tells such a user the same. ` +
       'If it is there, give the user SELECT, INSERT, UPDATE and DELETE on it.';
     return { problem, error: new NoTableError(found, 'If not, create it', asOneLine, how) };
+  }
+
+  /**
+   * Ends the session of the connection before this one, which the server may still have: a statement hangs in it, or has yet to arrive there.
+   * So what is sent from now on comes after all that was given up, and no session is left behind.
+   */
+  protected async endLastSession(client: SqlClient, of: 'statements' | 'inbox'): Promise<void> {
+    const name = `nest-redis-lock ${this.#id} ${of}`;
+    const giveUpAt = monotonic() + this.settings.commandTimeoutMs / 2;
+    while (!(await this.claimSession(client, name))) {
+      if (monotonic() >= giveUpAt) throw new Error('the session of its last connection does not end');
+      await delay(LOOK_AGAIN_MS);
+    }
   }
 
   /** @returns why the table cannot be created */

@@ -133,6 +133,16 @@ export class MysqlNode extends SqlNode implements LockNode {
     });
   }
 
+  protected async claimSession(client: SqlClient, name: string): Promise<boolean> {
+    const [row] = await client.query({ name: 'claim_session', text: CLAIM_SESSION }, [name, name]);
+    const { is_claimed, session } = row!;
+    if (is(is_claimed)) return true;
+    // It may have ended by now.
+    if (session !== null)
+      await client.query({ name: 'end_session', text: `KILL ${Number(session)}` }, []).catch(() => {});
+    return false;
+  }
+
   protected async look(client: SqlClient): Promise<Seen> {
     const rows = await client.query({ name: 'variables', text: VARIABLES }, []);
     const variables = new Map(rows.map((row) => Object.values(row) as [name: string, value: string]));
@@ -157,6 +167,9 @@ export class MysqlNode extends SqlNode implements LockNode {
     }
   }
 }
+
+/** A lock that a session has until it ends, and which session has it. */
+const CLAIM_SESSION = 'SELECT GET_LOCK(?, 0) AS is_claimed, IS_USED_LOCK(?) AS session';
 
 /** Of the session, as what a new one begins with may have been changed since. */
 const VARIABLES = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'log_bin', 'binlog_format')";

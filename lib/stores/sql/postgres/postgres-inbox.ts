@@ -37,10 +37,14 @@ export class PostgresInbox {
   heardAt = -Infinity;
   #onHeard?: () => void;
 
-  /** @param notify sends a message on the channel, by another connection. @throws when it was not sent */
+  /**
+   * @param prepare called with a new connection before it listens. @throws when that must not be used
+   * @param notify sends a message on the channel, by another connection. @throws when it was not sent
+   */
   constructor(
     private readonly channel: string,
     private readonly source: SqlSource<PostgresClient>,
+    private readonly prepare: (client: PostgresClient) => Promise<void>,
     private readonly notify: (text: string) => Promise<void>,
     private readonly listener: PostgresInboxListener,
   ) {}
@@ -84,6 +88,7 @@ export class PostgresInbox {
     try {
       const opening = this.source.connect(() => client && this.#end(client));
       client = await opening;
+      await inTime(this.prepare(client), LISTEN_LIMIT_MS, noAnswer);
       const listening = client.listen(this.channel, (text) => {
         this.heardAt = performance.now();
         this.#onHeard?.();

@@ -76,7 +76,14 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     this.ddl = ddl(settings.table);
     this.statements = postgresStatements(settings.table);
     this.#channel = channelOf(`${settings.processName}/`)!;
-    this.#inbox = new PostgresInbox(this.#channel, source, (text) => this.#notify([[this.#channel, text]]), this);
+    const notify = (text: string) => this.#notify([[this.#channel, text]]);
+    this.#inbox = new PostgresInbox(
+      this.#channel,
+      source,
+      (client) => this.endLastSession(client, 'inbox'),
+      notify,
+      this,
+    );
   }
 
   acquire(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void, give?: string): void {
@@ -356,6 +363,14 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     });
   }
 
+  protected async claimSession(client: PostgresClient, name: string): Promise<boolean> {
+    const [row] = await client.query({ name: 'claim_session', text: CLAIM_SESSION }, [name, client.processId ?? null]);
+    if (is(row!.is_claimed)) return true;
+    // Where its user may not, it ends by itself.
+    await client.query({ name: 'end_session', text: END_SESSION }, [name]).catch(() => {});
+    return false;
+  }
+
   /** Also at its clock, so that even the first call that waits has its place in order. */
   protected async look(client: SqlClient): Promise<Seen> {
     const sentAt = this.settings.now();
@@ -364,6 +379,14 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     return { table: is(seen?.has_table) ? 'there' : 'missing', readsOnly: is(seen?.reads_only) };
   }
 }
+
+/** A session lock, whose key is the name. A pooler, which has a process id of its own, would lend it to others: there is no name behind one. */
+const CLAIM_SESSION = `
+SELECT (CASE WHEN pg_backend_pid() = $2::int THEN pg_try_advisory_lock(hashtextextended($1::text, 0)) ELSE true END)::int AS is_claimed`;
+const END_SESSION = `
+SELECT pg_terminate_backend(pid) FROM pg_locks
+WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint << 32 | objid::bigint = hashtextextended($1::text, 0)
+  AND granted AND pid <> pg_backend_pid()`;
 
 const LOOK = `
 SELECT (to_regclass($1::text) IS NOT NULL)::int AS has_table, (extract(epoch FROM clock_timestamp()) * 1000000)::float8 AS us,

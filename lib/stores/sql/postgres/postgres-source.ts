@@ -5,6 +5,8 @@ import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 
 /** A connection to a PostgreSQL. */
 export interface PostgresClient extends SqlClient {
+  /** That of its session at the server, or what a pooler gives out as such; undefined: not known. */
+  readonly processId?: number | null;
   /** Listens to a channel, from when the promise is fulfilled. */
   listen(channel: string, onMessage: (message: string) => void): Promise<void>;
 }
@@ -46,6 +48,8 @@ interface PgClient {
   readonly host: string;
   readonly port: number;
   readonly database?: string;
+  /** Of its session at the server. */
+  readonly processID?: number | null;
   connect(): Promise<unknown>;
   query(query: { name?: string; text: string; values: unknown[] }): Promise<{ rows: Row[] }>;
   end(): Promise<void>;
@@ -180,6 +184,7 @@ class PgSource implements SqlSource<PostgresClient> {
     }
     client.on('end', () => onEnd(cause));
     return {
+      processId: client.processID,
       query: ({ name, text }, values) => this.#query(client, name, text, values),
       listen: async (channel, onMessage) => {
         client.on('notification', (message) => {
