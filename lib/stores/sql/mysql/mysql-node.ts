@@ -27,7 +27,7 @@ import {
   type SqlSettings,
 } from '../sql-node.js';
 import { stored } from '../stored-key.js';
-import { ddl, guardOf, mysqlStatements, type MysqlStatements } from './statements.js';
+import { ddl, guardOf, isOff, mysqlStatements, type MysqlStatements } from './statements.js';
 
 /**
  * The operations on locks in a table of MySQL or MariaDB. None of them rejects, except for a bug. These databases tell nobody that a lock is
@@ -146,13 +146,12 @@ export class MysqlNode extends SqlNode implements LockNode {
   protected async look(client: SqlClient): Promise<Seen> {
     const rows = await client.query({ name: 'variables', text: VARIABLES }, []);
     const variables = new Map(rows.map((row) => Object.values(row) as [name: string, value: string]));
-    const isOff = (name: string) => ['0', 'OFF'].includes(String(variables.get(name) ?? 'OFF').toUpperCase());
-    const isOfStatements = !isOff('log_bin') && variables.get('binlog_format') === 'STATEMENT';
+    const isOn = (name: string) => !isOff(variables.get(name) ?? 'OFF');
+    const isOfStatements = isOn('log_bin') && variables.get('binlog_format') === 'STATEMENT';
     const problem = isOfStatements
       ? sqlError(this.name, 'its binary log consists of statements', 'ER_BINLOG_STMT_MODE_AND_ROW_ENGINE')
       : undefined;
-    // From MariaDB 12 on there are several words for "on".
-    return { table: await this.#table(client), readsOnly: !isOff('read_only'), problem };
+    return { table: await this.#table(client), readsOnly: isOn('read_only'), problem };
   }
 
   async #table(client: SqlClient): Promise<Seen['table']> {

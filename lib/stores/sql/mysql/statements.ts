@@ -154,16 +154,33 @@ async function change<Key extends string | Buffer>(
 ): Promise<Changed<Key>> {
   const isOne = asks.length === 1;
   const { lock, update, values } = isOne ? changeOfOne(table, asks[0]!, set, of) : changeOfMany(table, asks, set, of);
-  const texts = ['START TRANSACTION', lock, update, ...(isOne ? [] : ['SELECT @mine AS mine']), 'COMMIT'];
+  const texts = ['START TRANSACTION', lock, update, 'SELECT @mine AS mine, @@GLOBAL.read_only AS read_only', 'COMMIT'];
+  let answers: unknown[];
   try {
-    const [, , written, mine] = (await client.write(texts.join(';\n'), values)) as [Written, Written, Written, unknown];
-    const done = isOne ? asks.slice(0, written.affectedRows) : numbered(asks, mine as Row[]);
-    return { done: new Set(done), lastId: written.insertId };
+    answers = await client.write(texts.join(';\n'), values);
   } catch (error) {
     // It has changed nothing, and may be open; the next transaction would end it, too.
     await client.write('ROLLBACK', []).catch(() => {});
     throw error;
   }
+  const [, , written, [state]] = answers as [Written, Written, Written, [Row]];
+  if (!isOff(state.read_only)) throw new HalfDone(new OnlyReads());
+  const done = isOne ? asks.slice(0, written.affectedRows) : numbered(asks, state);
+  return { done: new Set(done), lastId: written.insertId };
+}
+
+/** A server that was demoted: it still lets a user with further rights write, and others have the same locks elsewhere. */
+class OnlyReads extends Error {
+  readonly code = 'ER_OPTION_PREVENTS_STATEMENT';
+
+  constructor() {
+    super('it only reads');
+  }
+}
+
+/** Whether a variable of the server is off. From MariaDB 12 on there are several words for "on". */
+export function isOff(value: unknown): boolean {
+  return ['0', 'OFF'].includes(String(value).toUpperCase());
 }
 
 function changeOfMany(table: string, asks: readonly Ask<unknown>[], set: string | undefined, of: string): ChangeText {
@@ -206,8 +223,8 @@ function valuesOf([key, owner, ...others]: Ask<unknown>): unknown[] {
 }
 
 /** @param mine the numbers of operations, from 1, in one text */
-function numbered<One>(asks: readonly One[], [answer]: readonly Row[]): One[] {
-  const numbers = (answer?.mine ?? '') as string;
+function numbered<One>(asks: readonly One[], { mine }: Row): One[] {
+  const numbers = (mine ?? '') as string;
   return Array.from(numbers.matchAll(/\d+/g), ([n]) => asks[Number(n) - 1]!);
 }
 
