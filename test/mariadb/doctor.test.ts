@@ -22,8 +22,8 @@ async function table(change: (statement: string) => string = (statement) => stat
 }
 
 /** What the doctor says as soon as the server answers within the second that it has. */
-async function diagnosed(name: string) {
-  const locks = await openSqlLocks({ mysql: server.url, table: name, ...PATIENT });
+async function diagnosed(name: string, mysql = server.url) {
+  const locks = await openSqlLocks({ mysql, table: name, createTable: false, ...PATIENT });
   return until(
     async () => {
       const diagnosis = await locks.diagnose<MysqlDiagnosis>();
@@ -88,6 +88,21 @@ describe('The doctor of locks in MariaDB', () => {
     expect(found).toMatchObject({ severity: 'error', message: expect.stringMatching(said) });
     const composed = composeSqlLocks({ mysql: server.url, table: name, ...PATIENT });
     await expect(composed.open({ examine: true })).rejects.toThrow(said);
+  });
+
+  it('tries a change, and names what a user lacks who may read the table and not change it [G982]', async () => {
+    const name = await table();
+    const url = `mysql://reader@127.0.0.1:${server.port}/shop`;
+    await server.query('CREATE USER reader');
+    await server.query(`GRANT SELECT, INSERT ON shop.${name} TO reader`);
+    const { findings } = await diagnosed(name, url);
+    expect(findings).toContainEqual(expect.objectContaining({ severity: 'error', code: 'missing-rights' }));
+    expect(findings.find(({ code }) => code === 'missing-rights')!.message).toMatch(
+      /not let its user change `doctors_\d+` \(UPDATE command denied.*Give its user the rights SELECT, INSERT, UPDATE and DELETE/,
+    );
+    await server.query(`GRANT UPDATE, DELETE ON shop.${name} TO reader`);
+    expect((await diagnosed(name, url)).findings.map(({ code }) => code)).toEqual(['not-durable']);
+    expect(await server.query(`SELECT 1 FROM ${name}`)).toEqual([]);
   });
 
   it('names a server that is too old, one of several primaries, one whose binary log lags behind, and a MySQL, which was not run', () => {

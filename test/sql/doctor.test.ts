@@ -201,6 +201,37 @@ describe('The doctor of locks in PostgreSQL', () => {
     await locks.withLock('key', () => 'done');
   });
 
+  it('the doctor names row level security, and tries a change, as a user may have all rights and still not change the table [G981]', async () => {
+    const name = await table();
+    await server.query(`CREATE ROLE tenant LOGIN; GRANT ALL ON ${name} TO tenant`);
+    const locks = await openLocks({ postgres: server.url.replace('postgres@', 'tenant@'), table: name });
+    const found = async () =>
+      (await diagnosed(locks)).findings.map(({ severity, code, message }) => `${severity} ${code}: ${message}`);
+    expect(await found()).toEqual([]);
+    const hidden = expect.stringMatching(
+      /^error row-security: .* has row level security on "locks_\d+": .*DISABLE ROW LEVEL/,
+    );
+    const refused = (why: string) =>
+      expect.stringMatching(
+        new RegExp(`^error missing-rights: .* not let its user change .*${why}.*Row level security of`),
+      );
+
+    await server.query(`ALTER TABLE ${name} ENABLE ROW LEVEL SECURITY`);
+    expect(await found()).toEqual([refused('violates row-level security policy'), hidden]);
+    const refusal: unknown = await locks.acquire('key').catch((error: unknown) => error);
+    expect(String(refusal)).toContain('Row level security of the table must not apply');
+    await server.query(`CREATE POLICY reading ON ${name} FOR SELECT USING (true)`);
+    await server.query(`CREATE POLICY writing ON ${name} FOR INSERT WITH CHECK (true)`);
+    expect(await found()).toEqual([refused('does not find the row that it has written'), hidden]);
+    await server.query(`CREATE POLICY everything ON ${name} USING (true)`);
+    expect(await found()).toEqual([hidden]);
+    await server.query(`ALTER TABLE ${name} DISABLE ROW LEVEL SECURITY`);
+    await server.query(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'frozen'; END $$`);
+    await server.query(`CREATE TRIGGER frozen BEFORE UPDATE ON ${name} EXECUTE FUNCTION refuse()`);
+    expect(await found()).toEqual([expect.stringMatching(/^error missing-rights: .*\(frozen \(P0001\)\)/)]);
+    expect(await server.query(`SELECT 1 FROM ${name}`)).toEqual([]);
+  });
+
   it('the doctor warns of a server that may forget what it has answered, but not of a PGlite, which ends with its process', async () => {
     const name = await table();
     await server.query(`CREATE ROLE hasty LOGIN SUPERUSER; ALTER ROLE hasty SET synchronous_commit = off`);

@@ -4,6 +4,8 @@ export const READ_ONLY =
   'It only reads: check that the address leads to the primary. The connection is made anew until it does.';
 export const NO_TABLE = 'Create the table with what ddl() of nest-redis-lock/sql returns, in a migration.';
 const RIGHTS = 'Give its user the rights SELECT, INSERT, UPDATE and DELETE on the table.';
+const ROW_SECURITY =
+  'Row level security of the table must not apply to it: ALTER TABLE ... DISABLE ROW LEVEL SECURITY.';
 /** MySQL tells a user without rights on a table the same, whether it is there or not. */
 export const NO_TABLE_OR_RIGHTS = `${RIGHTS} If it is not there: ${NO_TABLE}`;
 export const WRONG_PASSWORD = 'Correct user and password.';
@@ -15,7 +17,7 @@ export const BINARY_LOG =
 const ADVICE_ON: Readonly<Record<string, string>> = {
   '25006': READ_ONLY,
   '42P01': NO_TABLE,
-  '42501': RIGHTS,
+  '42501': `${RIGHTS} ${ROW_SECURITY}`,
   '42703': 'The table is not as ddl() of nest-redis-lock/sql describes it: compare its columns.',
   '28P01': WRONG_PASSWORD,
   '28000': 'Correct user and password, or pg_hba.conf.',

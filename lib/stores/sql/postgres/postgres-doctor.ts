@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { LockOptionsError, NodeError } from '../../../api/errors.js';
 import { quoted } from '../../../api/printable.js';
 import type { Finding, NodeReport } from '../../../api/diagnosis.js';
@@ -5,8 +6,9 @@ import { ACQUISITION } from '../../../core/backend/lane.js';
 import type { BackendReport } from '../../../core/backend/report.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { sqlError } from '../advice.js';
-import type { Row, SqlSource } from '../sql-client.js';
+import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 import { faultOf } from '../sql-fault.js';
+import type { Statement } from '../statement.js';
 import { unusable } from '../unusable.js';
 import type { PostgresNode } from './postgres-node.js';
 import type { PostgresClient } from './postgres-source.js';
@@ -40,7 +42,10 @@ export type PostgresFindingCode =
   | 'no-primary-key'
   /** A crash empties the table, or it is seen by one session only. */
   | 'not-permanent'
+  /** Its user may not change the table. */
   | 'missing-rights'
+  /** Policies of the table decide which rows its user sees. */
+  | 'row-security'
   /** A crash of the server can undo what it has answered. */
   | 'not-durable'
   /** Nothing cleans the table up. */
@@ -66,7 +71,7 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
   current_setting('autovacuum') AS autovacuum, array_to_string(t.reloptions, ' ') AS storage,
   t.relpersistence::text AS persistence, pg_stat_get_live_tuples(t.oid)::float8 AS rows, pg_stat_get_dead_tuples(t.oid)::float8 AS dead,
   (SELECT string_agg(r.name, ', ' ORDER BY r.n) FROM unnest($2::text[]) WITH ORDINALITY AS r(name, n)
-    WHERE NOT has_table_privilege(t.oid, r.name)) AS lacking,
+    WHERE NOT has_table_privilege(t.oid, r.name)) AS lacking, row_security_active(t.oid)::int AS has_policies,
   (SELECT json_object_agg(a.attname, format_type(a.atttypid, a.atttypmod) ||
       CASE WHEN a.attname = 'resource_lock_key' THEN ' ' || coalesce(c.collname, '') ELSE '' END)::text
     FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
@@ -80,6 +85,38 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
 FROM pg_class t WHERE t.oid = to_regclass($1::text)`,
   ACQUISITION + 1,
 );
+
+/** Changes the table in a transaction that is rolled back. @param table quoted */
+function trialOf(table: string): Statement {
+  const set = "VALUES ($1, '', 0, now(), now(), now())";
+  const steps = [
+    `INSERT INTO ${table} (resource_lock_key, resource_lock_value, fence, acquired_at, update_time, expires_at) ${set} RETURNING 1`,
+    `UPDATE ${table} SET fence = 1 WHERE resource_lock_key = $1 RETURNING 1`,
+    `DELETE FROM ${table} WHERE resource_lock_key = $1 RETURNING 1`,
+  ];
+  const run = async (client: SqlClient, values: readonly unknown[]) => {
+    await client.query({ name: 'begin', text: 'BEGIN' }, []);
+    try {
+      for (const [at, text] of steps.entries()) {
+        const rows = await client.query({ name: `trial_${at}`, text }, values);
+        if (rows.length === 0) throw new NotFound();
+      }
+    } finally {
+      await client.query({ name: 'rollback', text: 'ROLLBACK' }, []);
+    }
+    return [];
+  };
+  return { order: ACQUISITION + 1, most: 1, run };
+}
+
+/** Its code keeps it from being taken for an error of the connection. */
+class NotFound extends Error {
+  readonly code = '42501';
+
+  constructor() {
+    super('it does not find the row that it has written');
+  }
+}
 
 const NOTIFY = new PostgresStatement('doctor_notify', `SELECT pg_notify($1, 'heard')::text`, ACQUISITION + 1);
 
@@ -108,6 +145,8 @@ interface Seen {
   readonly row: Row;
   /** Why no message arrives; undefined: it does. */
   readonly deafBecause?: string;
+  /** Why the table cannot be changed; undefined: it can. */
+  readonly refused?: NodeError;
 }
 
 async function look(
@@ -119,7 +158,10 @@ async function look(
   const problem = await node.connection.ready(timeoutMs);
   if (problem) return problem;
   const [row, deafBecause] = await Promise.all([node.ask(LOOK, [table, RIGHTS]), deafness(node, source)]);
-  return row instanceof NodeError ? row : { row, deafBecause };
+  if (row instanceof NodeError) return row;
+  // That of PGlite is the connection of the application, too.
+  const trial = source.name === 'PGlite' ? undefined : await node.ask(trialOf(table), [`}doctor ${randomUUID()}`]);
+  return { row, deafBecause, refused: trial instanceof NodeError && node.connection.isReady ? trial : undefined };
 }
 
 /** Sends a message to a connection of its own, which has it before it answers the next statement. */
@@ -160,7 +202,7 @@ function reportOf(name: string, table: string, row: Row): PostgresDiagnosis {
 type PostgresFinding = Finding & { code: PostgresFindingCode };
 
 /** The findings, errors first. */
-export function findingsOf(node: string, table: string, { row, deafBecause }: Seen): PostgresFinding[] {
+export function findingsOf(node: string, table: string, { row, deafBecause, refused }: Seen): PostgresFinding[] {
   const findings: PostgresFinding[] = [];
   const found = (severity: Finding['severity'], code: PostgresFindingCode, message: string) =>
     findings.push({ severity, code, node, message: `${node} ${message}` });
@@ -193,6 +235,19 @@ export function findingsOf(node: string, table: string, { row, deafBecause }: Se
       'error',
       'missing-rights',
       `does not give its user the rights ${row.lacking} on ${table}: locks cannot be taken. Add them with GRANT.`,
+    );
+  else if (refused && wrong.length === 0)
+    found(
+      'error',
+      'missing-rights',
+      `does not let its user change ${table} (${refused.problem}): locks cannot be taken. ${refused.advice ?? 'Let it.'}`,
+    );
+  if (Number(row.has_policies) === 1)
+    found(
+      'error',
+      'row-security',
+      `has row level security on ${table}: locks whose rows a policy hides from its user cannot be taken. ` +
+        'Turn it off: ALTER TABLE ... DISABLE ROW LEVEL SECURITY.',
     );
 
   // That of PGlite ends with its process, and so does each lock.
