@@ -123,8 +123,9 @@ export class Lease implements Linked<Lease> {
   #limits: readonly number[] = NONE;
   /** The earliest of them. */
   #overstaysAt = Infinity;
-  /** The ttl that each call which holds it asks for. */
-  #ttls: readonly number[];
+  /** How many of the calls that hold it ask for each ttl. */
+  readonly #ttls = new Map<number, number>();
+  #handles = 0;
   /** What the deadline was when it was about to be detached. */
   #deadlineBefore = 0;
   /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
@@ -151,7 +152,7 @@ export class Lease implements Linked<Lease> {
     this.fencingToken = fencingToken;
     this.autoExtend = autoExtend;
     this.ttlMs = ttlMs;
-    this.#ttls = [extendTo ?? ttlMs];
+    this.join(extendTo ?? ttlMs);
     this.sentAt = sentAt;
     this.provisionalTtlMs = extendTo === undefined ? undefined : ttlMs;
     this.#owner = owner;
@@ -259,17 +260,18 @@ export class Lease implements Linked<Lease> {
 
   /** How many calls hold it; the last one to release it ends it. */
   get handles(): number {
-    return this.#ttls.length;
+    return this.#handles;
   }
 
   /** The ttl that it is extended by: the longest that one of the calls asks for which hold it. */
   get longestTtlMs(): number {
-    return Math.max(...this.#ttls);
+    return Math.max(...this.#ttls.keys());
   }
 
   /** One more call holds it. @param ttlMs what it asks for */
   join(ttlMs: number): void {
-    this.#ttls = [...this.#ttls, ttlMs];
+    this.#handles++;
+    this.#ttls.set(ttlMs, (this.#ttls.get(ttlMs) ?? 0) + 1);
   }
 
   /** A call that holds it asks for another ttl. */
@@ -280,8 +282,10 @@ export class Lease implements Linked<Lease> {
 
   /** A call that asked for this ttl holds it no more. */
   leave(ttlMs: number): void {
-    const at = this.#ttls.indexOf(ttlMs);
-    this.#ttls = this.#ttls.filter((_, index) => index !== at);
+    this.#handles--;
+    const others = this.#ttls.get(ttlMs)! - 1;
+    if (others > 0) this.#ttls.set(ttlMs, others);
+    else this.#ttls.delete(ttlMs);
   }
 
   /** Whether the store may have it stand for longer than by its ttl, or than any call wants it: one has given that up, or has gone. */
