@@ -7,7 +7,13 @@ import { LockSetHandle } from '../core/lease/lock-set-handle.js';
 import { described, unfit } from '../core/options/checks.js';
 import { loopTurn } from '../core/time/event-loop.js';
 import { IN_TRANSACTION as IN_MYSQL, NOT_GUARDED as BY_MYSQL } from '../stores/sql/mysql/statements.js';
-import { IN_TRANSACTION as IN_POSTGRES, NOT_GUARDED as BY_POSTGRES } from '../stores/sql/postgres/statements.js';
+import {
+  ABORT,
+  ageCheck,
+  IN_TRANSACTION as IN_POSTGRES,
+  NOT_GUARDED as BY_POSTGRES,
+  READ_BEFORE,
+} from '../stores/sql/postgres/statements.js';
 
 /** Runs a statement in the transaction of the work: `(text, values) => tx.query(text, values)`. What it resolves to is not read. */
 export type TransactionQuery = (text: string, values: GuardStatement['values']) => PromiseLike<unknown>;
@@ -20,19 +26,26 @@ export interface Transaction {
 /**
  * Has the work's own transaction keep a lock, or all locks of a set: nobody else becomes their holder before that transaction has ended,
  * whatever happens to clocks, to this process and to its network. So what it writes is exclusive. Call it last, just before the
- * commit, or first, where a refusal at the end would be costly. Release the lock after the commit.
+ * commit, or first, where a refusal at the end would be costly, and in the outermost transaction. Release the lock after the commit.
  * @param lock of a `SqlLockModule` whose table is in the database of the transaction
  * @throws LockLostError when it is not held any more. Roll the transaction back then: PostgreSQL allows nothing else, MySQL would commit it
  * @throws LockOptionsError for a lock that is not in a table; when no transaction is open
- * @throws the error of the driver, as `40001` of PostgreSQL in a transaction that began to read before the lock was granted
+ * @throws the error of the driver, or one with its code: `40001` of PostgreSQL in a transaction that began to read before the lock was granted
  */
 export async function guard(lock: Lock | LockSet, transaction: Transaction | TransactionQuery): Promise<void> {
   let handles: readonly LockHandle[] = [];
   try {
     handles = handlesOf(lock);
-    const { dialect, text, values } = statementOf(handles);
+    const { dialect, text, values } = statementOf(handles, Infinity);
     const query = queryOf(transaction);
+    const lost = handles.find(({ isHeld }) => !isHeld);
+    // The transaction must not commit, also where the error is swallowed. MySQL has no statement that sees to it.
+    if (lost && dialect === 'postgres') await aborted(query);
+    lost?.assertHeld();
+    if (dialect === 'testing') return;
     for (const check of dialect === 'mysql' ? IN_MYSQL : [IN_POSTGRES]) await promised(query(check, []));
+    const passedOnForMs = LockHandle.passedOnForMs(handles);
+    if (dialect === 'postgres' && passedOnForMs < Infinity) await promised(query(ageCheck(passedOnForMs), []));
     await promised(query(text, values));
   } catch (error) {
     await loopTurn(); // or a loop that tries again at once would stop all else
@@ -42,17 +55,20 @@ export async function guard(lock: Lock | LockSet, transaction: Transaction | Tra
 
 /**
  * The statement of `guard`, for drivers that take another form: run it in the transaction of the work. It fails when a lock is not held any
- * more: roll the transaction back then. Outside of a transaction it guards nothing.
+ * more: roll the transaction back then, also if this function throws. Outside of a transaction it guards nothing. Run it at once: in PostgreSQL
+ * it may say how long ago the lock was passed on.
  * @returns SQL with the placeholders `$1`, `$2`, … of PostgreSQL, or `?` of MySQL, each once and in order, whose values are texts and numbers
  * @throws LockLostError, LockOptionsError
  */
 export function guardStatement(lock: Lock | LockSet): GuardStatement {
-  return statementOf(handlesOf(lock));
+  const handles = handlesOf(lock);
+  for (const handle of handles) handle.assertHeld();
+  return statementOf(handles, LockHandle.passedOnForMs(handles));
 }
 
-/** @throws LockLostError, LockOptionsError */
-function statementOf(handles: readonly LockHandle[]): GuardStatement {
-  const statement = LockHandle.guard(handles);
+/** @throws LockOptionsError */
+function statementOf(handles: readonly LockHandle[], passedOnForMs: number): GuardStatement {
+  const statement = LockHandle.guard(handles, passedOnForMs);
   if (statement) return statement;
   const keys = inWords(handles.map(({ key }) => quoted(key)));
   throw new LockOptionsError(
@@ -64,14 +80,34 @@ function statementOf(handles: readonly LockHandle[]): GuardStatement {
 const OF_CALLBACKS =
   'mysql2 has connections with callbacks, whose query() answers with no promise: pass connection.promise(), or one of mysql2/promise.';
 
+/** A transaction of TypeORM: a QueryRunner, or a manager that has one. */
+interface Nestable {
+  readonly transactionDepth?: number;
+  readonly queryRunner?: Nestable;
+}
+
 /** @throws LockOptionsError */
 function queryOf(transaction: Transaction | TransactionQuery): TransactionQuery {
   if (typeof transaction === 'function') return transaction;
+  const { queryRunner, transactionDepth = queryRunner?.transactionDepth ?? 0 } = (transaction ?? {}) as Nestable;
+  if (transactionDepth > 1)
+    throw new LockOptionsError(
+      'guard() was called in a nested transaction, which is a savepoint: if that is rolled back, nothing guards the lock any more. ' +
+        'Call it in the outermost transaction, when the nested one has ended.',
+    );
   if (typeof (transaction as { promise?: unknown } | null)?.promise === 'function')
     throw new LockOptionsError(`transaction must have a query() that answers with a promise. ${OF_CALLBACKS}`);
   if (typeof (transaction as Partial<Transaction> | null)?.query === 'function')
     return (text, values) => transaction.query(text, values);
   throw unfit('transaction', transaction, 'a function like (text, values) => tx.query(text, values), or have query');
+}
+
+async function aborted(query: TransactionQuery): Promise<void> {
+  try {
+    await promised(query(ABORT, []));
+  } catch {
+    // As it should. Where it was not sent, the connection is gone, and its transaction with it.
+  }
 }
 
 /** What is no promise would not be waited for, and its error would be read by nobody. @throws LockOptionsError */
@@ -90,6 +126,11 @@ function handlesOf(lock: unknown): readonly LockHandle[] {
   throw unfit('lock', lock, 'a lock, or a set of locks, that a LockService granted');
 }
 
+const SERIALIZATION_FAILURE = '40001';
+const OUTDATED =
+  'could not serialize access: the transaction began before its call had the lock, and may have read what was there before. ' +
+  'Roll it back, and begin it again under the lock.';
+
 /** What the databases call the error of `guard` outside of a transaction. */
 const OUTSIDE = new Set<unknown>(['25P01', 'ER_SP_DOES_NOT_EXIST']);
 
@@ -98,6 +139,8 @@ function refusalOf(handles: readonly LockHandle[], error: unknown): unknown {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 8; cause = cause.cause, depth++) {
     const { number, stolen } = (BY_POSTGRES.exec(cause.message) ?? BY_MYSQL.exec(cause.message))?.groups ?? {};
     const lock = handles[Number(number) - 1];
+    if (cause.message.includes(READ_BEFORE))
+      return Object.assign(new Error(OUTDATED, { cause: error }), { code: SERIALIZATION_FAILURE });
     if (lock) return new LockLostError(lock.key, stolen === undefined ? 'expired' : 'stolen', undefined, error);
     if (OUTSIDE.has((cause as { code?: unknown }).code))
       return new LockOptionsError(

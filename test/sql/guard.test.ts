@@ -1,5 +1,7 @@
+import 'reflect-metadata';
 import { guard, guardStatement } from 'nest-redis-lock/sql';
 import pg from 'pg';
+import { DataSource, type EntityManager } from 'typeorm';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { LockLostError, LockOptionsError } from '../../lib/api/errors.js';
 import type { LockEvent } from '../../lib/api/events.js';
@@ -22,7 +24,8 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 /** Another process. */
-const openAnother = (): Promise<LockService> => openSqlLocks({ postgres: server.url, commandTimeoutMs: 20_000 });
+const openAnother = (options: { cohortMs?: number } = {}): Promise<LockService> =>
+  openSqlLocks({ postgres: server.url, commandTimeoutMs: 20_000, ...options });
 
 /** A connection of the application. */
 async function client(url = server.url): Promise<pg.Client> {
@@ -234,7 +237,7 @@ const HANDLES: [by: string, work: (locks: LockService, lock: Lock, tx: pg.Client
 describe('a lock that others of the process wait for', () => {
   /** Has two calls of a service wait for a lock that another holds, then gives it to the first of them, for both. */
   async function twoInLine(work: (locks: LockService, lock: Lock) => Promise<void>) {
-    const [a, b] = [await openAnother(), await openAnother()];
+    const [a, b] = [await openAnother({ cohortMs: 60_000 }), await openAnother()]; // also on a busy machine
     const key = freshKey();
     const before = await b.acquire(key);
     const [begun, end] = [new Gate(), new Gate()];
@@ -269,6 +272,55 @@ describe('a lock that others of the process wait for', () => {
     await lock.release();
   });
 
+  /** Has a transaction read while the first call holds the lock, then passes the lock on to the second call. */
+  async function readBeforePassedOn(level: string) {
+    const { first, second, end, ownerOfFirst } = await twoInLine(async () => {});
+    const tx = await client();
+    await tx.query(`BEGIN ISOLATION LEVEL ${level}`);
+    await tx.query('SELECT FROM note');
+    end.open();
+    await first;
+    const lock = await second;
+    expect(lock.owner).toBe(ownerOfFirst());
+    return { lock, tx };
+  }
+
+  it.each(['REPEATABLE READ', 'SERIALIZABLE'])(
+    'is not guarded by a transaction at %s that began before the lock was passed on to its call, but by the next [G950]',
+    async (level) => {
+      const { lock, tx } = await readBeforePassedOn(level);
+      await expect(guard(lock, tx)).rejects.toMatchObject({ code: '40001', cause: { code: '22P02' } });
+      expect(await tx.query('COMMIT')).toMatchObject({ command: 'ROLLBACK' });
+      // Repeated, as an application does: a statement that arrives late makes the transaction look older than it is.
+      const isGuarded = async () => {
+        await tx.query(`BEGIN ISOLATION LEVEL ${level}`);
+        const guarded = await guard(lock, tx).then(
+          () => true,
+          () => false,
+        );
+        await tx.query('COMMIT');
+        return guarded;
+      };
+      await until(isGuarded, { what: 'a transaction under the lock is accepted' });
+      expect(await lock.release()).toBe(true);
+    },
+  );
+
+  it('is not guarded by the statement alone of such a transaction', async () => {
+    const { lock, tx } = await readBeforePassedOn('REPEATABLE READ');
+    const { text, values } = guardStatement(lock);
+    await expect(tx.query(text, values)).rejects.toThrow('was passed on after the transaction had begun');
+    await tx.query('ROLLBACK');
+    expect(await lock.release()).toBe(true);
+  });
+
+  it('is guarded by a transaction at READ COMMITTED, which reads anew, whenever that began', async () => {
+    const { lock, tx } = await readBeforePassedOn('READ COMMITTED');
+    await guard(lock, tx);
+    await tx.query('COMMIT');
+    expect(await lock.release()).toBe(true);
+  });
+
   it.each(HANDLES)(
     'is not passed on to the next of them by a release that comes before the commit, if %s guards it [G690]',
     async (_, work) => {
@@ -297,7 +349,7 @@ describe('a lock that others of the process wait for', () => {
 describe('guard', () => {
   const neverCalled = (): Promise<never> => Promise.reject(new Error('a statement was sent'));
 
-  it('refuses a lock that was released, or is known to be lost, before any statement is sent [G691]', async () => {
+  it('refuses a lock that was released, or is known to be lost, whatever comes of its statement [G691]', async () => {
     const locks = await openAnother();
     const released = await locks.acquire(freshKey());
     await released.release();
@@ -308,6 +360,36 @@ describe('guard', () => {
     await locks.forceRelease(key);
     expect(() => guardStatement(lost)).toThrow(LockLostError);
     await expect(guard(lost, neverCalled)).rejects.toMatchObject({ name: 'LockLostError', reason: 'forced' });
+  });
+
+  it('aborts the transaction of a lock that is known to be lost, also where the error is swallowed [G951]', async () => {
+    const locks = await openAnother();
+    const [released, forced, key] = [await locks.acquire(freshKey()), await locks.acquire(freshKey()), freshKey()];
+    await released.release();
+    await locks.forceRelease(forced.key);
+    const tx = await client();
+    for (const lock of [released, forced]) {
+      await tx.query('BEGIN');
+      await tx.query('INSERT INTO note VALUES ($1)', [key]);
+      await expect(guard(lock, tx)).rejects.toBeInstanceOf(LockLostError);
+      expect(await tx.query('COMMIT')).toMatchObject({ command: 'ROLLBACK' });
+    }
+    expect(await server.query('SELECT FROM note WHERE text = $1', [key])).toEqual([]);
+  });
+
+  it('is refused in a nested transaction of TypeORM, whose rollback would end it, and holds in the outermost [G952]', async () => {
+    const locks = await openAnother();
+    const lock = await locks.acquire(freshKey());
+    const dataSource = await new DataSource({ type: 'postgres', url: server.url }).initialize();
+    onTestFinished(() => dataSource.destroy());
+    await dataSource.transaction(async (tx) => {
+      for (const transaction of [(inner: EntityManager) => inner, (inner: EntityManager) => inner.queryRunner!]) {
+        const nested = tx.transaction((inner) => guard(lock, transaction(inner)));
+        await expect(nested).rejects.toThrow(/nested transaction.*Call it in the outermost transaction/);
+      }
+      await guard(lock, tx);
+    });
+    expect(await lock.release()).toBe(true);
   });
 
   it('refuses locks of other stores with a sentence [G692]', async () => {

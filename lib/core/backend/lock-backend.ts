@@ -92,7 +92,7 @@ export interface Releasing {
 
 /** A statement that the work sends to the store itself, in the transaction that its writes are in. */
 export interface GuardStatement {
-  /** Whose SQL it is: `postgres`, or `mysql`. */
+  /** Whose SQL it is: `postgres`, or `mysql`; `testing` of locks in a `LockBench`, which no database keeps. */
   readonly dialect: string;
   readonly text: string;
   readonly values: (string | number)[];
@@ -333,8 +333,9 @@ export interface LockBackend {
   /**
    * A capability: locks that a transaction of the store keeps until it ends, whatever becomes of their leases. The statement fails if another
    * took one of them over meanwhile. A release that comes before the transaction has ended is not confirmed.
+   * @param passedOnForMs how long ago one of them was passed on within this process last, which the store does not know; Infinity: none was
    */
-  guard?(grants: readonly Grant[]): GuardStatement;
+  guard?(grants: readonly Grant[], passedOnForMs?: number): GuardStatement;
   /**
    * A capability: changes the holder of a lock in one step. A lock that has the new owner value already counts as transferred by this
    * request, since that can run twice: its ttl starts anew, unless more is left and may stay, and it keeps its token. The queue stays as it is. Never rejects.

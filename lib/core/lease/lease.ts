@@ -108,6 +108,8 @@ export class Lease implements Linked<Lease> {
   isSaidTaken = false;
   /** Whether a transaction of its work may keep the lock: another call may have that only through the store, which waits for it. */
   isGuarded = false;
+  /** When its call got it from another call of this process, by the monotonic clock: a clock that is set must not date that back. */
+  passedOnAt?: number;
   /** Whether it is being detached: a call that it could be shared with waits for how that ends. */
   isDetaching = false;
   /** The error of the last extension, if it failed. */
@@ -171,6 +173,7 @@ export class Lease implements Linked<Lease> {
     next.isUnsettled = this.isUnsettled;
     next.isSaidTaken = this.isSaidTaken;
     next.share = this.share;
+    next.passedOnAt = monotonic();
     next.#deadline = this.#deadline;
     if (this.#isAnswerDue) {
       next.#enter('extending');

@@ -226,10 +226,11 @@ export class Leases implements LeaseOwner {
   }
 
   /** As of `LockBackend`; undefined where the store cannot. What is said of the leases comes before the transaction can use it. */
-  guard(leases: readonly Lease[]): GuardStatement | undefined {
+  guard(leases: readonly Lease[], passedOnForMs: number): GuardStatement | undefined {
     if (!this.#backend.guard) return undefined;
     for (const lease of leases) lease.isGuarded = true;
-    return this.#backend.guard(leases.map(({ grant }) => grant));
+    const grants = leases.map(({ grant }) => grant);
+    return this.#backend.guard(grants, passedOnForMs);
   }
 
   /**

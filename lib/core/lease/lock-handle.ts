@@ -1,5 +1,6 @@
 import { inspect } from 'node:util';
 import { LockLostError, LockOptionsError } from '../../api/errors.js';
+import { monotonic } from '../time/clock.js';
 import { loopTurn } from '../time/event-loop.js';
 import type { GuardStatement } from '../backend/lock-backend.js';
 import type { LockGrant } from '../../api/events.js';
@@ -45,11 +46,16 @@ export class LockHandle implements Lock {
   /**
    * The statement with which a transaction keeps the locks of one service until it ends; undefined where their store has none.
    * @param handles at least one
-   * @throws LockLostError
+   * @param passedOnForMs as of `LockBackend`; Infinity also where the caller sees to it
    */
-  static guard(handles: readonly LockHandle[]): GuardStatement | undefined {
-    for (const handle of handles) handle.assertHeld();
-    return handles[0]!.leases.guard(handles.map(({ lease }) => lease));
+  static guard(handles: readonly LockHandle[], passedOnForMs: number): GuardStatement | undefined {
+    const leases = handles.map(({ lease }) => lease);
+    return handles[0]!.leases.guard(leases, passedOnForMs);
+  }
+
+  /** How long ago one of the locks was passed on within this process last, in milliseconds; Infinity: none was. */
+  static passedOnForMs(handles: readonly LockHandle[]): number {
+    return monotonic() - Math.max(...handles.map(({ lease }) => lease.passedOnAt ?? -Infinity));
   }
 
   /** What its call holds of the lock now: another lease than its own, after it was downgraded. */

@@ -71,7 +71,7 @@ export interface LockNode extends StoreNode {
   /** As of `LockBackend`, once. @param done as of `acquire` */
   transfer(request: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void;
   /** As of `LockBackend`. */
-  guard?(grants: readonly Grant[]): GuardStatement;
+  guard?(grants: readonly Grant[], passedOnForMs?: number): GuardStatement;
   /** A time of the server that has the key, by the monotonic clock in milliseconds; undefined before it has told the time. */
   timeAt(key: string, serverUs: number): number | undefined;
   /**

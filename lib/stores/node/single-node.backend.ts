@@ -54,7 +54,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     this.sendsLater = node.sendsLater;
     this.whyOnlyExclusive = node.whyOnlyExclusive;
     this.turn = node.waitQueue && ((...half) => this.#turn(...half));
-    this.guard = node.guard && ((grants) => node.guard!(grants));
+    this.guard = node.guard && ((...asked) => node.guard!(...asked));
     node.onReachable = () => this.onReachable?.();
     this.bounds = { shortestTtlMs: replicas?.shortestTtl };
   }

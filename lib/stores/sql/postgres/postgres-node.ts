@@ -122,11 +122,13 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     this.runner.run(this.statements.transfer, key, [stored(key), from, to, ttlMs, mints, atLeast], read, done);
   }
 
-  guard(grants: readonly Grant[]): GuardStatement {
+  guard(grants: readonly Grant[], passedOnForMs = Infinity): GuardStatement {
+    const isPassedOn = passedOnForMs < Infinity;
+    const values = grants.flatMap(({ key, owner, fencingToken }) => [stored(key), owner, fencingToken ?? 0]);
     return {
       dialect: 'postgres',
-      text: guardOf(this.settings.table, grants.length),
-      values: grants.flatMap(({ key, owner, fencingToken }) => [stored(key), owner, fencingToken ?? 0]),
+      text: guardOf(this.settings.table, grants.length, isPassedOn),
+      values: isPassedOn ? [...values, passedOnForMs] : values,
     };
   }
 

@@ -290,6 +290,18 @@ FROM found f LEFT JOIN updated u ON u.key = f.key`;
 export const IN_TRANSACTION = 'LOCK TABLE pg_catalog.pg_class IN ACCESS SHARE MODE';
 /** What the error of a guard says of a lock that is not held: its number among those that are guarded, from 1, and whether another owner holds it. */
 export const NOT_GUARDED = /lock (?<number>\d+) of the guard is not held any more(?<stolen>, but by another)?/;
+/** The error of a guard whose transaction may have read before a lock was passed on. */
+export const READ_BEFORE = 'of the guard was passed on after the transaction had begun';
+/** How much slower than the clock of a process the clock of a server may run, which may be slewed. */
+const CLOCK_DRIFT = 0.001;
+/** Whether the transaction reads what was there when it began, and is older than so many milliseconds. */
+const isOlder = (age: string) => `current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
+  AND statement_timestamp() - transaction_timestamp() > ${milliseconds(`${age} * (1 - ${CLOCK_DRIFT})`)}`;
+/** Fails in such a transaction. It has no values, so it is one message, and its time is when that arrives. */
+export const ageCheck = (ms: number): string =>
+  `SELECT CASE WHEN ${isOlder(String(ms))} THEN CAST('lock ' || current_setting('transaction_isolation') || ' ${READ_BEFORE}' AS int) END`;
+/** Fails in each transaction, which PostgreSQL then only rolls back. */
+export const ABORT = "SELECT CAST('the guard was refused' AS int)";
 
 /**
  * Keeps locks for the transaction that it runs in: nobody becomes their holder until that has ended, as who does locks the row FOR UPDATE
@@ -298,13 +310,17 @@ export const NOT_GUARDED = /lock (?<number>\d+) of the guard is not held any mor
  *
  * The row is judged once it is locked: a transaction that reads an older state fails with 40001 if the holder has changed since.
  * It runs on a connection of the application, by whatever driver: its placeholders stand in order, each once, and no value is an array.
- * $1 key  $2 owner  $3 the least token, and so on for each of the locks
+ * $1 key  $2 owner  $3 the least token, and so on for each of the locks; then, if a lock was passed on within its process, how long ago in ms
+ *
+ * Passing on does not change the row, so a snapshot that is older than that is not found out by it: the age of the transaction is compared.
+ * Both times are lengths of time, so the clocks need not agree.
  */
-export function guardOf(table: string, count: number): string {
+export function guardOf(table: string, count: number, isPassedOn: boolean): string {
   const asked = Array.from({ length: count }, (_, at) => {
     const [key, owner, fence] = [1, 2, 3].map((part) => `$${3 * at + part}`);
     return `(${at + 1}, CAST(${key} AS text), CAST(${owner} AS text), CAST(${fence} AS bigint))`;
   });
+  const readBefore = `WHEN ${isOlder(`CAST($${3 * count + 1} AS float8)`)} THEN CAST('lock ' || n || ' ${READ_BEFORE}' AS int)`;
   return `
 WITH ask(n, key, owner, fence) AS MATERIALIZED (
   VALUES ${asked.join(', ')}
@@ -313,7 +329,7 @@ WITH ask(n, key, owner, fence) AS MATERIALIZED (
     l.resource_lock_value <> ask.owner AND l.expires_at > clock_timestamp() AS is_stolen
   FROM ask JOIN ${table} l ON l.resource_lock_key = ask.key ORDER BY l.resource_lock_key FOR KEY SHARE OF l
 )
-SELECT n, CASE WHEN n IN (SELECT n FROM held WHERE is_held) THEN 1 ELSE CAST('lock ' || n || ' of the guard is not held any more' ||
+SELECT n, CASE ${isPassedOn ? readBefore : ''} WHEN n IN (SELECT n FROM held WHERE is_held) THEN 1 ELSE CAST('lock ' || n || ' of the guard is not held any more' ||
   CASE WHEN n IN (SELECT n FROM held WHERE is_stolen) THEN ', but by another owner' ELSE '' END AS int) END AS is_guarded
 FROM ask`;
 }
