@@ -1,4 +1,5 @@
 import { LockContendedError, LockLostError, LockOptionsError, LockUnavailableError } from 'nest-redis-lock';
+import { guard } from 'nest-redis-lock/sql';
 import { LockBench } from 'nest-redis-lock/testing';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { until } from '../support/until.js';
@@ -24,6 +25,23 @@ async function begin(key: string, onSignal: (signal: AbortSignal) => void = () =
   });
   return { call, end };
 }
+
+describe('work that guards its lock', () => {
+  it('guard accepts locks of the bench that are held, sends nothing, and rejects those that are lost [G954]', async () => {
+    const { locks } = bench;
+    const sent: string[] = [];
+    const tx = { query: (text: string) => Promise.resolve(sent.push(text)) };
+    expect(await locks.withLock('a', (lock) => guard(lock, tx).then(() => 'guarded'))).toBe('guarded');
+    const [lock, set] = [await locks.acquire('b'), await locks.acquireAll(['c', 'd'])];
+    await guard(set, tx);
+    bench.lose('b', 'stolen');
+    bench.lose('d');
+    await expect(guard(lock, tx)).rejects.toMatchObject({ name: 'LockLostError', key: 'b', reason: 'stolen' });
+    await expect(guard(set, tx)).rejects.toMatchObject({ name: 'LockLostError', key: 'd', reason: 'expired' });
+    await expect(guard(await locks.acquire('e'), {} as never)).rejects.toBeInstanceOf(LockOptionsError);
+    expect(sent).toEqual([]);
+  });
+});
 
 describe('a lock that is held elsewhere', () => {
   it('a lock held elsewhere on the bench is handed over to the calls that wait when it is released [G420]', async () => {
