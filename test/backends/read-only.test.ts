@@ -130,7 +130,7 @@ describe('A primary that became a replica and kept its connections', () => {
     const [old, next] = [await address(), await redisServer()];
     const client = new Redis(old.door.url);
     onTestFinished(() => client.disconnect());
-    const backend = await inUse({ redis: client });
+    const backend = await inUse({ redis: client, commandTimeoutMs: 500 });
     await becomesReplica(old, next);
     old.door.retarget(next.port);
     const before = old.door.made;

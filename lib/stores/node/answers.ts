@@ -7,7 +7,7 @@ export interface Fault {
   error: NodeError;
   /** The command may have taken, or may yet take, effect. */
   mayHaveRun: boolean;
-  /** The connection failed, not the command. */
+  /** The connection failed, or the server refuses for a moment: the same command may pass when it is sent again. */
   disconnected: boolean;
   /** The epoch in which the node was admitted to vote, if it has lost its data since. */
   wiped?: string;

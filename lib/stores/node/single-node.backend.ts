@@ -17,12 +17,13 @@ import {
   type WaitQueue,
 } from '../../core/backend/lock-backend.js';
 import { noteTtl, StoredGrant } from './grants.js';
-import type { Joined, NodeExtension, NodeRelease, NodeTransfer, Vote } from './answers.js';
+import type { Fault, Joined, NodeExtension, NodeRelease, NodeTransfer, Vote } from './answers.js';
 import type { AwaitedReplicas, LockNode, ReplicatedExtension } from './lock-node.js';
 import { NodesBackend } from './nodes.backend.js';
 
-/** How long the client has to notice that its connection is gone before it is asked again, in milliseconds. */
-const RECONNECT_PAUSE_MS = 5;
+/** How long the client has to notice that its connection is gone before it is asked again, in milliseconds. Each further pause doubles. */
+const FIRST_PAUSE_MS = 5;
+const LONGEST_PAUSE_MS = 100;
 
 /** Locks that one server keeps alone, or what acts as one: a Cluster, a Sentinel-managed master. */
 export class SingleNodeBackend extends NodesBackend implements LockBackend {
@@ -35,6 +36,8 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   readonly whyOnlyExclusive?: string;
   readonly guard: LockBackend['guard'];
   onReachable?: () => void;
+  /** Why the attempts have failed that are to be sent again. */
+  readonly #failing = new Map<AcquireRequest, NodeError>();
 
   /**
    * @param replicas undefined: they are not waited for
@@ -107,18 +110,24 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
       return;
     }
     // It must not reject; but if it does, the bid must not be left waiting.
-    this.#outcomeOf(vote, request, sentAt).then(done, (bug: unknown) =>
-      done({ status: 'unavailable', causes: [new NodeError(this.node.name, String(bug))] }),
-    );
+    void this.#outcomeOf(vote, request, sentAt)
+      .catch((bug: unknown): AcquireOutcome => ({
+        status: 'unavailable',
+        causes: [new NodeError(this.node.name, String(bug))],
+      }))
+      .then((outcome) => {
+        this.#failing.delete(request);
+        done(outcome);
+      });
   }
 
   /**
-   * Rides out a short break of the connection: its owner value makes it safe to send the same attempt again.
+   * Rides out a short break of the connection, and a refusal that passes: its owner value makes it safe to send the same attempt again.
    * @param sentAt when it was sent; when it failed, if it never was
    */
   async #outcomeOf(vote: Vote | Joined, request: AcquireRequest, sentAt: number): Promise<AcquireOutcome> {
-    const startedAt = sentAt;
     const { place } = request;
+    const recovery = this.#recovery(sentAt);
     let undo = false;
     for (;;) {
       if (isGranted(vote)) {
@@ -139,8 +148,8 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
         return undo ? { ...refusal, isRepeated: true } : refusal;
       }
       undo ||= vote.mayHaveRun;
-      const leftMs = this.commandTimeoutMs - (this.now() - startedAt);
-      const error = vote.disconnected && leftMs > 0 ? await this.#reconnected(leftMs) : vote.error;
+      this.#failing.set(request, vote.error);
+      const error = await recovery(vote);
       if (error) {
         if (undo) this.#undo(request);
         return { status: 'unavailable', causes: [error] };
@@ -151,10 +160,17 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     }
   }
 
-  async #reconnected(leftMs: number): Promise<NodeError | undefined> {
-    const { connection } = this.node;
-    if (!connection.isKnownDown) await delay(Math.min(leftMs, RECONNECT_PAUSE_MS));
-    return connection.ready(leftMs);
+  /** @returns a function that waits after a fault until the command can be sent again; or says why not to */
+  #recovery(startedAt: number): (fault: Fault) => Promise<NodeError | undefined> {
+    let pauseMs = FIRST_PAUSE_MS;
+    return async ({ disconnected, error }) => {
+      const { connection } = this.node;
+      const leftMs = this.commandTimeoutMs - (this.now() - startedAt);
+      if (!disconnected || leftMs <= 0) return error;
+      if (!connection.isKnownDown) await delay(Math.min(leftMs, pauseMs));
+      pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+      return connection.ready(leftMs);
+    };
   }
 
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
@@ -169,10 +185,10 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     this.node.release(grant, how, (release) => done(releaseOutcome(release)));
   }
 
-  /** Rides out a short break of the connection: the new owner value makes it safe to send the same request again. */
+  /** Rides out what an attempt does: the new owner value makes it safe to send the same request again. */
   async transfer(request: Transfer): Promise<TransferOutcome> {
     const { key, to, ttlMs, atLeast, hold } = request;
-    const startedAt = this.now();
+    const recovery = this.#recovery(this.now());
     let mayHaveRun = false;
     for (;;) {
       const [transfer, sentAt] = await new Promise<[NodeTransfer, number]>((resolve) =>
@@ -191,14 +207,15 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
         return { status: 'lost', reason: transfer.status === 'foreign' ? 'stolen' : 'expired' };
       }
       mayHaveRun ||= transfer.mayHaveRun;
-      const leftMs = this.commandTimeoutMs - (this.now() - startedAt);
-      const error = transfer.disconnected && leftMs > 0 ? await this.#reconnected(leftMs) : transfer.error;
+      const error = await recovery(transfer);
       if (error) return { status: 'unavailable', causes: [error], mayHaveRun };
     }
   }
 
   problems(silence: string): NodeError[] {
-    return [this.node.problem(silence) ?? new NodeError(this.node.name, silence)];
+    const problem = this.node.problem(silence) ?? new NodeError(this.node.name, silence);
+    const [refusal] = this.#failing.values();
+    return [problem.problem === silence && refusal ? refusal : problem]; // it has answered
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {

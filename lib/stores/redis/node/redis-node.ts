@@ -29,6 +29,7 @@ import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../scripts/script-runner.js';
 import type { Sending, Wanted } from '../../../core/backend/lane.js';
 import { InFlight } from '../../../core/time/in-flight.js';
+import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
@@ -84,6 +85,9 @@ import type { ServerIdentity } from '../client/server-identity.js';
 /** Advice for a call whose time was over before its attempt was sent. */
 const CONGESTED =
   'If it answers others, this process asks for more locks at a time than the server can answer: raise waitMs, or ask for fewer together.';
+
+/** How long after a refusal that passes a release is sent again, in milliseconds. */
+const REFUSED_PAUSE_MS = 50;
 
 const MODES: readonly LockMode[] = ['shared', 'permits'];
 
@@ -481,7 +485,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   #faultOf(fault: ScriptFault): Fault {
     const { message, mayHaveRun, disconnected } = fault;
     // The fault of a command that was not sent says only that; the connection knows why.
-    if (!mayHaveRun && !this.isReady) {
+    if (!mayHaveRun && !fault.isRefused && !this.isReady) {
       return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
     }
     if (this.#lastFault?.[0] !== fault) {
@@ -539,13 +543,27 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
 
   #release(item: PendingRelease, forMs: number, done?: (release: NodeRelease) => void): void {
     this.#releasing.begin();
-    this.#giveBack(item, (release) => {
+    let endsAt: number | undefined;
+    const given = (release: NodeRelease) => {
+      if (release.status === 'fault' && this.#isRefusedForNow(release)) {
+        endsAt ??= monotonic() + this.#settings.commandTimeoutMs;
+        if (monotonic() < endsAt) {
+          outsideOfCalls(() => setTimeout(() => this.#giveBack(item, given), REFUSED_PAUSE_MS)).unref();
+          return;
+        }
+      }
       this.#releasing.end();
       // A place that can only be woken does no harm if it stays; a lock that was handed over to one must go on.
       const matters = item.entry === undefined || this.#settings.handsOver;
       if (release.status === 'fault' && matters) this.#retry.add(item, forMs);
       done?.(release);
-    });
+    };
+    this.#giveBack(item, given);
+  }
+
+  /** Its connection lives, and nothing has run. A Redlock has other nodes, and does not wait for this one. */
+  #isRefusedForNow({ disconnected, mayHaveRun }: Fault): boolean {
+    return this.handsOver && this.isReady && disconnected && !mayHaveRun;
   }
 
   #giveBack(

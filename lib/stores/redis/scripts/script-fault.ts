@@ -6,7 +6,7 @@ export class ScriptFault extends Error {
     message: string,
     /** It was sent and not refused, so it may have taken, or may yet take, effect. */
     readonly mayHaveRun: boolean,
-    /** The connection failed, not the command: the same command may pass on the next one. */
+    /** The connection failed, or the server refuses for a moment: the same command may pass when it is sent again. */
     readonly disconnected = false,
     /** The server has answered with an error. */
     readonly isRefused = false,
@@ -20,9 +20,21 @@ export class ScriptFault extends Error {
   }
 }
 
+/**
+ * Refusals of a server that runs the command elsewhere, or in a moment. Nothing of a script has run: a server changes its role between
+ * scripts, so the first write was refused like all others. A full memory or disk is not among these: it takes an operator to end that.
+ */
+const NOT_NOW = /\b(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN|READONLY) /;
+
 /** Turns the fault of a command into that of its script. */
 export function scriptFaultOf({ message, kind }: CommandFault): ScriptFault {
   if (kind !== 'refused') return new ScriptFault(message, true, kind === 'disconnected');
+  if (NOT_NOW.test(message)) return new ScriptFault(message, false, true, true);
   // Redis names a script that failed halfway; a call that it refuses beforehand (NOAUTH, NOPERM, ...) has not run.
   return new ScriptFault(message, message.includes('user_script'), false, true);
+}
+
+/** The fault of a script that has caught an error, and has changed nothing. */
+export function caughtFaultOf(message: string): ScriptFault {
+  return new ScriptFault(message, false, NOT_NOW.test(message), true);
 }

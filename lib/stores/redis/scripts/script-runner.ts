@@ -11,7 +11,7 @@ import {
 } from '../../../core/backend/lane.js';
 import type { CommandFault, RedisClient, Route, ScriptCall } from '../client/redis-client.js';
 import type { Script } from './script.js';
-import { ScriptFault, scriptFaultOf } from './script-fault.js';
+import { caughtFaultOf, ScriptFault, scriptFaultOf } from './script-fault.js';
 
 /** The answer of a script to one operation. Numbers come as strings from clients with `stringNumbers`. */
 export type Reply = number | string | (number | string)[];
@@ -313,7 +313,7 @@ export class ScriptRunner {
       const reply = replies[index] as Reply;
       // An error in the reply, unlike one that the script throws, means that nothing was changed.
       const isError = Array.isArray(reply) && reply.length === 1;
-      deliver(operation, isError ? new ScriptFault(String(reply[0]).replace(/\.$/, ''), false) : reply, sentAt);
+      deliver(operation, isError ? caughtFaultOf(String(reply[0]).replace(/\.$/, '')) : reply, sentAt);
     });
   }
 
