@@ -1,4 +1,5 @@
 import { Redis } from 'ioredis';
+import { createClient } from 'redis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
@@ -93,6 +94,24 @@ describe('A Redis that refuses connections', () => {
     );
     await expect(refused).rejects.not.toThrow('can be reached');
   });
+
+  it.each(['close', 'destroy'] as const)(
+    'a client of node-redis that the application has connected itself is not opened again after its %s [G1024]',
+    async (how) => {
+      const client = createClient({ url: server.url }).on('error', () => {});
+      await client.connect();
+      const locks = await openLocks({ redis: client });
+      const lock = await locks.acquire('held');
+      const closed = client[how]();
+      await expect(locks.acquire('late')).rejects.toThrow('The client was closed');
+      await lock.release();
+      await closed;
+      expect(client.isOpen).toBe(false);
+      await client.connect();
+      onTestFinished(() => client.destroy());
+      expect((await locks.acquire('again')).isHeld).toBe(true);
+    },
+  );
 
   it('is waited for when the application starts', async () => {
     const proxy = await proxied();

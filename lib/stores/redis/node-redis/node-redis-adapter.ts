@@ -53,6 +53,8 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   #isClosed = false;
   #isConnecting = false;
   #wasReady = false;
+  /** A client that is closed after it was open is not opened again: the application has closed it. */
+  #wasOpen = false;
   #hasSocket = false;
   /** Since its connection broke no attempt has failed. The first comes at once, too early for a server that is back in a moment. */
   #justBroke = false;
@@ -63,6 +65,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     this.isOwned = server.isOwned;
     this.#client = server.client;
     this.#wasReady = this.#hasSocket = server.client?.isReady === true;
+    this.#wasOpen = server.client?.isOpen === true;
     this.topology = new NodeRedisServer(this, server, () => this.#options);
     this.messages = new NodeRedisMessages(
       (options) => server.another(options),
@@ -80,12 +83,12 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   }
 
   get isEnded(): boolean {
-    return this.#isEnded;
+    return this.#isEnded || (this.#wasOpen && this.#client?.isOpen === false);
   }
 
   /** It has no word of its own. */
   get status(): string {
-    return this.isReady ? 'ready' : this.#isEnded ? 'end' : this.#isConnecting ? 'connecting' : 'wait';
+    return this.isReady ? 'ready' : this.isEnded ? 'end' : this.#isConnecting ? 'connecting' : 'wait';
   }
 
   get failure(): ConnectionFailure | undefined {
@@ -114,7 +117,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   }
 
   connect(): void {
-    if (this.#isConnecting) return;
+    if (this.#isConnecting || this.isEnded) return;
     this.#isConnecting = true;
     outsideOfCalls(() => {
       if (!this.#client) void this.#renew();
@@ -189,6 +192,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   readonly #onConnect = (): void => {
     this.#hasSocket = true;
     this.#generation = {};
+    this.#wasOpen = true;
     if (this.isOwned) this.#listener?.accepted();
   };
 

@@ -108,9 +108,12 @@ function adapterOf(client: AnyClient, isOwned: boolean, given?: ClientOptions): 
  */
 function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: ClientOptions = {}): RedisClient {
   // A message that tells of a failover may be lost: the Sentinels are asked anew, as node-redis does where a master is read-only.
+  let wasOpen = sentinel.isOpen;
   const ask = async (): Promise<Client> => {
     let isKnown = !sentinel.isOpen;
+    if (isKnown && wasOpen && !isOwned) throw new Error('the application has closed its client');
     if (isKnown) await sentinel.connect().catch(closeAgain);
+    wasOpen = true;
     return sentinel._execute(false, (client) => {
       if (isKnown) return Promise.resolve(client);
       isKnown = true;
