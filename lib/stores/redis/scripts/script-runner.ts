@@ -142,6 +142,8 @@ export class ScriptRunner {
   #unsettled = 0;
   /** One timer serves all that is in flight. */
   #timer?: NodeJS.Timeout;
+  /** What the client writes at the end of this turn of the event loop. */
+  #unwritten: ScriptCommand[] = [];
   /** The overdue commands, by each part of their route that they block. */
   readonly #overdue = new Map<number | string, Set<ScriptCommand>>();
   readonly #sendGathered = () => this.#flush();
@@ -273,6 +275,7 @@ export class ScriptRunner {
     command.sentAt = this.#now();
     const now = performance.now();
     command.lane.sending(command, now);
+    if (this.#client.sendsLater) this.#countLater(command);
     if (!this.#timer) this.#lookAgainAt(now + this.#timeoutMs);
     this.#client.run(command);
   }
@@ -292,6 +295,18 @@ export class ScriptRunner {
     lane.heard(command, now);
     lane.remove(command);
     lane.sending(command, now);
+    if (this.#client.sendsLater) this.#countLater(command);
+  }
+
+  /** Lets its time begin when the client writes it: work that keeps the event loop busy until then is not the server's. */
+  #countLater(command: ScriptCommand): void {
+    if (this.#unwritten.push(command) > 1) return;
+    setImmediate(() => {
+      const written = this.#unwritten;
+      this.#unwritten = [];
+      const now = performance.now();
+      for (const each of written) each.countsFrom = now;
+    });
   }
 
   /** Called by a command that the server has answered. */
