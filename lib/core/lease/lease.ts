@@ -1,11 +1,10 @@
-import { setMaxListeners } from 'node:events';
 import type { HeldAs } from '../../api/events.js';
 import { EXCLUSIVE, type Grant, type Hold } from '../backend/lock-backend.js';
 import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
-import { abort } from '../time/notify.js';
+import { abort, sharedController } from '../time/notify.js';
 
 /**
  * - `held`: it may be relied on.
@@ -335,9 +334,7 @@ export class Lease implements Linked<Lease> {
   checkSignal(): AbortSignal {
     const state = this.checkState();
     if (!this.#abort) {
-      this.#abort = new AbortController(); // made when asked for: most locks are never asked
-      // Any number of readers may listen: Node.js takes more than ten for a leak.
-      if (this.grant.hold?.mode === 'shared') setMaxListeners(0, this.#abort.signal);
+      this.#abort = sharedController(); // made when asked for: most locks are never asked
       if (state === 'lost') abort(this.#abort, this.#lost);
     }
     return this.#abort.signal;
@@ -345,10 +342,7 @@ export class Lease implements Linked<Lease> {
 
   /** Aborts when the application closes: work under the lease should end. */
   get closing(): AbortSignal {
-    if (!this.#closing) {
-      this.#closing = new AbortController(); // one for each lease: listeners are collected with it
-      if (this.grant.hold?.mode === 'shared') setMaxListeners(0, this.#closing.signal);
-    }
+    this.#closing ??= sharedController(); // one for each lease: listeners are collected with it
     return this.#closing.signal;
   }
 

@@ -3,7 +3,7 @@ import { LockOptionsError } from '../../api/errors.js';
 import type { Lock, LockSet } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
 import { meantBy } from '../keys/scope.js';
-import { abort } from '../time/notify.js';
+import { abort, sharedController } from '../time/notify.js';
 import type { LockHandle } from './lock-handle.js';
 
 /** What a call holds: one lock, or several that were acquired at once. */
@@ -92,7 +92,7 @@ export class LockSetHandle implements LockSet {
 
   /** Not `AbortSignal.any`: Node 20 never frees a signal of that which has a listener, and most locks end without an abort. */
   #anyOf(signals: readonly AbortSignal[]): AbortSignal {
-    const any = new AbortController();
+    const any = sharedController();
     this.#ended ??= new AbortController();
     for (const signal of signals) {
       const pass = () => abort(any, signal.reason);

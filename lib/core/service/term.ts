@@ -4,7 +4,7 @@ import type { Leadership, LeadershipEnd } from '../../api/leader.js';
 import { quoted } from '../../api/printable.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Leases } from '../lease/leases.js';
-import { abort } from '../time/notify.js';
+import { abort, sharedController } from '../time/notify.js';
 
 /** Work of the leader, with a handle of its own on the leader's lock, which it releases. */
 export type LeaderWork<T> = (lock: LockHandle) => Promise<T>;
@@ -16,7 +16,7 @@ export type LeaderWork<T> = (lock: LockHandle) => Promise<T>;
 export class Term implements Leadership {
   /** Settles when the term is over, with the reason. */
   readonly over: Promise<LeadershipEnd>;
-  readonly #ending = new AbortController();
+  readonly #ending = sharedController();
   readonly #running = new Set<Promise<unknown>>();
   #resolveOver!: (reason: LeadershipEnd) => void;
   #closed?: Promise<void>;

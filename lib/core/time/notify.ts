@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 /**
@@ -11,4 +12,11 @@ export const notify: <R, Args extends unknown[]>(call: (...args: Args) => R, ...
 /** Aborts a signal that users may listen to: at once, with its listeners outside of the call that caused it. */
 export function abort(controller: AbortController, reason: unknown): void {
   notify(() => controller.abort(reason));
+}
+
+/** A controller whose signal any number may listen to: Node.js takes more than ten listeners for a leak. */
+export function sharedController(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return controller;
 }

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { nextTick } from '../../../core/time/event-loop.js';
+import { makeRoom } from '../client/make-room.js';
 import { needsLogin, refusesCredentials, refusesDatabase } from '../client/problem-of.js';
 import type {
   ConnectionFailure,
@@ -94,9 +95,9 @@ export class IoredisAdapter implements RedisClient {
     return (this.#single.stream as Partial<Socket> | undefined)?.bytesRead ?? 0;
   }
 
-  // One handler for each event: several registrations may share a client, and Node warns of more than ten handlers.
   listen(listener: RedisClientListener): void {
     this.#listener = listener;
+    makeRoom(this.#client, 1);
     this.#client.on('ready', this.#onReady).on('close', this.#onClose).on('end', this.#onEnd);
     if (this.isOwned) this.#client.on('connect', this.#onConnect);
     if (this.#client.isCluster) {
@@ -151,6 +152,7 @@ export class IoredisAdapter implements RedisClient {
   }
 
   close(): void {
+    makeRoom(this.#client, -1);
     this.#client.off('ready', this.#onReady).off('close', this.#onClose).off('end', this.#onEnd);
     this.#client.off('connect', this.#onConnect).off('node error', this.#onNodeError).off('+node', askQuietly);
     if (this.isOwned) this.#client.disconnect();

@@ -1,5 +1,6 @@
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { withoutCredentials, type Credentials } from '../client/credentials.js';
+import { makeRoom } from '../client/make-room.js';
 import { needsLogin, problemOf, refusesCredentials, refusesDatabase } from '../client/problem-of.js';
 import type {
   ConnectionFailure,
@@ -177,11 +178,13 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   }
 
   #watch(client: Client): void {
+    makeRoom(client, 1);
     client.on('connect', this.#onConnect).on('ready', this.#onReady).on('error', this.#onError).on('end', this.#onEnd);
   }
 
   #unwatch(): void {
     if (!this.#client) return;
+    makeRoom(this.#client, -1);
     ignoreErrors(this.#client)
       .off('connect', this.#onConnect)
       .off('ready', this.#onReady)

@@ -1,6 +1,7 @@
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { clusterSlot, SLOTS } from '../client/cluster-slot.js';
 import { withoutCredentials, type Credentials } from '../client/credentials.js';
+import { makeRoom } from '../client/make-room.js';
 import { problemOf } from '../client/problem-of.js';
 import type {
   ConnectionFailure,
@@ -111,6 +112,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
 
   listen(listener: RedisClientListener): void {
     this.#listener = listener;
+    makeRoom(this.client, 1);
     this.client.on('error', this.#onError).on('node-error', this.#onNodeError);
   }
 
@@ -172,6 +174,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
   }
 
   #end(): void {
+    makeRoom(this.client, -1);
     ignoreErrors(this.client).off('error', this.#onError).off('node-error', this.#onNodeError);
     if (this.isOwned) end(this.client);
   }

@@ -3,6 +3,7 @@ import { inTime } from '../../../core/time/time-limit.js';
 import { isNodeRedisOptions } from '../client/check-node-redis.js';
 import { isNodeRedisClient } from '../client/check-source.js';
 import { IS_IT_SET } from '../client/check-values.js';
+import { makeRoom } from '../client/make-room.js';
 import type { RedisClient, RedisDriver } from '../client/redis-client.js';
 import {
   credentialsOf,
@@ -141,6 +142,7 @@ function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: Clie
     if (type === 'MASTER_CHANGE') adapter.drop('it is no longer the master');
   };
   const onClose = () => {
+    makeRoom(sentinel, -1);
     sentinel.off('topology-change', onFailover);
     if (isOwned) end(sentinel);
   };
@@ -148,6 +150,7 @@ function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: Clie
   const keyPrefix = given.keyPrefix ?? sentinel._keyPrefix ?? ''; // node-redis 5 keeps none
   const adapter = new NodeRedisAdapter({ name, isOwned: true, asksAgain: true, keyPrefix, another, onClose });
   // The connection to the master has the same troubles, and reports them.
+  makeRoom(sentinel, 1);
   ignoreErrors(sentinel).on('topology-change', onFailover);
   return adapter;
 }
