@@ -174,6 +174,54 @@ describe('Locks in PostgreSQL that are handed over', () => {
     await Promise.all(calls);
     expect(served).toEqual(Array.from({ length: 12 }, (_, at) => at));
   });
+
+  it('are given back by a process that has no such place any more, as after a failover to a standby that lagged [G1014]', async () => {
+    const locks = await openSqlLocks({ postgres: server.url });
+    const others = await Promise.all(Array.from({ length: 4 }, () => openSqlLocks({ postgres: server.url })));
+    for (const each of others) await listens(locks, each);
+    const key = freshKey();
+    const holder = await locks.acquire(key);
+    const waiting = others.map((each) => each.acquire(key, { waitMs: 60_000 }));
+    await queued(key, others.length);
+    const places = await waitingFor(key);
+    await holder.release();
+    await Promise.all(waiting.map(async (lock) => (await lock).release()));
+
+    const next = await locks.acquire(key);
+    // With signs of the future, which count as given now: none of the processes is silent.
+    const alive = places.map((place) => place.replace(/ (\d{16})( \d+)$/, ' 9000000000000000$2'));
+    await server.query('UPDATE resource_lock SET waiters = $2 WHERE resource_lock_key = $1', [key, alive]);
+    const waits = others[0]!.acquire(key, { waitMs: 4_000 }); // four grants that nobody confirms would take 8 s
+    await queued(key, others.length + 1);
+    await next.release();
+    await (await waits).release();
+  });
+
+  it('and whose message comes late are not given back if they are kept [G1015]', async () => {
+    const locks = await openSqlLocks({ postgres: server.url });
+    const other = await openSqlLocks({ postgres: server.url });
+    await listens(locks, other);
+    const kept = await other.acquire(freshKey(), { holdMs: 60_000 });
+    await kept.release();
+    const key = freshKey();
+    const behind = await other.acquire(key);
+    const owner = behind.owner;
+    await behind.release();
+    await server.query('UPDATE resource_lock SET expires_at = now() + $2::interval WHERE resource_lock_key = $1', [
+      key,
+      '1 minute',
+    ]);
+    const isHeld = async (of: string) => {
+      const asked = 'SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 AND expires_at > now()';
+      return (await server.query(asked, [of])).length > 0;
+    };
+    const channel = `nest_redis_lock_${Buffer.from(owner.split('/')[2]!).toString('hex')}`;
+    const tell = (to: string, of: string) => server.query('SELECT pg_notify($1, $2)', [channel, `${to} 1 1 1 ${of}`]);
+    await tell(kept.owner, kept.key);
+    await tell(owner, key);
+    await until(async () => !(await isHeld(key)), { what: 'what nobody has is given back' });
+    expect(await isHeld(kept.key)).toBe(true);
+  });
 });
 
 /** A process that waits for a lock until it is killed. */

@@ -406,6 +406,11 @@ export interface WaitQueue {
   clockErrorMs?(): number | undefined;
   /** Gives up a place, and the lock if that was handed over to it meanwhile. */
   leave(key: string, place: Place): void;
+  /**
+   * A capability of a queue that hands over: gives a lock back that was handed over to a ticket which nobody has any more. A lock
+   * that is kept stays.
+   */
+  decline?(key: string, ticket: string): void;
 }
 
 /** Hears from a wait queue, at any time except within a call of it. */
@@ -413,8 +418,9 @@ export interface WaitListener {
   /**
    * The turn of a ticket may have come; without one that of all, because listening has begun, or was interrupted.
    * @param handOver the lock was handed over to the ticket: its holder has to extend it at once
+   * @param key that of the lock, if it was handed over, with or without tokens that can be used
    */
-  onTurn(ticket?: string, handOver?: HandOver): void;
+  onTurn(ticket?: string, handOver?: HandOver, key?: string): void;
   /** Listening has begun for this key, and for others not: the turn of a place there may have come before. */
   onListening(key: string): void;
   /** A lock may have been taken by force from this owner value. */

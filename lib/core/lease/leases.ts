@@ -391,6 +391,12 @@ export class Leases implements LeaseOwner {
     lease.lose(reason);
   }
 
+  /** Whether a lease of this owner value was lost that may not have ended in the store: its work may still count on that. */
+  runsOn(owner: string): boolean {
+    for (const { grant } of this.#afterwards.keys()) if (grant.owner === owner) return true;
+    return false;
+  }
+
   /** Aborts when the application begins to close. */
   closing(lease: Lease): AbortSignal {
     if (this.#isClosing && !lease.closing.aborted) lease.askToEnd(); // it began to close when this was not held

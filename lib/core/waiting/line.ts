@@ -555,7 +555,7 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   readonly now: () => number;
   readonly order: Order;
   readonly limits: LineLimits;
-  readonly leases: Pick<Leases, 'add' | 'pass' | 'check' | 'lose'>;
+  readonly leases: Pick<Leases, 'add' | 'pass' | 'check' | 'lose' | 'runsOn'>;
   /** Counts the attempts whose answer is still to come. */
   readonly inFlight: InFlight;
   /** @param key of a call that waits */
@@ -684,8 +684,8 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
     for (const line of this.#all()) line.refuseWaiting(closing);
   }
 
-  onTurn(ticket?: string, handOver?: HandOver): void {
-    if (ticket !== undefined) this.#wake(ticket, handOver);
+  onTurn(ticket?: string, handOver?: HandOver, key?: string): void {
+    if (ticket !== undefined) this.#wake(ticket, handOver, key);
     else this.checks.hurry([...this.byTicket.values()].filter((bid) => bid.wake()));
   }
 
@@ -723,9 +723,18 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
     return Object.values(this.#lines).flatMap((lines) => [...lines.values()]);
   }
 
-  #wake(ticket: string, handOver?: HandOver): void {
+  #wake(ticket: string, handOver?: HandOver, key?: string): void {
     const bid = this.byTicket.get(ticket);
     if (bid?.wake()) bid.bidder.onTurn(handOver);
+    else if (!bid && key !== undefined && !this.#mayHold(key, ticket)) this.backend.waitQueue?.decline?.(key, ticket);
+  }
+
+  /**
+   * The bid may have won the lock by an attempt before its message came. If not, the place was given up, or has come back with an older state of
+   * the store.
+   */
+  #mayHold(key: string, owner: string): boolean {
+    return this.leasesOf(key).some(({ grant }) => grant.owner === owner) || this.leases.runsOn(owner);
   }
 }
 

@@ -19,15 +19,20 @@ export interface Message {
   ticket: string;
   /** The grant, if it is one that an acquisition could have. */
   grant?: ToldGrant;
+  /** The lock that was handed over to the ticket, by the name that the store has for it. */
+  lock?: string;
   /** The key of a lock that was taken by force. */
   takenKey?: string;
 }
 
 export function readMessage(text: string): Message {
-  const [ticket = '', word, ...rest] = text.split(' ');
-  if (word === TAKEN) return { ticket, takenKey: rest.join(' ') };
-  const numbers = [word, ...rest].map(Number);
+  const [ticket = '', ...words] = text.split(' ');
+  if (words[0] === TAKEN) return { ticket, takenKey: words.slice(1).join(' ') };
+  const numbers = words.slice(0, 3).map(Number);
   const [fencingToken, lastToken, boundUs] = numbers as [number, number, number];
+  const lock = words.slice(3).join(' ') || undefined;
   const areTokens = numbers.length === 3 && numbers.every((each) => each > 0 && Number.isSafeInteger(each));
-  return areTokens && lastToken >= fencingToken ? { ticket, grant: { fencingToken, lastToken, boundUs } } : { ticket };
+  return areTokens && lastToken >= fencingToken
+    ? { ticket, grant: { fencingToken, lastToken, boundUs }, lock }
+    : { ticket, lock };
 }

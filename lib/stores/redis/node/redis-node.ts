@@ -23,7 +23,7 @@ import {
 } from '../scripts/lua.js';
 import type { LockNode } from '../../node/lock-node.js';
 import { crowdArgs, crowdEntry, GIVE_AND_TURN, GIVE_CROWD, queueEntry } from '../scripts/hand-off.js';
-import { readMessage } from '../../node/messages.js';
+import { GRANT_TTL_MS, readMessage } from '../../node/messages.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../scripts/script-runner.js';
@@ -354,6 +354,12 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     this.#release({ key, owner: place.ticket, entry: this.#entry(place) }, Infinity);
   }
 
+  /** Tickets of others are left alone: anybody who may publish can send such a message. */
+  decline(key: string, ticket: string): void {
+    const isOwn = ticket.startsWith(`${this.#settings.processName}/`);
+    if (isOwn) this.#release({ key, owner: ticket, entry: '' }, GRANT_TTL_MS);
+  }
+
   /**
    * Extends a lock. With `restore`, a lock that is absent is put back, with the token of its grant.
    * @param done as of `acquire`
@@ -497,14 +503,15 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
 
   /** Called by the inbox. */
   onMessage(text: string): void {
-    const { ticket, grant, takenKey } = readMessage(text);
+    const { ticket, grant, lock, takenKey } = readMessage(text);
     if (takenKey !== undefined) {
       this.#listener?.onTaken(takenKey, ticket);
       return;
     }
     // A lock is not held before its replicas have it, and none is begun that cannot be extended now.
     const mayBegin = grant && this.#settings.handsOver && this.#settings.awaitedReplicas === 0 && this.isReady;
-    this.#listener?.onTurn(ticket, mayBegin ? new ToldHandOver(ticket, grant, this.#timeAt) : undefined);
+    const handOver = mayBegin ? new ToldHandOver(ticket, grant, this.#timeAt) : undefined;
+    this.#listener?.onTurn(ticket, handOver, lock && this.#keys.keyIn(lock));
   }
 
   /** Called by the inbox. */

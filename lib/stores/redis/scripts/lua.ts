@@ -177,7 +177,7 @@ export const CROWD: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '48a11ac1918c77efb4df4b27da0e1bebf1dc8a40',
+  sha: '0390e94a0fb0e69da5a6dceedba1672bc3e9484d',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -405,13 +405,15 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
               break
             end
           elseif kind == 'g' then
+            local tokens = '0 0 0'
             if is_blind or listeners then
               local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-              message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+              tokens = first_token .. ' ' .. last_token .. ' ' .. bound
             end
+            message = ticket .. ' ' .. tokens .. ' ' .. lock
           else
             if not is_blind and not listeners then -- they may not be counted
-              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
               if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
             elseif not is_own and not (is_blind and deaf_at == sign_at) then
               notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
@@ -567,7 +569,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
       for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
     end
@@ -609,7 +611,7 @@ export const DOWNGRADE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'd78cf38269f8b21121a2348e54abfaf2304b15a3',
+  sha: '5701e6f5946be341e6e2b419034f5ed97b61192b',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, to, ttl)
@@ -847,13 +849,15 @@ local function each(lock, queue, owner, to, ttl)
             break
           end
         elseif kind == 'g' then
+          local tokens = '0 0 0'
           if is_blind or listeners then
             local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+            tokens = first_token .. ' ' .. last_token .. ' ' .. bound
           end
+          message = ticket .. ' ' .. tokens .. ' ' .. lock
         else
           if not is_blind and not listeners then -- they may not be counted
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
             if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
           elseif not is_own and not (is_blind and deaf_at == sign_at) then
             notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
@@ -902,7 +906,7 @@ local function each(lock, queue, owner, to, ttl)
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
       for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
     end
@@ -1181,7 +1185,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '79e54acb9766f5a4540ce0254c120489503ee014',
+  sha: 'be882364ee400e6bfb5561e2c67f85e90a3497a0',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -1392,13 +1396,15 @@ local function each(lock, queue, key, from)
             break
           end
         elseif kind == 'g' then
+          local tokens = '0 0 0'
           if is_blind or listeners then
             local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+            tokens = first_token .. ' ' .. last_token .. ' ' .. bound
           end
+          message = ticket .. ' ' .. tokens .. ' ' .. lock
         else
           if not is_blind and not listeners then -- they may not be counted
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
             if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
           elseif not is_own and not (is_blind and deaf_at == sign_at) then
             notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
@@ -1447,7 +1453,7 @@ local function each(lock, queue, key, from)
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
       for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
     end
@@ -1698,7 +1704,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'b7d7888b8926c0794eea15d29b1e1e1697667a0c',
+  sha: 'e2c84fc13f27b3d013669c4083022b68612b30be',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1824,13 +1830,15 @@ if #KEYS > 3 then
                 break
               end
             elseif kind == 'g' then
+              local tokens = '0 0 0'
               if is_blind or listeners then
                 local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-                message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+                tokens = first_token .. ' ' .. last_token .. ' ' .. bound
               end
+              message = ticket .. ' ' .. tokens .. ' ' .. lock
             else
               if not is_blind and not listeners then -- they may not be counted
-                local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+                local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
                 if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
               elseif not is_own and not (is_blind and deaf_at == sign_at) then
                 notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
@@ -1879,7 +1887,7 @@ if #KEYS > 3 then
           local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
           local bound = next_place[2] or string.format('%.0f', us)
           for _, each in ipairs(notices) do
-            local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+            local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
             redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
           end
         end
@@ -2019,13 +2027,15 @@ if type(value) == 'string' then
             break
           end
         elseif kind == 'g' then
+          local tokens = '0 0 0'
           if is_blind or listeners then
             local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+            tokens = first_token .. ' ' .. last_token .. ' ' .. bound
           end
+          message = ticket .. ' ' .. tokens .. ' ' .. lock
         else
           if not is_blind and not listeners then -- they may not be counted
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
             if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
           elseif not is_own and not (is_blind and deaf_at == sign_at) then
             notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
@@ -2074,7 +2084,7 @@ if type(value) == 'string' then
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
       for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
     end
@@ -2271,7 +2281,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '150015c897e0d44f8f9543bf56783acf276f5fcc',
+  sha: '0f6085d600a5d9880b9c27368b0430e0fe0fceb7',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -2489,13 +2499,15 @@ if #KEYS > 3 then
                   break
                 end
               elseif kind == 'g' then
+                local tokens = '0 0 0'
                 if is_blind or listeners then
                   local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-                  message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+                  tokens = first_token .. ' ' .. last_token .. ' ' .. bound
                 end
+                message = ticket .. ' ' .. tokens .. ' ' .. lock
               else
                 if not is_blind and not listeners then -- they may not be counted
-                  local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+                  local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
                   if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
                 elseif not is_own and not (is_blind and deaf_at == sign_at) then
                   notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
@@ -2544,7 +2556,7 @@ if #KEYS > 3 then
             local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
             local bound = next_place[2] or string.format('%.0f', us)
             for _, each in ipairs(notices) do
-              local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+              local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
               redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
             end
           end
@@ -2821,13 +2833,15 @@ if not mine then
               break
             end
           elseif kind == 'g' then
+            local tokens = '0 0 0'
             if is_blind or listeners then
               local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-              message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+              tokens = first_token .. ' ' .. last_token .. ' ' .. bound
             end
+            message = ticket .. ' ' .. tokens .. ' ' .. lock
           else
             if not is_blind and not listeners then -- they may not be counted
-              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
               if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
             elseif not is_own and not (is_blind and deaf_at == sign_at) then
               notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
@@ -2876,7 +2890,7 @@ if not mine then
         local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
         local bound = next_place[2] or string.format('%.0f', us)
         for _, each in ipairs(notices) do
-          local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+          local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
           redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
         end
       end
@@ -3270,7 +3284,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '62a817642492f93e54289722ee68396f072d0425',
+  sha: '7efcd80b44acd503cd5df052cf1600e7c922a885',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, entry)
@@ -3461,13 +3475,15 @@ local function each(lock, queue, owner, entry)
             break
           end
         elseif kind == 'g' then
+          local tokens = '0 0 0'
           if is_blind or listeners then
             local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+            tokens = first_token .. ' ' .. last_token .. ' ' .. bound
           end
+          message = ticket .. ' ' .. tokens .. ' ' .. lock
         else
           if not is_blind and not listeners then -- they may not be counted
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
             if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
           elseif not is_own and not (is_blind and deaf_at == sign_at) then
             notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
@@ -3516,7 +3532,7 @@ local function each(lock, queue, owner, entry)
       local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
       local bound = next_place[2] or string.format('%.0f', us)
       for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
         redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
       end
     end

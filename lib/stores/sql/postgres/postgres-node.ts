@@ -136,6 +136,12 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     this.give({ key, owner: ticket, isPlace: true }, Infinity);
   }
 
+  /** Tickets of others are left alone: anybody who may notify can send such a message. */
+  decline(key: string, ticket: string): void {
+    const isOwn = ticket.startsWith(`${this.settings.processName}/`);
+    if (isOwn) this.give({ key, owner: ticket, isPlace: true }, GRANT_TTL_MS);
+  }
+
   timeAt(_: string, serverUs: number): number | undefined {
     return this.#clock.monotonicAt(serverUs);
   }
@@ -183,13 +189,14 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
 
   /** Called by the inbox. */
   onMessage(text: string): void {
-    const { ticket, grant, takenKey } = readMessage(text);
+    const { ticket, grant, lock, takenKey } = readMessage(text);
     if (takenKey !== undefined) this.#listener?.onTaken(fromStored(takenKey), ticket);
     // None is begun with that cannot be extended now.
     else
       this.#listener?.onTurn(
         ticket,
         grant && this.connection.isReady ? new ToldHandOver(ticket, grant, this.#timeAt) : undefined,
+        lock && fromStored(lock),
       );
   }
 
@@ -263,7 +270,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     ];
     const read = (row: Row | SqlFault) => {
       if (!(row instanceof SqlFault) && typeof row.granted === 'string') {
-        const message = [row.granted, row.first_token, row.last_token, row.bound].join(' ');
+        const message = [row.granted, row.first_token, row.last_token, row.bound, stored(key)].join(' ');
         this.#tell(channelOf(row.granted), message);
       }
       return row;

@@ -137,7 +137,7 @@ WITH ask AS MATERIALIZED (
     (SELECT ${number('entry')} FROM unnest(l.waiters) AS w(entry) WHERE ${ticket('entry')} = l.ticket) AS old_number
   FROM locked l ${readNow('l.fence')} CROSS JOIN LATERAL (
     SELECT ${us('clock.now')} AS us, l.expires_at > clock.now AS is_held,
-      (l.expires_at > clock.now AND (l.give = '*' OR l.give = l.holder)) IS TRUE AS gives
+      (l.expires_at > clock.now AND (l.give = '*' OR l.give = l.holder AND NOT (l.is_kept AND l.ticket IS NOT DISTINCT FROM l.give))) IS TRUE AS gives
   ) AS state CROSS JOIN LATERAL (
     SELECT CASE WHEN state.is_held AND NOT state.gives THEN 0
       ELSE greatest(max(least(${sign('entry')}, state.us)) - ${SILENT_US}, state.us - CASE WHEN l.queues THEN ${SILENT_US} ELSE ${DEAD_US} END)

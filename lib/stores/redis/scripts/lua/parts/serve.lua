@@ -29,7 +29,7 @@
 --
 -- A process that listens, and does not hear its message, is gone, so the next is served. Its listeners are counted before
 -- it is granted the lock: replicas pass messages on to processes that are not counted here, and a waiter that is passed over
--- must not begin. Where they may not be counted the message has no token, so the waiter confirms the lock before it
+-- must not begin. Where they may not be counted the message has 0 for its tokens, so the waiter confirms the lock before it
 -- begins. Where no token can be minted it has none either: the lock is free, the waiter asks for it, and learns what is
 -- wrong with the counter. A process that has said that it does not listen is granted the lock in any case.
 -- One that can hear nothing is sent no message: it finds the lock when it asks, as it does when it begins to listen.
@@ -126,13 +126,15 @@ while true do
           break
         end
       elseif kind == 'g' then
+        local tokens = '0 0 0'
         if is_blind or listeners then
           local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-          message = ticket .. ' ' .. first_token .. ' ' .. last_token .. ' ' .. bound
+          tokens = first_token .. ' ' .. last_token .. ' ' .. bound
         end
+        message = ticket .. ' ' .. tokens .. ' ' .. lock
       else
         if not is_blind and not listeners then -- they may not be counted
-          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket)
+          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
           if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
         elseif not is_own and not (is_blind and deaf_at == sign_at) then
           notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}

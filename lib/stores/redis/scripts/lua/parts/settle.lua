@@ -12,7 +12,7 @@ if crowd and crowd.is_changed then
     local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
     local bound = next_place[2] or string.format('%.0f', us)
     for _, each in ipairs(notices) do
-      local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound
+      local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
       redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
     end
   end

@@ -1,0 +1,129 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Lock } from '../../lib/api/lock.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { loadScripts, scriptCalls } from '../support/script-calls.js';
+import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  await loadScripts(server);
+});
+afterAll(() => server.stop());
+
+const open = () => openLocks({ redis: server.url });
+const PROCESSES = 8;
+/** Less than a grant stands that nobody confirms. */
+const SOON_MS = 1_500;
+
+type Held = Pick<Lock, 'release'>;
+
+/** Several processes wait for a lock, and have their turns; then their places are in the queue again, and the lock is held. */
+async function wentBack(key: string, wait: (locks: LockService) => Promise<Held>) {
+  const locks = await open();
+  const others = await Promise.all(Array.from({ length: PROCESSES }, open));
+  const holder = await locks.acquire(key);
+  const waiting = others.map(wait);
+  await untilQueued(server, key, PROCESSES);
+  const queue = (await server.command('ZRANGE', `lock:{${key}}:queue`, 0, -1, 'WITHSCORES')) as string[];
+  await holder.release();
+  await Promise.all(waiting.map(async (lock) => (await lock).release()));
+  const next = await locks.acquire(key);
+  const members = queue.flatMap((member, at) => (at % 2 === 0 ? [queue[at + 1]!, member] : []));
+  await server.command('ZADD', `lock:{${key}}:queue`, ...members);
+  return { next, others };
+}
+
+describe('places that are in the queue of a lock although nobody waits there', () => {
+  it.each<[string, (locks: LockService, key: string) => Promise<Held>]>([
+    ['exclusive locks', (locks, key) => locks.acquire(key)],
+    ['shared locks', (locks, key) => locks.acquire(key, { mode: 'shared' })],
+    ['permits', (locks, key) => locks.acquirePermits(key, { limit: PROCESSES })],
+  ])(
+    'the places of %s that come back with an older state of the store cost the next holder no grant that nobody confirms [G1010]',
+    async (what, wait) => {
+      const key = `back ${what}`;
+      const { next, others } = await wentBack(key, (locks) => wait(locks, key));
+      const waits = others[0]!.acquire(key, { waitMs: SOON_MS });
+      await untilQueued(server, key, PROCESSES + 1);
+      await next.release();
+      const lock = await waits;
+      expect(await ownerOn(server, key)).toBe(lock.owner);
+      await lock.release();
+    },
+  );
+
+  it('a lock that was handed over to such a place is given back by one command [G1011]', async () => {
+    const { next, others } = await wentBack('once', (locks) => locks.acquire('once'));
+    const waits = others[0]!.acquire('once', { waitMs: SOON_MS });
+    await untilQueued(server, 'once', PROCESSES + 1);
+    await server.resetCalls();
+    await next.release();
+    const lock = await waits;
+    await until(() => lock.remainingMs > SOON_MS * 10, { what: 'it is extended' });
+    expect(await scriptCalls(server)).toBe(1 + PROCESSES + 1);
+    await lock.release();
+  });
+});
+
+/** The channel of the process that an owner value belongs to. */
+const channelOf = (owner: string) => `lock:inbox:3:${owner.slice(0, owner.lastIndexOf('/'))}`;
+
+/** What a script would publish of a hand-over. */
+const tell = (channel: string, owner: string, token: number, key: string) =>
+  server.command('PUBLISH', channel, `${owner} ${token} ${token} ${token} lock:{${key}}`);
+
+/** Two services, of which the second one hears messages, and has a lock that it waited for. */
+async function listening(key: string) {
+  const [locks, others] = [await open(), await open()];
+  const holder = await locks.acquire(key);
+  const waiting = others.acquire(key);
+  await untilQueued(server, key, 1);
+  await holder.release();
+  return { locks, others, lock: await waiting };
+}
+
+/** Waits until the process of this channel has acted on the messages before, and Redis on its commands. */
+async function acted(locks: LockService, channel: string): Promise<void> {
+  const stale = `${channel.slice('lock:inbox:3:'.length)}/stale`;
+  await server.command('SET', 'lock:{stale}', `${stale}@0000000000000001+`);
+  await tell(channel, stale, 1, 'stale');
+  await until(async () => (await ownerOn(server, 'stale')) === null, { what: 'it gives back what nobody has' });
+  await locks.inspect('stale');
+}
+
+describe('a message that a lock was handed over, which comes late', () => {
+  it('leaves alone a lock that its process holds, holds for its work after maxHoldMs, or keeps [G1012]', async () => {
+    const { others, lock } = await listening('late');
+    const channel = channelOf(lock.owner);
+    await tell(channel, lock.owner, lock.fencingToken, 'late');
+    await acted(others, channel);
+    expect(await ownerOn(server, 'late')).toBe(lock.owner);
+    await lock.release();
+
+    const overstayed = await others.acquire('late', { maxHoldMs: 50 });
+    await until(() => overstayed.signal.aborted, { what: 'it was held for too long' });
+    await tell(channel, overstayed.owner, overstayed.fencingToken, 'late');
+    await acted(others, channel);
+    expect(await ownerOn(server, 'late')).toBe(overstayed.owner);
+    await overstayed.release().catch(() => {});
+
+    const kept = await others.acquire('kept', { holdMs: 20_000 });
+    await kept.release();
+    await tell(channel, kept.owner, kept.fencingToken, 'kept');
+    await acted(others, channel);
+    expect(await ownerOn(server, 'kept')).toBe(kept.owner);
+  });
+
+  it('leaves alone the lock of another process, whoever has sent it [G1013]', async () => {
+    const { locks, others, lock } = await listening('forged');
+    const theirs = await locks.acquire('theirs');
+    await tell(channelOf(lock.owner), theirs.owner, theirs.fencingToken, 'theirs');
+    await acted(others, channelOf(lock.owner));
+    expect(await ownerOn(server, 'theirs')).toBe(theirs.owner);
+  });
+});
