@@ -57,7 +57,7 @@ export async function openRedlock(
     now,
     proposals,
     report,
-    longestHoldMs: ttlMs,
+    longestMs: ttlMs,
   });
 }
 

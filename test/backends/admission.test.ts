@@ -6,7 +6,7 @@ import { clientOf, redisServer } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, opened, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 /** Longer than any test takes: whoever has to wait for it does not vote in the test. */
@@ -229,63 +229,6 @@ describe('A node of a Redlock', () => {
     expect(refusal).toContain('the longest ttlMs is 120000');
   });
 
-  it('hears of a longer ttl before it grants a lock with it, and before it extends one to it', async () => {
-    const backend = await open({ ttlMs: 1_000 });
-    const longest = async (node: number) => (await guard(node)).split(' ')[1];
-    const first = claimOn(freshKey(), 25_000);
-    await granted(backend, first);
-    await nodes.allGranted(first.key); // two would do for the claim
-    expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['25000', '25000', '25000']);
-    const claim = claimOn(freshKey(), 20_000);
-    await granted(backend, claim);
-    await nodes.allGranted(claim.key);
-    claim.ttlMs = 60_000;
-    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
-    const left = () => Promise.all(nodes.servers.map((server) => server.command('PTTL', `lock:{${claim.key}}`)));
-    await until(async () => (await left()).every((ms) => Number(ms) > 20_000), { what: 'all nodes have extended it' });
-    expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['60000', '60000', '60000']);
-  });
-
-  it('waits for a longer ttl also if a lock was extended to it before anybody knew whether the nodes had restarted', async () => {
-    const proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
-    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
-    const clients = proxies.map((proxy) => clientOf(proxy));
-    const shortMs = 30_000;
-    const backend = await open({ redlock: clients, ttlMs: shortMs, commandTimeoutMs: 5_000 });
-    const claim = claimOn(freshKey(), shortMs);
-    await granted(backend, claim);
-    // The guard listens to its client, too, and before: it has asked then, but nothing has reached the node.
-    const asking = clients.map(
-      (client, node) =>
-        new Promise<void>((resolve) => {
-          client.once('ready', () => resolve(proxies[node]!.hold()));
-        }),
-    );
-    for (const proxy of proxies) proxy.cut();
-    await Promise.all(asking);
-    claim.ttlMs = LONG_MS;
-    const extending = extendOn(backend, claim);
-    for (const proxy of proxies) proxy.release();
-    expect(await extending).toMatchObject({ status: 'extended' });
-
-    await nodes.allVote(backend);
-    await withoutAnother(1);
-    await until(() => clients[2]!.status !== 'ready', { what: 'the client knows that its node is gone' });
-    await restart(1);
-    const refusal = await until(
-      async () => {
-        const outcome = await attempt(backend, shortMs);
-        const causes = outcome.status === 'unavailable' ? outcome.causes : [];
-        return causes.find(({ problem }) => problem.startsWith('it votes in'));
-      },
-      { what: 'it is seen' },
-    );
-    expect(refusal).toMatchObject({
-      node: `127.0.0.1:${proxies[1]!.port}`,
-      problem: expect.stringContaining(`the longest ttlMs is ${LONG_MS}`),
-    });
-  });
-
   it('a Redlock node that writes to disk before it answers votes at once after a restart, but not after it was flushed [G95]', async () => {
     const durable = await RedlockNodes.start(3, ['--appendonly', 'yes', '--appendfsync', 'always']);
     onTestFinished(() => durable.stop());
@@ -312,19 +255,6 @@ describe('A node of a Redlock', () => {
     const backend = await open();
     await withoutAnother(1);
     expect(abstaining(await attempt(backend))).toEqual(nodes.names(1));
-  });
-
-  it('that hears of a longer ttl too late is not asked for a lock that was given back meanwhile', async () => {
-    const backend = await open({ ttlMs: 1_000, commandTimeoutMs: 20_000 });
-    const claim = claimOn(freshKey(), 5_000);
-    const before = await nodes.fence(1, claim.key);
-    nodes.pause(1);
-    await granted(backend, claim);
-    await releaseOn(backend, claim);
-    nodes.resume();
-    await until(async () => (await guard(1)).startsWith('1 5000 '), { what: 'it has heard' });
-    await nodes.allVote(backend);
-    expect(await nodes.fence(1, claim.key)).toBe(before);
   });
 
   it('a Redlock node whose connection broke, but which did not restart, votes as before [G96]', async () => {

@@ -8,15 +8,19 @@ import { blockEventLoop, clientOf, freeOn, redisServers } from '../support/stage
 it('leaves no vote behind on a node that had forgotten the acquire script, when release and acquire are answered together', async () => {
   const nodes = await redisServers(3);
   const late = nodes[2]!;
-  const locks = await openLocks({ redlock: nodes.map((node) => clientOf(node)), commandTimeoutMs: 10_000 });
-  await locks.withLock('scripts are loaded', { ttlMs: 60_000 }, () => {});
+  const locks = await openLocks({
+    redlock: nodes.map((node) => clientOf(node)),
+    commandTimeoutMs: 10_000,
+    ttlMs: 60_000,
+  });
+  await locks.withLock('scripts are loaded', () => {});
   await freeOn(nodes, 'scripts are loaded');
   await Promise.all(nodes.map((node) => node.command('SET', shardOf('key'), 2e15)));
   await late.command('SCRIPT', 'FLUSH');
   await late.command('SCRIPT', 'LOAD', RELEASE.source);
 
   late.pause();
-  const lock = await locks.acquire('key', { ttlMs: 60_000 });
+  const lock = await locks.acquire('key');
   late.resume();
   blockEventLoop(50); // its NOSCRIPT has arrived, and is not read yet
   const releasing = lock.release(); // sent before the acquire is sent again

@@ -38,7 +38,7 @@ function redlock(nodesSent: readonly Sent[]): LockBackend {
     now: () => 0,
     proposals,
     report,
-    longestHoldMs: 1_000,
+    longestMs: 1_000,
   });
 }
 

@@ -39,7 +39,7 @@ describe('H14: nodes of a Redlock hang', () => {
     const nodes = await redisServers(5);
     // Clients of the application, with ioredis' defaults: those of this library would give up such a connection after 5 s.
     const redlock = nodes.map((node) => clientOf(node));
-    const locks = await openLocks({ redlock, commandTimeoutMs: NEVER_MS });
+    const locks = await openLocks({ redlock, commandTimeoutMs: NEVER_MS, ttlMs: NEVER_MS });
     const warmUp = await locks.acquire('scripts are loaded', { ttlMs: NEVER_MS });
     await warmUp.extend();
     await warmUp.release();
@@ -59,7 +59,7 @@ describe('H14: nodes of a Redlock hang', () => {
 
   it('this library names three of five nodes that hang, in bounded time, and leaves nothing there when they wake [G164]', async () => {
     const nodes = await redisServers(5);
-    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 1_000 });
+    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 1_000, ttlMs: NEVER_MS });
     const lock = await locks.acquire('all have heard of the ttl', { ttlMs: NEVER_MS });
     await votedOn(nodes, 'all have heard of the ttl'); // a node that hears of the ttl after the release does not vote
     await lock.release();

@@ -225,9 +225,9 @@ it('says of no lock of a Redlock that it is free, if a node that does not answer
 });
 
 it('a list of a Redlock needs a majority, and leaves out what stands on a minority [G433]', async () => {
-  const locks = await openLocks(redlock({ keyPrefix: 'votes' }));
+  const locks = await openLocks(redlock({ keyPrefix: 'votes', ttlMs: 60_000 }));
   onTestFinished(() => servers.forEach((server) => server.resume()));
-  await locks.acquire('held', { ttlMs: 60_000 });
+  await locks.acquire('held');
   await servers[0]!.command('SET', 'votes:{leftover}', 'host/1/random/1@1700000000000000', 'PX', 60_000);
   await servers[1]!.command('SET', 'votes:{split}', 'host/1/random/1@1700000000000000', 'PX', 60_000);
   await servers[0]!.command('SET', 'votes:{split}', 'host/1/random/2@1700000000000000', 'PX', 60_000);

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import type { LockEvent } from '../../lib/api/events.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { Gate } from '../support/gate.js';
+import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -254,6 +255,41 @@ describe('a lock with holdMs', () => {
       await locks.withLock('quorum', { ttlMs: 3_000, holdMs: 5_000 }, () => Promise.resolve());
       expect(await locks.inspect('quorum')).toMatchObject({ keptUntil: expect.any(Date) as Date });
       expect(await locks.tryAcquire('quorum')).toBeNull();
+    } finally {
+      await Promise.all(nodes.map((node) => node.stop()));
+    }
+  });
+
+  it('no call on a Redlock asks for a longer ttlMs than that of the registration, so none keeps others from their locks [G1016]', async () => {
+    const nodes = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
+    try {
+      const redlock = nodes.map(({ url }) => url);
+      await letVote(nodes);
+      const locks = await openLocks({ redlock, ttlMs: 5_000, policies: { short: { ttlMs: 4_000 } } });
+      const tooLong = /ttlMs must be at most 5000: got 60000\. That is the ttlMs of the registration, on a Redlock: /;
+      await expect(locks.acquire('long', { ttlMs: 60_000 })).rejects.toThrow(tooLong);
+      await locks.withLock('extended', { policy: 'short' }, async (lock) => {
+        await expect(lock.extend(60_000)).rejects.toThrow(tooLong);
+        expect(lock.isHeld).toBe(true);
+      });
+      expect(() => locks.leader('leader', { ttlMs: 60_000 })).toThrow(tooLong);
+      await locks.withLock('other', () => {});
+      await (await openLocks({ redlock, ttlMs: 5_000 })).withLock('later', () => {});
+      const policies = { long: { ttlMs: 60_000 } };
+      await expect(openLocks({ redlock, ttlMs: 5_000, policies })).rejects.toThrow(
+        /^In policies\.long: ttlMs must be at most 5000/,
+      );
+    } finally {
+      await Promise.all(nodes.map((node) => node.stop()));
+    }
+  });
+
+  it('an election on a Redlock with a shorter ttlMs has that of the registration unless it names one [G1017]', async () => {
+    const nodes = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
+    try {
+      const locks = await openLocks({ redlock: nodes.map(({ url }) => url), admission: false, ttlMs: 5_000 });
+      const election = locks.leader('leader');
+      await until(() => election.isLeader, { what: 'it is elected' });
     } finally {
       await Promise.all(nodes.map((node) => node.stop()));
     }

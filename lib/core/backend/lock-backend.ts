@@ -237,8 +237,8 @@ export interface Bound {
 export interface Bounds {
   /** The shortest ttl whose lease can be extended in time. */
   readonly shortestTtlMs?: Bound;
-  /** The longest time for which a lock can be kept, however its work ends. */
-  readonly longestHoldMs?: Bound;
+  /** The longest ttl, and the longest time for which a lock can be kept, however its work ends. */
+  readonly longestMs?: Bound;
 }
 
 /** The request of a list of locks. */

@@ -240,10 +240,10 @@ export class Leases implements LeaseOwner {
   async detach(lease: Lease, ttlMs: number): Promise<LockParcel> {
     const backend = this.#backend;
     const { key, grant } = lease;
-    checkTtl(ttlMs, this.marginMs, backend.bounds);
     while (lease.isExtending) await lease.answered();
     const why = whyNotDetached(lease, backend);
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be detached. ${why}`);
+    checkTtl(ttlMs, this.marginMs, backend.bounds);
     const owner = detachedOwner(grant.owner, randomUUID());
     await this.#transfer(lease, 'detached', { key, from: grant.owner, to: owner, ttlMs, mints: false });
     return this.#detached(lease, owner, ttlMs);

@@ -231,13 +231,14 @@ export function checkTtl(ttlMs: number, marginMs: number, bounds: Bounds): void 
 /** Checks the times that a call asks for against the bounds of the store. @throws LockOptionsError */
 export function checkBounds(
   { ttlMs, holdMs = 0 }: Pick<LockRequest, 'ttlMs' | 'holdMs'>,
-  { shortestTtlMs, longestHoldMs }: Bounds,
+  { shortestTtlMs, longestMs }: Bounds,
 ): void {
   if (shortestTtlMs && ttlMs < shortestTtlMs.ms) {
     throw new LockOptionsError(`ttlMs must be at least ${shortestTtlMs.ms}: got ${ttlMs}. ${shortestTtlMs.because}`);
   }
-  if (longestHoldMs && holdMs > longestHoldMs.ms) {
-    throw new LockOptionsError(`holdMs must be at most ${longestHoldMs.ms}: got ${holdMs}. ${longestHoldMs.because}`);
+  for (const [name, ms] of Object.entries({ ttlMs, holdMs })) {
+    if (longestMs && ms > longestMs.ms)
+      throw new LockOptionsError(`${name} must be at most ${longestMs.ms}: got ${ms}. ${longestMs.because}`);
   }
 }
 

@@ -17,7 +17,8 @@ export function resolveLeaderOptions(
   bounds: Bounds,
 ): Required<LeaderOptions> {
   checkLeaderOptions(options);
-  const resolved = withLeaderDefaults(options);
+  const { ttlMs = Math.min(DEFAULTS.ttlMs, bounds.longestMs?.ms ?? Infinity) } = options;
+  const resolved = withLeaderDefaults({ ...options, ttlMs });
   checkTtl(resolved.ttlMs, marginMs, bounds);
   return resolved;
 }

@@ -4,7 +4,6 @@ import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import { LIMIT_US, WAIT_FOR_VOTES, type Admission } from '../node/node-answers.js';
-import type { Fault } from '../../node/answers.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { Proposals } from './proposals.js';
 import { identify, type ServerIdentity } from '../client/server-identity.js';
@@ -51,8 +50,6 @@ export class AdmissionCheck {
   #server?: KnownServer;
   /** Why the last check failed. */
   #problem?: NodeError;
-  /** The longest ttl that the node knows of, in milliseconds. */
-  #announcedMs = 0;
   #checking?: Promise<void>;
   #asking?: Promise<unknown>;
   /** The question for the identity of a server that has not answered yet. */
@@ -87,17 +84,6 @@ export class AdmissionCheck {
     if (waitMs > 0) return this.#mustWait(waitMs);
     const { epoch } = server;
     return (server.admission = { epoch });
-  }
-
-  /** Whether the node knows of a ttl this long, in milliseconds. */
-  isAnnounced(ttlMs: number): boolean {
-    return ttlMs <= this.#announcedMs;
-  }
-
-  /** Announces a ttl to the node: at once, or in the check for a restart, which it needs before it votes. */
-  async announce(ttlMs: number): Promise<Fault | undefined> {
-    this.settings.longest.ms = Math.max(this.settings.longest.ms, ttlMs);
-    return this.#current && this.#refresh(this.#current);
   }
 
   /** Called when the node answers that it has lost its data since it was admitted in this epoch. */
@@ -149,19 +135,12 @@ export class AdmissionCheck {
   /** Waits until the longest ttl that this node knows of is known here, too, as far as it can be found out. */
   async #heard(): Promise<void> {
     const server = this.#current;
-    if (server) await this.#refresh(server);
-    else await this.#asking?.catch(() => {});
-  }
-
-  async #refresh(server: KnownServer): Promise<Fault | undefined> {
+    if (!server) return void (await this.#asking?.catch(() => {}));
     const answer = await this.settings.node.admit(server, this.settings.longest.ms);
-    if (answer.status === 'fault') return answer;
-    this.#learn(answer.longestMs);
-    return undefined;
+    if (answer.status === 'admitted') this.#learn(answer.longestMs);
   }
 
   #learn(longestMs: number): void {
-    this.#announcedMs = longestMs;
     this.settings.longest.ms = Math.max(this.settings.longest.ms, longestMs);
   }
 

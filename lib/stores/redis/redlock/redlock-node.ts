@@ -133,11 +133,6 @@ export class RedlockNode {
    */
   acquire(attempt: RedlockAttempt, request: AcquireRequest, value: string, done: Answered<Vote>): void {
     const trace = attempt.trace(this.at);
-    if (this.#isAnnounced(request.ttlMs)) this.#vote(trace, request, value, done);
-    else this.#announceThen(trace, request.ttlMs, () => this.#vote(trace, request, value, done), done);
-  }
-
-  #vote(trace: Trace, request: AcquireRequest, value: string, done: Answered<Vote>): void {
     const admitted = this.admission?.vote();
     if (admitted instanceof NodeError) {
       void Promise.resolve(notAsked(admitted)).then((fault) => done(fault, Infinity, this.at));
@@ -164,9 +159,7 @@ export class RedlockNode {
     done: Answered<NodeExtension>,
   ): void {
     const trace = attempt.trace(this.at);
-    const ask = () => this.node.extend({ grant: attempt, ttlMs, waiting }, 'keep', this.#noting('keeps', trace, done));
-    if (this.#isAnnounced(ttlMs)) ask();
-    else this.#announceThen(trace, ttlMs, ask, done);
+    this.node.extend({ grant: attempt, ttlMs, waiting }, 'keep', this.#noting('keeps', trace, done));
   }
 
   /** Puts the lock back on this node, which has lost it, as its answer to an extension says. Its value needs its token. */
@@ -234,26 +227,6 @@ export class RedlockNode {
       this.#inFlight.end();
     };
     if (trace.open === 0) trace.conclude();
-  }
-
-  /** Whether the node knows of a ttl this long. After a restart it abstains for the longest ttl that it knows of. */
-  #isAnnounced(ttlMs: number): boolean {
-    return !this.admission || this.admission.isAnnounced(ttlMs);
-  }
-
-  /** Announces a ttl that is longer than any before to the node, then asks. */
-  #announceThen(trace: Trace, ttlMs: number, ask: () => void, refused: Answered<Fault>): void {
-    const refuse = (fault: Fault) => refused(fault, Infinity, this.at);
-    const refuseAs = (problem: string) => refuse(notAsked(nodeError(this.node.name, problem)));
-    void this.admission!.announce(ttlMs).then(
-      (fault) => {
-        if (fault) refuse(fault);
-        // The attempt was given up meanwhile: a lock that is granted now would never be released.
-        else if (trace.over) refuseAs('the attempt ended before it could be asked');
-        else ask();
-      },
-      (bug: unknown) => refuseAs(String(bug)),
-    );
   }
 
   /** Makes the callback of a command that is about to be sent: it notes the answer in the trace first. */

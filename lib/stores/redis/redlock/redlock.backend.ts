@@ -44,8 +44,8 @@ export interface RedlockSettings {
   proposals: Proposals;
   /** Checks the servers. */
   report: LockBackend['report'];
-  /** The ttl of the registration: a lock can be kept for so long, in milliseconds. */
-  longestHoldMs: number;
+  /** The ttl of the registration: no call may ask for a longer time, in milliseconds. */
+  longestMs: number;
 }
 
 const AFTER_A_RESTART =
@@ -86,13 +86,13 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
   /** The attempts that stand for grants of another process. */
   readonly #adopted = new WeakMap<Grant, RedlockAttempt>();
 
-  constructor({ nodes, nodeTimeoutMs, now, proposals, report, longestHoldMs }: RedlockSettings) {
+  constructor({ nodes, nodeTimeoutMs, now, proposals, report, longestMs }: RedlockSettings) {
     const quorum = quorumOf(nodes.length);
     super(
       nodes.map(({ node }) => node),
       quorum,
     );
-    this.bounds = { longestHoldMs: { ms: longestHoldMs, because: AFTER_A_RESTART } };
+    this.bounds = { longestMs: { ms: longestMs, because: AFTER_A_RESTART } };
     this.#nodes = nodes;
     this.#quorum = quorum;
     this.#nodeTimeoutMs = nodeTimeoutMs;
