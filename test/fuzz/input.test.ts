@@ -94,6 +94,13 @@ describe('whatever it is given', () => {
       }),
       RUNS,
     );
+    const bytes = fc.uint8Array({ minLength: 1, maxLength: 2, min: 120, max: 136 });
+    await fuzz(
+      fc.property(bytes, bytes, (a, b) => {
+        expect(lockKey`k:${Buffer.from(a)}` === lockKey`k:${b}`).toBe(Buffer.compare(a, b) === 0);
+      }),
+      RUNS,
+    );
   });
 
   it('options are resolved within their bounds, or the error says which one is wrong [G135]', async () => {

@@ -72,6 +72,10 @@ describe('a key of arguments', () => {
     ['order:{0.id}', [Object.assign(Object.create(null), { id: 'bare' })], 'order:bare'],
     ['order:{0}', [new ObjectId('5f1d')], 'order:5f1d'],
     ['order:{0}', [new Date(86_400_000)], 'order:1970-01-02T00%3A00%3A00.000Z'],
+    ['order:{0}', [Buffer.from('0193a5c4d7e87a80', 'hex')], 'order:0193a5c4d7e87a80'],
+    ['order:{0}', [new Uint8Array([0, 58, 255])], 'order:003aff'],
+    ['order:{0}', [new DataView(Uint8Array.of(1, 2, 3).buffer, 1)], 'order:0203'],
+    ['order:{0}', [runInNewContext('new Uint16Array([0x8080, 0xc1c1])')], 'order:8080c1c1'],
     ['order:{0}', [new URL('redis://h/1')], 'order:redis%3A//h/1'],
     ['order:{0.euros}', [new Money(500n)], 'order:5'],
     ['order:{0}', ['ключ 🔑'], 'order:ключ 🔑'],
@@ -112,6 +116,25 @@ describe('a key of arguments', () => {
     ['{0}', [{ toString: () => 5 }], '{0} is an object without a string form'],
     ['{0}', [['a']], '{0} is a list'],
     ['{0}', [new Map()], '{0} is an object without a string form'],
+    ['{0}', [runInNewContext('new Map([[1, 2]])')], '{0} is an object without a string form'],
+    ['{0}', [new ArrayBuffer(2)], '{0} is an object without a string form'],
+    [
+      '{0}',
+      [
+        new (class Id {
+          get [Symbol.toStringTag]() {
+            return 'Id';
+          }
+        })(),
+      ],
+      '{0} is an object without a string form',
+    ],
+    [
+      '{0}',
+      [{ toString: () => Buffer.from([0x61, 0x80]).toString() }],
+      '{0} is an object whose string form has lost bytes',
+    ],
+    ['{0}', [Buffer.alloc(0)], '{0} is empty'],
     ['{0}', [Promise.resolve('x')], '{0} is an object without a string form'],
     ['{0}', [new Date(NaN)], '{0} cannot be read'],
     ['{0.a.b}', [{}], '{0.a.b} is undefined'],

@@ -211,13 +211,21 @@ function stringForm(value: unknown): string {
   throw new UnfitPart(`is ${kind}. ${PASS_A_VALUE}`);
 }
 
-/** Dates, ids and the like have a string form of their own; plain objects and lists would all look the same. */
+/** Dates, bytes, ids and the like have a string form of their own; plain objects and lists would all look the same. */
 function objectForm(value: object): string {
   if (types.isDate(value)) return value.toISOString(); // also one of another realm, as in Jest
   if (Array.isArray(value)) throw new UnfitPart('is a list. Name one of its items.');
+  if (ArrayBuffer.isView(value)) {
+    // As text, all bytes that are not UTF-8 would look the same.
+    return stringForm(Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString('hex'));
+  }
   const { toString } = value; // oxlint-disable-line typescript/unbound-method -- called with its object below
-  const hasForm = typeof toString === 'function' && toString !== Object.prototype.toString;
-  const form: unknown = hasForm ? toString.call(value) : undefined;
-  if (typeof form === 'string' && form !== '' && form !== '[object Object]') return form;
-  throw new UnfitPart('is an object without a string form. Name a part of it that is a string or a number.');
+  const form: unknown = typeof toString === 'function' ? toString.call(value) : undefined;
+  if (typeof form !== 'string' || form === '' || form.startsWith('[object ')) {
+    throw new UnfitPart('is an object without a string form. Name a part of it that is a string or a number.');
+  }
+  if (form.includes('\uFFFD')) {
+    throw new UnfitPart('is an object whose string form has lost bytes. Pass a Buffer, or its hexadecimal form.');
+  }
+  return form;
 }
