@@ -1,14 +1,23 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Test } from '@nestjs/testing';
 import type { Redis } from 'ioredis';
-import { LockService, RedisLockModule } from 'nest-redis-lock';
+import { Locked, lockKey, RedisLockModule } from 'nest-redis-lock';
 import { expect, it, onTestFinished } from 'vitest';
 import { examplesOf, generate } from '../readme/compile.js';
 import { RecordingLogger } from '../support/nest-app.js';
 import { clientOf, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-type Run = (key: string, work: () => Promise<void>) => Promise<void>;
+type Run<Key extends unknown[] = [key: string]> = (...args: [...Key, work: () => Promise<void>]) => Promise<void>;
+type RunBoth = Run<[oldKey: string, key: string]>;
+
+/** The release after the move. */
+class Orders {
+  @Locked('order:{0}')
+  async run(_id: string, work: () => Promise<void>): Promise<void> {
+    await work();
+  }
+}
 
 const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end`;
 
@@ -26,24 +35,25 @@ function oldLockOn(client: Redis): Run {
   };
 }
 
-it('a release that takes both locks excludes the one before it and the one after it, which do not exclude each other', async () => {
+it('a release that takes both locks excludes the one before it and the one after it, whatever the id is made of', async () => {
   const server = await redisServer();
   const old = oldLockOn(clientOf(server));
   const module = generate('both-locks.ts', examplesOf('docs/migrate.md')[0]!);
-  const { BothLocks } = (await import(/* @vite-ignore */ module)) as { BothLocks: new () => { run: Run } };
+  const { BothLocks } = (await import(/* @vite-ignore */ module)) as { BothLocks: new () => { run: RunBoth } };
   const testing = await Test.createTestingModule({
     imports: [RedisLockModule.forRoot({ redis: server.url })],
-    providers: [BothLocks, { provide: 'OLD_LOCK', useValue: old }],
+    providers: [BothLocks, Orders, { provide: 'OLD_LOCK', useValue: old }],
   })
     .setLogger(new RecordingLogger())
     .compile();
   onTestFinished(() => testing.close());
   await testing.init();
-  const both: Run = (key, work) => testing.get(BothLocks).run(key, work);
-  const next: Run = (key, work) => testing.get(LockService).withLock(key, work);
+  const before: Run = (id, work) => old(`order:${id}`, work);
+  const both: Run = (id, work) => testing.get(BothLocks).run(`order:${id}`, lockKey`order:${id}`, work);
+  const after: Run = (id, work) => testing.get(Orders).run(id, work);
 
   /** The most works that ran at a time, when both releases do ten each. */
-  const together = async (...releases: Run[]) => {
+  const together = async (id: string, ...releases: Run[]) => {
     let [inside, most] = [0, 0];
     const work = async () => {
       most = Math.max(most, ++inside);
@@ -52,19 +62,21 @@ it('a release that takes both locks excludes the one before it and the one after
     };
     await Promise.all(
       releases.map(async (run) => {
-        for (let turn = 0; turn < 10; turn++) await run('order:7', work);
+        for (let turn = 0; turn < 10; turn++) await run(id, work);
       }),
     );
     return most;
   };
-  expect(await together(old, both)).toBe(1);
-  expect(await together(both, both)).toBe(1);
-  expect(await together(both, next)).toBe(1);
+  for (const id of ['7', '5:7', '50%', '{7}']) {
+    expect(await together(id, before, both)).toBe(1);
+    expect(await together(id, both, both)).toBe(1);
+    expect(await together(id, both, after)).toBe(1);
+  }
 
   let inside = 0;
   const meet = async () => {
     inside++;
     await until(() => inside === 2, { what: 'both works run' });
   };
-  await Promise.all([old('order:8', meet), next('order:8', meet)]);
+  await Promise.all([before('8', meet), after('8', meet)]);
 });
