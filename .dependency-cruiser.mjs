@@ -41,11 +41,11 @@ const ROOMS = {
   'stores/sql/mysql': [...SERVER, 'core/options', 'stores/sql', 'mysql2'],
   compose: ['api', ...CORE, 'core/service', 'stores'],
   fencing: ['api', 'core/keys', 'core/options', 'stores/redis/client'],
-  'nest/injection': ['api', 'core/time', 'core/options', 'core/service', ...NEST],
+  'nest/injection': ['api', 'core/time', 'core/options', 'core/service', ...NEST, 'rxjs'],
   'nest/filters': ['api', ...NEST, 'rxjs'],
   'nest/locked': ['api', ...CORE, 'core/service', 'nest/injection', 'nest/filters', ...NEST, 'rxjs'],
   'nest/limited': ['api', 'core/options', 'nest/locked'],
-  'nest/leader': ['api', ...CORE, 'core/service', 'nest/injection', ...NEST],
+  'nest/leader': ['api', ...CORE, 'core/service', 'nest/injection', ...NEST, 'rxjs'],
   'nest/module': [
     'api',
     'core/options',

@@ -12,6 +12,7 @@ import {
   WhileLeader,
   type Leadership,
 } from 'nest-redis-lock';
+import { Observable } from 'rxjs';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp } from '../support/nest-app.js';
@@ -120,6 +121,28 @@ describe('@LeaderOnly', () => {
     await locks.leader('crons').resign();
     for (const name of ['above', 'below']) await registry.getCronJob(name).fireOnTick();
     expect(app.get(Crons).ran).toBe(3);
+  });
+
+  it('a method with @LeaderOnly that is not async runs, with a warning, and one that returns a stream is refused', async () => {
+    let subscribed = false;
+    @Injectable()
+    class Sync {
+      @LeaderOnly('sync')
+      value(): Promise<number | undefined> {
+        return 5 as unknown as Promise<number | undefined>;
+      }
+
+      @LeaderOnly('sync')
+      stream(): Promise<undefined> {
+        return new Observable(() => void (subscribed = true)) as unknown as Promise<undefined>;
+      }
+    }
+    const { app, locks, log } = await makeApp({ providers: [Sync] });
+    await untilElected(locks, 'sync');
+    expect(await app.get(Sync).value()).toBe(5);
+    expect(log.lines).toEqual([expect.stringContaining('Sync.value is @LeaderOnly and returned a plain value.')]);
+    await expect(app.get(Sync).stream()).rejects.toThrow('Sync.stream is @LeaderOnly and must return a Promise');
+    expect(subscribed).toBe(false);
   });
 
   it('a method with @LeaderOnly can be locked as well, by another key', async () => {

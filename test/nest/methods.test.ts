@@ -1,6 +1,6 @@
 import { Controller, Get, Injectable } from '@nestjs/common';
 import { Locked, LockOptionsError, LockService } from 'nest-redis-lock';
-import { Observable, of } from 'rxjs';
+import { lastValueFrom, Observable, of, toArray } from 'rxjs';
 import { describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp, startApp } from '../support/nest-app.js';
@@ -131,10 +131,74 @@ describe('does not run, and says why,', () => {
   });
 });
 
-describe('a method that returns neither a Promise nor a declared Observable', () => {
+describe('a method that is not async', () => {
+  /** As in JavaScript, or with `any`: elsewhere these methods do not compile. */
+  const untyped = (value: unknown) => value as Promise<unknown>;
+
+  @Controller()
+  class Sync {
+    readonly ran: unknown[] = [];
+    constructor(readonly locks: LockService) {}
+
+    @Locked('{0}')
+    value(_key: string): Promise<unknown> {
+      return untyped(this.ran.push(this.locks.current().key));
+    }
+
+    @Locked('x')
+    nothing(): Promise<unknown> {
+      return untyped(undefined);
+    }
+
+    @Locked('x')
+    streamOfPromise(): Observable<unknown> {
+      return Promise.resolve(of(1, 2)) as unknown as Observable<unknown>;
+    }
+
+    @Get()
+    @Locked('handler')
+    handler(): Promise<unknown> {
+      return untyped(`${this.locks.isLocked('handler') instanceof Promise}`);
+    }
+  }
+
+  const warning = (method: string) =>
+    `warn Sync.${method} is @Locked and returned a plain value. Its callers get a Promise: make the method async.`;
+
+  it('a locked method that is not async runs under its lock, and its callers get a Promise of its value, with one warning [G1032]', async () => {
+    const { app, locks, log } = await makeApp({ controllers: [Sync] });
+    const sync = app.get(Sync);
+    const first = sync.value('a');
+    expect(first).toBeInstanceOf(Promise);
+    expect([await first, await sync.value('b')]).toEqual([1, 2]);
+    expect(sync.ran).toEqual(['a', 'b']);
+    expect(log.lines).toEqual([warning('value')]);
+    expect(await sync.nothing()).toBe(undefined);
+    expect(log.lines).toEqual([warning('value'), warning('nothing')]);
+    expect(await locks.isLocked('a')).toBe(false);
+  });
+
+  it('answers requests, with one warning', async () => {
+    const { url, log } = await startApp({ controllers: [Sync] });
+    for (let request = 0; request < 2; request++) expect(await (await fetch(url)).text()).toBe('true');
+    expect(log.lines).toEqual([warning('handler')]);
+  });
+
+  it('emits the values of a stream that is promised where it was declared', async () => {
+    const { app, locks } = await makeApp({ controllers: [Sync] });
+    expect(await lastValueFrom(app.get(Sync).streamOfPromise().pipe(toArray()))).toEqual([1, 2]);
+    expect(await locks.isLocked('x')).toBe(false);
+  });
+});
+
+describe('a method that returns what would run without the lock', () => {
   it.each([
-    ['a plain value', () => 5, 'and must return a Promise or an Observable: got a plain value. Make it async.'],
-    ['nothing', () => undefined, 'and must return a Promise or an Observable: got a plain value. Make it async.'],
+    ['a generator', function* () {}, 'is @Locked and returned a generator, whose code would run without the lock'],
+    [
+      'an async generator',
+      async function* () {},
+      'is @Locked and returned a generator, whose code would run without the',
+    ],
     ['an Observable', () => of(1), 'returned an Observable, but is not declared to'],
     ['a Promise of an Observable', async () => of(1), 'returned a Promise of an Observable, but is not declared to'],
   ] as [string, () => unknown, string][])('is refused at the call, if it returns %s', async (_what, body, problem) => {

@@ -1,4 +1,5 @@
-import { Inject } from '@nestjs/common';
+import { Inject, Logger } from '@nestjs/common';
+import { isObservable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
@@ -47,6 +48,8 @@ export interface ServedCall {
 /** Runs the calls of one method, with the service of a registration. */
 interface MethodServer {
   readonly registration: string;
+  /** For messages: `@Locked`. */
+  readonly decorator: string;
   serve(call: ServedCall): unknown;
 }
 
@@ -57,15 +60,40 @@ interface MethodServer {
 export function serveMethod(decorated: DecoratedMethod, server: MethodServer): Method {
   const { method, descriptor } = decorated;
   const serviceOf = injectInto(decorated, server.registration);
+  const check = resultCheck(decorated.name, server.decorator);
   const wrapper = new Proxy(method, {
     apply: (target, self: unknown, args: unknown[]) =>
-      server.serve({ args, run: () => Reflect.apply(target, self, args), service: () => serviceOf(self) }),
+      server.serve({ args, run: () => check(Reflect.apply(target, self, args)), service: () => serviceOf(self) }),
   });
   for (const key of Reflect.getOwnMetadataKeys(method)) {
     Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, method), wrapper);
   }
   descriptor.value = wrapper;
   return wrapper;
+}
+
+/**
+ * Checks what a method has returned. The work behind a plain value is done, so its callers get the value. That behind a generator
+ * would begin only after the lock was released.
+ */
+function resultCheck(name: string, decorator: string): (result: unknown) => unknown {
+  let isWarned = false;
+  return (result) => {
+    if (isThenable(result) || isObservable(result)) return result;
+    if (typeof (result as Iterator<unknown> | undefined | null)?.next === 'function') {
+      throw new LockOptionsError(
+        `${name} is ${decorator} and returned a generator, whose code would run without the lock: it did not run. Make the ` +
+          'method async and return a list, or call it under LockService.withLock, and read the generator there.',
+      );
+    }
+    if (!isWarned) {
+      isWarned = true;
+      new Logger(decorator.slice(1)).warn(
+        `${name} is ${decorator} and returned a plain value. Its callers get a Promise: make the method async.`,
+      );
+    }
+    return result;
+  };
 }
 
 export function isThenable(value: unknown): value is PromiseLike<unknown> {

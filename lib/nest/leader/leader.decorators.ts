@@ -1,3 +1,4 @@
+import { isObservable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
 import type { LeaderOptions, Leadership } from '../../api/leader.js';
 import { KeyTemplate } from '../../core/keys/key.js';
@@ -5,7 +6,7 @@ import { unfit } from '../../core/options/checks.js';
 import { checkLeaderOptions } from '../../core/options/leader-options.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { noteOn } from '../injection/decorated-methods.js';
-import { injectInto, isThenable, serveMethod, workWith, type ServedCall } from '../injection/injected-service.js';
+import { injectInto, serveMethod, workWith, type ServedCall } from '../injection/injected-service.js';
 import { methodDecorator, type DecoratedMethod } from '../injection/method-decorator.js';
 import { checkRegistration } from '../injection/tokens.js';
 
@@ -62,7 +63,7 @@ export interface WhileLeaderDecorator {
 export function LeaderOnly(key: string, options?: LeaderMethodOptions): LeaderOnlyDecorator;
 export function LeaderOnly(...given: [key: string, options?: LeaderMethodOptions]): MethodDecorator {
   return leaderDecorator('@LeaderOnly', given, (decorated, plan) =>
-    serveMethod(decorated, { registration: plan.registration, serve: (call) => ifLeader(plan, call) }),
+    serveMethod(decorated, { ...plan, serve: (call) => ifLeader(plan, call) }),
   );
 }
 
@@ -105,11 +106,9 @@ function leaderDecorator(
 
 function ifLeader(plan: LeaderPlan, call: ServedCall): Promise<unknown> {
   const work = async () => {
-    const result = call.run();
-    if (isThenable(result)) return result;
-    throw new LockOptionsError(
-      `${plan.name} is @LeaderOnly and must return a Promise: got something else. Make it async.`,
-    );
+    const result = await call.run();
+    if (!isObservable(result)) return result;
+    throw new LockOptionsError(`${plan.name} is @LeaderOnly and must return a Promise: got an Observable.`);
   };
   return workWith(call.service, (locks) => locks.ifLeader(plan.key, plan.options, work));
 }

@@ -2,12 +2,10 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { ExecutionContext } from '@nestjs/common';
 import { EMPTY, isObservable, Observable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
-import { isThenable } from '../injection/injected-service.js';
 
 /** A locked method, for messages. */
 interface Named {
   readonly name: string;
-  readonly decorator: string;
 }
 
 const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
@@ -49,7 +47,6 @@ export class InterceptedCall {
     }
     const result = outside(run);
     if (isObservable(result)) return this.#stream(result);
-    if (!isThenable(result)) throw notAsync(this.handler);
     // Only the settled result is passed on: a lazy thenable, like a query, must not be started twice.
     const running = this.#settled(result);
     this.#running.add(running);
@@ -73,7 +70,7 @@ export class InterceptedCall {
     return this.#running.size > 0 ? Promise.allSettled(this.#running) : undefined;
   }
 
-  async #settled(result: PromiseLike<unknown>): Promise<unknown> {
+  async #settled(result: unknown): Promise<unknown> {
     const value = await result;
     if (!isObservable(value)) return value;
     return this.#isOver ? EMPTY : this.#stream(value);
@@ -88,10 +85,4 @@ export class InterceptedCall {
 /** Runs a handler outside of the request: should it call another handler, that needs a lock of its own. */
 function outside<T>(work: () => T): T {
   return inside.run(undefined, work);
-}
-
-export function notAsync({ name, decorator }: Named): LockOptionsError {
-  return new LockOptionsError(
-    `${name} is ${decorator} and must return a Promise or an Observable: got a plain value. Make it async.`,
-  );
 }

@@ -1,5 +1,5 @@
 import { Logger, type ExecutionContext } from '@nestjs/common';
-import { isObservable, throwError, type Observable } from 'rxjs';
+import { from, isObservable, mergeMap, of, type Observable } from 'rxjs';
 import {
   LockContendedError,
   LockKeyError,
@@ -17,7 +17,7 @@ import type { LockService } from '../../core/service/lock.service.js';
 import { noteOn } from '../injection/decorated-methods.js';
 import { isThenable, workWith, type ServedCall } from '../injection/injected-service.js';
 import { checkRegistration } from '../injection/tokens.js';
-import { InterceptedCall, notAsync } from './intercepted-call.js';
+import { InterceptedCall } from './intercepted-call.js';
 import { lockedStream } from './locked-stream.js';
 import { requestValues, UnmadeKeys } from './request-keys.js';
 
@@ -128,10 +128,7 @@ export class LockedMethod {
     const intercepted = this.isForInterceptor ? InterceptedCall.current() : undefined;
     if (intercepted?.handler === this) return intercepted.enter(call.run);
     if (!this.returnsObservable) return this.#loggingStreams(this.#promise(call));
-    const open = () => {
-      const result = call.run();
-      return isObservable(result) ? result : throwError(() => notAsync(this));
-    };
+    const open = () => streamOf(call.run());
     return this.#stream(() => this.#askedBy(call), call.args, open);
   }
 
@@ -150,7 +147,6 @@ export class LockedMethod {
     const work = async () => {
       const result = call.run();
       if (isObservable(result)) throw undeclaredStream(this, 'an Observable');
-      if (!isThenable(result)) throw notAsync(this);
       const value = await result;
       if (isObservable(value)) throw undeclaredStream(this, 'a Promise of an Observable');
       return value;
@@ -349,6 +345,12 @@ export function setLockedMethod(method: object, locked: LockedMethod): void {
 
 export function lockedMethodOf(method: object): LockedMethod | undefined {
   return Reflect.getOwnMetadata(LOCKED, method) as LockedMethod | undefined;
+}
+
+/** The stream of a method that is declared to return one, whatever it returned. */
+function streamOf(result: unknown): Observable<unknown> {
+  if (isObservable(result)) return result;
+  return from(Promise.resolve(result)).pipe(mergeMap((value) => (isObservable(value) ? value : of(value))));
 }
 
 class UndeclaredStreamError extends LockOptionsError {}
