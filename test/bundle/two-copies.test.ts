@@ -60,6 +60,19 @@ it('a second copy of the package in the process causes one warning, which names 
   expect(warnings[0]).toContain('npm ls nest-redis-lock');
 });
 
+it('a second copy causes the warning also where an application of ES modules ends at once, as its start fails [G1033]', async () => {
+  const main = join(folder, 'failing.mjs');
+  writeFileSync(
+    main,
+    `import 'reflect-metadata'; import '${entryOf(first)}'; import '${entryOf(second)}'; process.exit(1);`,
+  );
+  const failed = run(process.execPath, [main]);
+  await expect(failed).rejects.toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('[NEST_REDIS_LOCK_TWICE] Warning: This process has loaded nest-redis-lock twice'),
+  });
+});
+
 it('one copy causes no warning, through whichever entry points it is loaded, and also anew, as by a test runner', async () => {
   const module = join(first, 'dist/esm/nest/injection/copies.js');
   const entries = ['index.js', 'schedule/index.js', 'testing/index.js'].map((entry) => entryOf(first, entry));

@@ -16,11 +16,11 @@ export function noteCopy(): void {
   if (copies.has(here)) return;
   copies.add(here);
   if (first === undefined) return;
-  process.emitWarning(
-    `This process has loaded nest-redis-lock twice, from ${shown(first)} and ${shown(here)}. Decorators of one copy do not ` +
-      'find the locks of the other. Run npm ls nest-redis-lock to see why, and keep one: npm dedupe, or the same version ' +
-      'everywhere. Where both are in one folder, import and require load different builds: use one of them.',
-    { code: 'NEST_REDIS_LOCK_TWICE' },
+  // At once: the start may fail because of it, and a process that ends then emits no warning.
+  process.stderr.write(
+    `[NEST_REDIS_LOCK_TWICE] Warning: This process has loaded nest-redis-lock twice, from ${shown(first)} and ${shown(here)}. ` +
+      'Decorators of one copy do not find the locks of the other. Run npm ls nest-redis-lock to see why, and keep one: npm dedupe, or the same version ' +
+      'everywhere. Where both are in one folder, import and require load different builds: use one of them.\n',
   );
 }
 

@@ -3,11 +3,10 @@ import assert from 'node:assert/strict';
 import { cpSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
-import { setImmediate } from 'node:timers/promises';
 
 // A package of the application that has a copy of its own causes one warning, which names both.
 const warnings = [];
-process.on('warning', (warning) => warnings.push(warning));
+process.stderr.write = (warning) => warnings.push(warning);
 const installed = fileURLToPath(new URL('node_modules/nest-redis-lock', import.meta.url));
 const nested = fileURLToPath(new URL('node_modules/other/node_modules/nest-redis-lock', import.meta.url));
 cpSync(installed, nested, { recursive: true });
@@ -18,18 +17,15 @@ for (const entry of ['', '/otel', '/page', '/schedule', '/terminus', '/testing']
   // Without it a Node.js has two copies of one package: the builds for import and for require.
   if (process.features.require_module) require(`nest-redis-lock${entry}`);
 }
-await setImmediate();
 assert.deepEqual(ofCopies(), []);
 
 const other = createRequire(`${nested}/../../index.js`);
 for (const entry of ['', '/schedule']) other(`nest-redis-lock${entry}`);
-await setImmediate();
 const [warning, ...more] = ofCopies();
-assert.equal(warning?.code, 'NEST_REDIS_LOCK_TWICE');
-assert.ok(warning.message.includes(`${installed}/dist/esm`), warning.message);
-assert.ok(warning.message.includes(`${nested}/dist/`), warning.message);
+assert.ok(warning?.includes(`${installed}/dist/esm`), warning);
+assert.ok(warning.includes(`${nested}/dist/`), warning);
 assert.deepEqual(more, []);
 
 function ofCopies() {
-  return warnings.filter(({ code }) => code?.startsWith('NEST_REDIS_LOCK'));
+  return warnings.filter((warning) => String(warning).startsWith('[NEST_REDIS_LOCK_TWICE]'));
 }
