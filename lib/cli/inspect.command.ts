@@ -21,7 +21,8 @@ export function withoutOwn(info: LockInfo): Omit<LockInfo, 'waiters'> {
 }
 
 /** It is not known that nobody waits, where nobody is shown. */
-const NONE_SEEN = "no process in the queue; calls inside the holder's process are not seen";
+const NONE_SEEN = 'no process in the queue';
+const NOT_SEEN = "; calls inside the holder's process are not seen";
 
 /** A held lock, one line for each thing that is known of it; where several can hold it, one line for each holder. */
 export function textOf(info: LockInfo): string {
@@ -38,7 +39,8 @@ export function textOf(info: LockInfo): string {
 function waitingIn({ holders, waitingProcesses }: LockInfo): string | undefined {
   const behind = holders.flatMap(({ waiters }) => (waiters ? `behind the holder: ${plural(waiters, 'call')}` : []));
   const shown = [...behind, ...(waitingProcesses ?? []).map(processInWords)].join(', ');
-  return shown || (waitingProcesses && NONE_SEEN);
+  const areSeen = holders.every(({ holder }) => holder.detached);
+  return shown || (waitingProcesses && (areSeen ? NONE_SEEN : NONE_SEEN + NOT_SEEN));
 }
 
 function fieldsOf({ holder, digest, since, remainingMs }: HolderInfo): [string, string | undefined][] {

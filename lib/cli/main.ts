@@ -204,7 +204,11 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
   }
   // What stands in the place of a command may be a URL with a password.
   if (!entry)
-    throw new UsageError(`The first word must be a command: ${Object.keys(COMMANDS).join(', ')}. See --help.`);
+    throw new UsageError(
+      name === 'list'
+        ? 'There is no command list. Did you mean ls?'
+        : `The first word must be a command: ${Object.keys(COMMANDS).join(', ')}. See --help.`,
+    );
   const { action, options, takes } = entry;
   const always: readonly string[] = takes === 'a database' ? ALONE : [...CONNECTION, ...ALONE]; // ddl connects to nothing
   const unknown = Object.keys(line.options).find(
@@ -213,7 +217,7 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
   if (unknown !== undefined) throw new UsageError(`${name} has no option --${unknown}.`);
   // A key that begins with a dash stands behind "--".
   const [args, rest] = action === run ? [words, line.rest] : [[...words, ...line.rest], []];
-  const [least, most] = { nothing: [0, 0], 'a key': [1, 1], 'a database': [1, 1], 'at most one pattern': [0, 1] }[
+  const [least, most] = { nothing: [0, 0], 'a key': [1, 1], 'a database': [0, 1], 'at most one pattern': [0, 1] }[
     takes
   ] as [number, number];
   if (args.length < least || args.length > most)

@@ -31,6 +31,15 @@ const NAME = `pid ${process.pid} on \\S+`;
 const AT = '\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z';
 const heldOf = (permits: readonly Permit[]) => permits.map(({ isHeld }) => isHeld);
 
+it('the command inspect does not speak of the process of a lock that was detached', async () => {
+  await (await locks.acquire('feed')).detach({ ttlMs: 60_000 });
+  vi.spyOn(locks, 'inspect').mockImplementation(async () => {
+    vi.mocked(locks.inspect).mockRestore();
+    return { ...(await locks.inspect('feed'))!, waitingProcesses: [] }; // as of a store with a queue
+  });
+  expect((await call(on('inspect', 'feed'))).out).toMatch(/waiting +no process in the queue\n$/);
+});
+
 it('the command inspect has a line for each holder of permits, with its digest [G895]', async () => {
   const held = [await take(2), await take(1)];
   const { code, out } = await call(on('inspect', 'mail'));

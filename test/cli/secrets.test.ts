@@ -112,6 +112,8 @@ describe('Wrong command lines', () => {
   it.each([
     ['no command', [], 'Usage: nest-redis-lock'],
     ['a command that there is not', ['lock'], 'The first word must be a command: doctor'],
+    ['a command of other tools', ['list', 'order:*'], 'There is no command list. Did you mean ls?'],
+    ['no database', ['ddl'], 'ddl is for a database: ddl postgres, or ddl mysql.'],
     ['an option that there is not', ['doctor', '--jsn'], 'The option --jsn is not known.'],
     ['an option of another command', ['doctor', '--force'], 'doctor has no option --force.'],
     ['no key', ['inspect', '--redis', 'redis://x'], 'inspect takes a key: got 0 words.'],
