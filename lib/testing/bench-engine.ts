@@ -9,6 +9,7 @@ import { failureEvent, type HeldAs } from '../api/events.js';
 import type { HoldOptions } from '../api/options.js';
 import { parseOwner } from '../api/holder.js';
 import { quoted } from '../api/printable.js';
+import { splitScope } from '../core/keys/scope.js';
 import { LockEngine, type EngineParts } from '../core/engine/lock-engine.js';
 import { heldAs, type Lease } from '../core/lease/lease.js';
 import type { LockHandle } from '../core/lease/lock-handle.js';
@@ -116,7 +117,8 @@ export class BenchEngine extends LockEngine {
   }
 
   #refusalOf(key: string, { ttlMs, waitMs, isProbe, holding, hold }: CallRequest): Error | undefined {
-    const refusal = this.refusals.find((each) => each.key === key);
+    const wanted = (text: string) => this.refusals.find((each) => each.key === text);
+    const refusal = wanted(key) ?? wanted(splitScope(key).rest);
     if (!refusal) return undefined;
     const { reason } = refusal;
     // A call for several keys that finds one held goes on to wait for it: that is refused then.

@@ -1,6 +1,7 @@
 import { Controller, Get, Injectable, Module } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import {
+  LockContendedError,
   getLockServiceToken,
   InjectLockService,
   LeaderOnly,
@@ -196,6 +197,17 @@ describe('the matchers', () => {
     expect(bench).toHaveLocked('@acme/order:17');
     expect(bench).not.toHaveLocked('order:17', { ttlMs: 6_000 });
     expect(bench).not.toHaveLocked('@globex/order:17');
+  });
+
+  it('a refusal on the bench is for the lock of a tenant by its key with the tenant or without [G1035]', async () => {
+    const bench = new LockBench({ scope: () => 'acme' });
+    for (const key of ['price:tea', '@acme/price:tea']) {
+      bench.refuse(key, 'contended');
+      await expect(bench.locks.withLock('price:tea', () => 'sold')).rejects.toThrow(LockContendedError);
+      expect(await bench.locks.withLock('price:tea', () => 'sold')).toBe('sold');
+    }
+    bench.refuse('@globex/price:tea', 'contended');
+    expect(await bench.locks.withLock('price:tea', () => 'sold')).toBe('sold');
   });
 
   it('the matchers pass and fail, and say what is held, or was acquired [G428]', async () => {
