@@ -281,7 +281,8 @@ const LOST_BECAUSE: Record<LockLostReason, string> = {
 };
 
 /**
- * The lock was held and is not any more: what ran under it may have overlapped with another holder. HTTP status 503.
+ * The lock was held and is not any more: what ran under it may have overlapped with another holder. HTTP status 503; 409 for a
+ * parcel whose lock has ended, as nothing ran.
  * Make late writes harmless by checking `fencingToken` at the resource.
  */
 export class LockLostError extends LockError {
@@ -295,8 +296,9 @@ export class LockLostError extends LockError {
     readonly outcome?: LockOutcome,
     cause?: unknown,
     explanation = `${LOST_BECAUSE[reason]}. Stop the work when lock.signal aborts, and check the fencing token where it writes.`,
+    status: 409 | 503 = 503,
   ) {
-    super(`Lock ${quoted(key)} is no longer held (${reason}): ${explanation}`, 503, key, { cause });
+    super(`Lock ${quoted(key)} is no longer held (${reason}): ${explanation}`, status, key, { cause });
   }
 
   /** The error of permits, which have no fencing token. @internal */
@@ -312,7 +314,7 @@ export class LockLostError extends LockError {
         ? `the parcel ${digest} was adopted before, or its lock has ended and another owner has it now. One call can adopt a parcel: ` +
           'do not repeat the work, or acquire the lock anew for it.'
         : `the lock of the parcel ${digest} has ended, or was released. Acquire it anew, or detach it with a longer ttlMs.`;
-    return new LockLostError(key, reason, undefined, undefined, explanation);
+    return new LockLostError(key, reason, undefined, undefined, explanation, 409);
   }
 }
 

@@ -30,6 +30,7 @@ import {
   LockLostError,
   LockOptionsError,
   LockRpcExceptionFilter,
+  LockService,
   LockUnavailableError,
   LockWsExceptionFilter,
   Locked,
@@ -255,6 +256,28 @@ it('a client of Socket.IO gets an event', () => {
   new LockWsExceptionFilter().catch(new LockContendedError('k', 0), host as unknown as ArgumentsHost);
   const { retryAfterMs: _, ...answer } = BUSY;
   expect(emitted).toEqual([['exception', { status: 'error', ...answer, cause: { pattern: 'pay', data: 7 } }]]);
+});
+
+it('a person whose lock has run out is answered with 409, and with words that fit [G1034]', async () => {
+  @Controller()
+  class Editing {
+    constructor(private readonly locks: LockService) {}
+
+    @Get()
+    async goOn(): Promise<void> {
+      const parcel = await (await this.locks.acquire('document:1')).detach({ ttlMs: 60_000 });
+      await this.locks.forceRelease(parcel.key);
+      await this.locks.extend(parcel, { ttlMs: 60_000 });
+    }
+  }
+  const { url } = await startApp(filtered(LockExceptionFilter, { controllers: [Editing] }));
+  const response = await fetch(url);
+  expect(response.status).toBe(409);
+  expect(await response.json()).toEqual({
+    statusCode: 409,
+    code: 'LOCK_LOST',
+    message: 'It is no longer locked for you: lock it again.',
+  });
 });
 
 describe.each(HTTP_ADAPTERS)('a filter that was made by new, on %s,', (_name, makeAdapter) => {
