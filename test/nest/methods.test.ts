@@ -125,6 +125,21 @@ describe('does not run, and says why,', () => {
     expect(service.most).toBe(0);
   });
 
+  it('in a constructor, where nothing is injected yet', async () => {
+    let called: Promise<unknown> | undefined;
+    class Eager {
+      constructor() {
+        called = this.warmUp();
+        called.catch(() => {});
+      }
+
+      @Locked('warm-up')
+      async warmUp(): Promise<void> {}
+    }
+    await makeApp({ providers: [Eager] });
+    await expect(called).rejects.toThrow('In a constructor nothing is injected yet: call it in onModuleInit.');
+  });
+
   it('without its object', async () => {
     const { count } = (await orders()).orders;
     await expect(count('x', new Gate())).rejects.toThrow('or the method was called without its object');

@@ -31,7 +31,7 @@ export function injectInto(
       `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
         'without its object. It did not run. Let Nest make it, by useClass or with moduleRef.create in a factory; ' +
         'in a test by Test.createTestingModule, with LockTestingModule.forRoot(), or call withoutLocks(instance), both of ' +
-        'nest-redis-lock/testing.',
+        'nest-redis-lock/testing. In a constructor nothing is injected yet: call it in onModuleInit.',
     );
   };
 }
