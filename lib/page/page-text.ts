@@ -49,7 +49,8 @@ export function pageText(url: string, canRelease: boolean, registration: string)
       </div>
       <p id="empty" hidden></p>
       <p id="hint" class="faint">
-        Waiting are the processes in the queue of the store. Calls that wait inside a process are counted on the page of that process alone.
+        Waiting are the processes in the queue of the store, and the calls behind the holder. Other processes tell the number of their calls late, or
+        not at all.
       </p>
       <noscript><p>This page needs JavaScript.</p></noscript>
     </main>${canRelease ? DIALOG : ''}

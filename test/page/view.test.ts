@@ -107,3 +107,8 @@ describe('the text of the page', () => {
     expect(pageText(url, false, 'default')).toContain(`<script src="${script}" defer></script>`);
   });
 });
+
+it('the page says of waiting calls what its cells show: those behind the holder are there, too', () => {
+  const text = pageText('/admin/locks', false, 'default');
+  expect(text).toContain('and the calls behind the holder');
+});
