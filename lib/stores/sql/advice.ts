@@ -49,7 +49,8 @@ export const TOO_BUSY =
   'Check that the server can be reached. If it can, it is too busy for commandTimeoutMs: raise that option.';
 const NO_TLS = 'It has no TLS: set that up there, or leave TLS out of the URL or the options (ssl, sslmode).';
 const NOT_TRUSTED =
-  'Its certificate is not trusted: give that of its authority as ca in the option ssl, and the name in the certificate as host.';
+  'Its certificate is not trusted: give the certificate of its authority as ca in the option ssl, or in NODE_EXTRA_CA_CERTS, and the name in ' +
+  'the certificate as host. With mysql2 verifyIdentity: false in ssl accepts any name.';
 const CERTIFICATE = /^HANDSHAKE_SSL_ERROR$|SELF_SIGNED_CERT|^UNABLE_TO_(GET|VERIFY)|^ERR_TLS_CERT/;
 
 /** The error of a database, with what to do about it. @param code what the database calls the error */

@@ -2,12 +2,13 @@ import { LockOptionsError } from '../../../api/errors.js';
 import { unfit } from '../../../core/options/checks.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
+import { checkTlsOptions, tlsWordsOf, unreadable } from '../tls-words.js';
 
 /** Options of a connection of `mysql2`: see its documentation. Others of its options may be there, and are not used. */
 export interface MysqlConfig {
   /**
    * A URL like `mysql://user:password@host:3306/database`. Of its query only `ssl` counts: `true`, `false`, `Amazon RDS`, or an object of
-   * options of TLS as JSON.
+   * options of TLS as JSON. Other words about TLS are refused.
    */
   uri?: string | undefined;
   host?: string | undefined;
@@ -16,6 +17,7 @@ export interface MysqlConfig {
   password?: string | undefined;
   database?: string | undefined;
   socketPath?: string | undefined;
+  /** The name of the host is compared with its certificate, unless `verifyIdentity` is false in it. */
   ssl?: unknown;
 }
 
@@ -35,6 +37,8 @@ interface Mysql2Connection {
   /** Tells the server that the connection ends. */
   end(done: () => void): void;
   destroy(): void;
+  /** With the options of TLS that it connects with. */
+  readonly config: { ssl: false | { rejectUnauthorized: boolean; verifyIdentity?: boolean } };
   /** The socket. */
   readonly stream: { destroy(): void; unref(): void };
 }
@@ -143,10 +147,19 @@ function isPool(source: object): source is MysqlPool {
 function connectionOf(source: MysqlSource): MysqlConfig {
   const given = typeof source === 'string' ? { uri: source } : isPool(source) ? configOf(source) : source;
   const config: Record<string, unknown> = given.uri === undefined ? {} : ofUrl(given.uri);
+  const asked = config.ssl;
   for (const name of OF_THE_CONNECTION) {
     const value = (given as Record<string, unknown>)[name];
     if (value !== undefined) config[name] = value;
   }
+  checkTlsOptions(given, ['ssl', 'insecureAuth']);
+  const { ssl } = config;
+  if (ssl && typeof ssl !== 'object' && ssl !== RDS)
+    throw new LockOptionsError(
+      `ssl of mysql must be an object of options of TLS, like {}, or '${RDS}': mysql2 takes nothing else.`,
+    );
+  if (!ssl && asked)
+    throw new LockOptionsError('The URL of the database asks for TLS, and its options forbid it. Remove one of them.');
   return config;
 }
 
@@ -159,32 +172,30 @@ function configOf(pool: MysqlPool & { pool?: unknown; config?: { connectionConfi
 
 /** Read here, as `mysql2` would take any option from its query. @throws LockOptionsError */
 function ofUrl(text: string): Record<string, unknown> {
-  let ssl: string | null;
-  let config: Record<string, unknown>;
+  const [ssl] = tlsWordsOf(text, { ssl: /^/ });
   try {
-    const { hostname, port, username, password, pathname, searchParams } = new URL(text);
-    ssl = searchParams.get('ssl');
-    config = {
+    const { hostname, port, username, password, pathname } = new URL(text);
+    return {
       host: decodeURIComponent(hostname).replace(/^\[(.*)\]$/, '$1'), // an IPv6 address
       port: port === '' ? undefined : Number(port),
       user: decodeURIComponent(username),
       password: decodeURIComponent(password),
       database: decodeURIComponent(pathname.slice(1)),
+      ssl: ssl && tlsOf(ssl[1]),
     };
-  } catch {
-    // Its message may repeat the URL.
-    throw new LockOptionsError(
-      'The URL of the database cannot be read. Special characters in the password must be encoded.',
-    );
+  } catch (error) {
+    throw error instanceof LockOptionsError ? error : unreadable();
   }
-  return ssl === null ? config : { ...config, ssl: tlsOf(ssl) };
 }
+
+/** Known to `mysql2` by that name. */
+const RDS = 'Amazon RDS';
 
 /** What `ssl` in a URL stands for. @throws LockOptionsError, which does not repeat it, as it may hold a key */
 function tlsOf(text: string): unknown {
   if (text === 'false') return undefined;
-  if (text === 'true') return { verifyIdentity: true }; // without, mysql2 takes a trusted certificate of any host
-  if (text === 'Amazon RDS') return text; // known to mysql2 by that name
+  if (text === 'true') return {};
+  if (text === RDS) return text;
   try {
     const options: unknown = JSON.parse(text);
     if (typeof options === 'object' && options !== null && !Array.isArray(options)) return options;
@@ -219,6 +230,10 @@ class Mysql2Source implements SqlSource<MysqlClient> {
       enableKeepAlive: true,
       connectAttributes: { program_name: 'nest-redis-lock' },
     });
+    const { config } = connection;
+    // Otherwise mysql2 takes a trusted certificate of any host.
+    if (config.ssl)
+      config.ssl = { ...config.ssl, verifyIdentity: config.ssl.verifyIdentity ?? config.ssl.rejectUnauthorized };
     let cause: unknown;
     let isEnded = false;
     const ended = () => {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { LockOptionsError } from '../../../api/errors.js';
 import { unfit } from '../../../core/options/checks.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
+import { checkTlsOptions, tlsWordsOf } from '../tls-words.js';
 
 /** A connection to a PostgreSQL. */
 export interface PostgresClient extends SqlClient {
@@ -50,6 +51,7 @@ interface PgClient {
   readonly database?: string;
   /** Of its session at the server. */
   readonly processID?: number | null;
+  readonly connectionParameters: { readonly ssl: unknown };
   connect(): Promise<unknown>;
   query(query: { name?: string; text: string; values: unknown[] }): Promise<{ rows: Row[] }>;
   end(): Promise<void>;
@@ -125,6 +127,19 @@ async function clientClassOf(source: PostgresSource): Promise<PgClientClass> {
 /** Settings of a session that locks need otherwise than the application may have them. */
 const OF_THE_SESSION = ['application_name', 'lock_timeout', 'options', 'query_timeout', 'statement_timeout'];
 
+/** What `pg` understands of TLS in the query of a URL. It has no channel binding that it would insist on, and encrypts only by TLS. */
+const TLS_WORDS = {
+  ssl: /^(true|1|0|no-verify)$/,
+  sslmode: /^(disable|prefer|require|verify-ca|verify-full|no-verify)$/,
+  sslcert: /./,
+  sslkey: /./,
+  sslrootcert: /./,
+  sslnegotiation: /^(postgres|direct)$/,
+  channel_binding: /^(disable|prefer|require)$/,
+  gssencmode: /^(disable|prefer)$/,
+};
+const WITHOUT_TLS = /^(ssl=0|sslnegotiation=postgres|gssencmode=.*|\w+=disable|channel_binding=prefer)$/;
+
 /** The options without settings of the session, also in the query of a URL, which `pg` prefers to all others. */
 function connectionOf(given: PostgresConfig): PostgresConfig {
   // A Pool hides the password from a copy.
@@ -167,7 +182,16 @@ class PgSource implements SqlSource<PostgresClient> {
     private readonly commandTimeoutMs: number,
   ) {
     this.#config = connectionOf(given);
-    const { host, port, database } = this.#client();
+    checkTlsOptions(given, ['ssl', 'sslnegotiation', 'enableChannelBinding']);
+    const words = tlsWordsOf(given.connectionString ?? 'postgres://', TLS_WORDS);
+    const { host, port, database, connectionParameters } = this.#client();
+    const { ssl } = connectionParameters;
+    if (typeof ssl === 'string')
+      throw new LockOptionsError("ssl of postgres must be true, false, 'no-verify', or an object of options of TLS.");
+    if (!ssl && (given.ssl || words.some((word) => !WITHOUT_TLS.test(word.join('=')))))
+      throw new LockOptionsError(
+        'The URL and the options of the database contradict each other about TLS, and pg would connect without it.',
+      );
     this.name = `${host}:${port}/${database ?? ''}`;
   }
 

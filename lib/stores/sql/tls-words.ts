@@ -1,0 +1,53 @@
+import { LockOptionsError } from '../../api/errors.js';
+
+/** A word of a URL, or the name of an option, that is about TLS in any driver. Each driver ignores the words of the others, and connects in the clear. */
+const ABOUT_TLS = /ssl|tls|cert|secur|encrypt|gssenc|channel_?binding/i;
+/** A value that demands something of the connection, whatever its word. */
+const DEMAND = /^(requir|verif)/i;
+/** `scheme://user:password@host:port/database?query`: anything else is read with another host than its writer meant. */
+const SHAPE = /^\w+:\/\/([^/?#]*@)?[^/?#@]*(\/[^?#@]*)?(\?[^#@=]*(=[^#]*)?)?$/;
+const BROKEN_ESCAPE = /%(?![\da-f]{2})/i;
+
+/** The words about TLS that a driver understands, with their values. */
+export type TlsWords = Readonly<Record<string, RegExp>>;
+
+/**
+ * The words about TLS in the query of a URL.
+ * @throws LockOptionsError for one that the driver does not understand; for a URL with characters that must be encoded. It repeats no value
+ */
+export function tlsWordsOf(url: string, understood: TlsWords): [word: string, value: string][] {
+  if (!SHAPE.test(url) || BROKEN_ESCAPE.test(url)) throw unreadable();
+  const query = [...new URLSearchParams(url.replace(/^[^?]*/, ''))];
+  const words = query.filter(([word, value]) => ABOUT_TLS.test(word) || DEMAND.test(value));
+  words.forEach(([word, value], at) => {
+    if (!understood[word]?.test(value)) throw notUnderstood('in the URL of the database', word);
+    if (words.findIndex(([other]) => other === word) !== at)
+      throw new LockOptionsError(`${word} is in the URL of the database more than once. Write it once.`);
+  });
+  return words;
+}
+
+/** @throws LockOptionsError for an option about TLS that the driver does not understand, as other libraries have it */
+export function checkTlsOptions(options: object, understood: readonly string[], place = ''): void {
+  for (const [name, value] of Object.entries(options)) {
+    if (place === '' && understood.includes(name)) continue;
+    if (value && ABOUT_TLS.test(name)) throw notUnderstood('in the options of the database', place + name);
+    const isPlain = typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+    if (isPlain && place.length < 100) checkTlsOptions(value as object, understood, `${place}${name}.`);
+  }
+}
+
+export function unreadable(): LockOptionsError {
+  // The URL may hold a password.
+  return new LockOptionsError(
+    'The URL of the database cannot be read. Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.',
+  );
+}
+
+function notUnderstood(where: string, word: string): LockOptionsError {
+  const shown = /^[\w.-]{1,40}$/.test(word) ? word : 'a word';
+  return new LockOptionsError(
+    `${shown} ${where} is not understood, and the connection could be without TLS. ` +
+      'Write what docs/sql.md says under "TLS", or give the option ssl.',
+  );
+}
