@@ -14,8 +14,8 @@ export interface LockHolder {
 }
 
 const OF_PROCESS = /^([\w.-]+)\/(\d+)\/[\w-]+\/[0-9a-z]+$/;
-/** The end is a UUID: its dashes tell it from the owner value of a process. */
-const OF_PARCEL = /^detached\/([\w.-]+)\/(\d+)\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+/** No part is longer than one that is written. The end is a UUID: its dashes tell it from the owner value of a process. */
+const OF_PARCEL = /^detached\/([\w.-]{1,64})\/(\d{1,10})\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** A short name of an owner value that does not show it. */
 export function digestOf(owner: string): string {

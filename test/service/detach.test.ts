@@ -656,6 +656,14 @@ describe('a parcel', () => {
       [{ ...parcel, key: 7 }, 'its key is no string'],
       [{ ...parcel, owner: lock.owner }, 'its owner is not that of a detached lock'],
       [{ ...parcel, owner: `${parcel.owner}@` }, 'its owner is not that of a detached lock'],
+      [
+        { ...parcel, owner: `detached/${'h'.repeat(65)}/1/${randomUUID()}` },
+        'its owner is not that of a detached lock',
+      ],
+      [
+        { ...parcel, owner: `detached/host/${'1'.repeat(11)}/${randomUUID()}` },
+        'its owner is not that of a detached lock',
+      ],
       [{ ...parcel, owner: { toString: () => parcel.owner } }, 'its owner is not that of a detached lock'],
       [{ ...parcel, fencingToken: -1 }, 'its fencingToken is no token'],
       [{ ...parcel, ttlMs: 1e12 }, 'its ttlMs is no time'],

@@ -49,7 +49,7 @@ describe('The URL of a database', () => {
   );
 
   it.each([...WORDS.filter((word) => !word.startsWith('ssl=')), 'sslmode=require', 'sslca=/a/file'])(
-    'of MySQL with ?%s is refused, as it would connect without TLS [G985]',
+    'of MySQL with ?%s is refused, as it would connect without TLS [G988]',
     async (word) => {
       const message = await refusalOf(mysql(`/shop?connection_limit=1&${word}`));
       expect(message).toContain(`${word.replace(/=.*/, '')} in the URL of the database is not understood`);
@@ -61,7 +61,7 @@ describe('The URL of a database', () => {
       expect(await refusalOf(source)).toContain('ssl is in the URL of the database more than once');
   });
 
-  it('that contradicts itself or the options about TLS is refused, where there would be none [G985]', async () => {
+  it('that contradicts itself or the options about TLS is refused, where there would be none', async () => {
     const connectionString = postgres('/shop?sslmode=disable').postgres;
     const uri = mysql('/shop?ssl=true').mysql;
     for (const source of [
@@ -129,14 +129,14 @@ describe('The options of a database', () => {
     ['sslmode', { sslmode: 'require' }],
     ['extra.ssl', { extra: { ssl: { ca: 'a certificate' } } }],
     ['driverOptions.connection.ssl', { driverOptions: { connection: { ssl: true } } }],
-  ])('with %s are refused, as the drivers ignore it and connect without TLS [G985]', async (name, options) => {
+  ])('with %s are refused, as the drivers ignore it and connect without TLS [G989]', async (name, options) => {
     for (const kind of ['postgres', 'mysql'] as const)
       expect(await refusalOf({ [kind]: { ...host, ...options } } as never)).toContain(
         `${name} in the options of the database is not understood`,
       );
   });
 
-  it('with an ssl that the driver cannot take are refused at once [G986]', async () => {
+  it('with an ssl that the driver cannot take are refused at once', async () => {
     for (const ssl of [true, 'require', 1])
       expect(await refusalOf({ mysql: { ...host, ssl } })).toContain(
         'ssl of mysql must be an object of options of TLS',
