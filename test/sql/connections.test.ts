@@ -167,7 +167,8 @@ it('no error, log or diagnosis has a password or a key of TLS in it: with a pass
   const unavailable: unknown = await locks.acquire('k').catch((error: unknown) => error);
   expect(unavailable).toBeInstanceOf(LockUnavailableError);
   const all = shown(...errors, unavailable, locks, await locks.diagnose());
-  expect(all).toContain('guarded'); // of the server's message
+  expect(all).toContain('password authentication failed for user "***"');
+  expect(all).not.toContain('guarded');
   expect(all).not.toContain(SECRET);
   expect(all).not.toContain(KEY);
 });
@@ -175,8 +176,24 @@ it('no error, log or diagnosis has a password or a key of TLS in it: with a pass
 it('a password that is wrong is said to be, with what to do', async () => {
   const { message } = await refused(url(`guarded:no`), { connectTimeoutMs: 5_000 });
   expect(message).toContain(`127.0.0.1:${server.port}/postgres`);
-  expect(message).toContain('password authentication failed for user "guarded"');
+  expect(message).toContain('password authentication failed for user "***"');
   expect(message).toContain('Correct user and password.');
+});
+
+it('a password that the server repeats is hidden in a message, as by a policy of the application [G990]', async () => {
+  await server.query(
+    `CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no lock for %, who has ${SECRET}', current_user; END $$`,
+  );
+  await server.query(`CREATE TABLE telling (LIKE resource_lock INCLUDING ALL)`);
+  await server.query(`CREATE TRIGGER tells BEFORE INSERT ON telling FOR EACH ROW EXECUTE FUNCTION tell()`);
+  await server.query('GRANT ALL ON telling TO guarded');
+  const locks = await start(
+    { ...config(), password: async () => SECRET },
+    { table: 'telling', createTable: false, waitMs: 0 },
+  );
+  const error: unknown = await locks.acquire('k').catch((refusal: unknown) => refusal);
+  expect(String(error)).toContain('no lock for ***, who has ***');
+  expect(shown(error, await locks.diagnose())).not.toMatch(/guarded|hunter2/);
 });
 
 it('a user with no right to create the table is told what creates it', async () => {

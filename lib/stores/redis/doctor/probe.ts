@@ -7,7 +7,8 @@ import { inTime } from '../../../core/time/time-limit.js';
 import type { RedisClient } from '../client/redis-client.js';
 import { ask, trySubscribing, trySubscribingSharded, type Answer } from './ask.js';
 import type { RedisConnection } from '../client/redis-connection.js';
-import { problemOf, refusesDatabase } from '../client/problem-of.js';
+import { problemOf } from '../../node/problem-of.js';
+import { refusesDatabase } from '../client/problem-of.js';
 import { settingOf } from '../client/server-identity.js';
 import { readInfo } from './read-info.js';
 

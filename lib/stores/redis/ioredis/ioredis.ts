@@ -1,7 +1,6 @@
 import { LockOptionsError } from '../../../api/errors.js';
-import { withoutCredentials, type Credentials } from '../client/credentials.js';
+import { credentials, problemOf, type Credentials } from '../../node/problem-of.js';
 import { isMissing } from '../client/is-missing.js';
-import { problemOf } from '../client/problem-of.js';
 import { CommandFault } from '../client/redis-client.js';
 import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
 
@@ -41,10 +40,9 @@ export function isReplyError(error: unknown): boolean {
  * @param client whose credentials it must not repeat, in whatever words
  */
 export function problemOfIoredis(error: unknown, client: IoredisClient): string {
-  const problem = problemOf(error);
-  return problem.startsWith('Reached the max retries per request')
+  return problemOf(error).startsWith('Reached the max retries per request')
     ? 'the connection broke before the answer came'
-    : withoutCredentials(problem, credentialsOf(client));
+    : problemOf(error, credentialsOf(client));
 }
 
 /** The fault of a command that this client has rejected with this error. */
@@ -61,15 +59,7 @@ export function credentialsOf(client: IoredisClient): Credentials {
   const options: (RedisOptions | undefined)[] = client.isCluster
     ? [(client as Cluster).options.redisOptions, ...(client as Cluster).nodes('all').map((node) => node.options)]
     : [(client as Redis).options];
-  const all = (...names: (keyof RedisOptions)[]) => [
-    ...new Set(options.flatMap((each) => names.map((name) => each?.[name] as unknown))),
-  ];
-  return {
-    passwords: texts(all('password', 'sentinelPassword')),
-    usernames: texts(all('username', 'sentinelUsername')).filter((name) => name !== 'default'),
-  };
-}
-
-function texts(values: unknown[]): string[] {
-  return values.filter((each) => each !== undefined && each !== null && each !== '').map(String);
+  const all = (...names: (keyof RedisOptions)[]) =>
+    options.flatMap((each) => names.map((name) => each?.[name] as unknown));
+  return credentials(all('password', 'sentinelPassword'), all('username', 'sentinelUsername'));
 }

@@ -1,7 +1,7 @@
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
-import { withoutCredentials, type Credentials } from '../client/credentials.js';
+import { problemOf, type Credentials } from '../../node/problem-of.js';
 import { makeRoom } from '../client/make-room.js';
-import { needsLogin, problemOf, refusesCredentials, refusesDatabase } from '../client/problem-of.js';
+import { needsLogin, refusesCredentials, refusesDatabase } from '../client/problem-of.js';
 import type {
   ConnectionFailure,
   RedisClient,
@@ -233,7 +233,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   };
 
   #fail(error: unknown): void {
-    const problem = withoutCredentials(problemOf(error), this.credentials);
+    const problem = problemOf(error, this.credentials);
     this.#failure = { problem, refused: refusedBy(problem, this.#options) };
     this.#listener?.failed();
   }

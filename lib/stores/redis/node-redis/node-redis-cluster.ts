@@ -1,8 +1,7 @@
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { clusterSlot, SLOTS } from '../client/cluster-slot.js';
-import { withoutCredentials, type Credentials } from '../client/credentials.js';
+import { problemOf, type Credentials } from '../../node/problem-of.js';
 import { makeRoom } from '../client/make-room.js';
-import { problemOf } from '../client/problem-of.js';
 import type {
   ConnectionFailure,
   RedisClient,
@@ -141,7 +140,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
 
   readonly #onError = (error: unknown): void => {
     if (this.isReady) return;
-    this.#failure ??= { problem: withoutCredentials(problemOf(error), this.credentials) };
+    this.#failure ??= { problem: problemOf(error, this.credentials) };
     this.#listener?.failed();
   };
 

@@ -1,4 +1,4 @@
-import type { Credentials } from '../client/credentials.js';
+import type { Credentials } from '../../node/problem-of.js';
 import type { ScriptCall } from '../client/redis-client.js';
 import { faultOf } from './node-redis.js';
 

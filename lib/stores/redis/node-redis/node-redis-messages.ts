@@ -1,5 +1,5 @@
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
-import type { Credentials } from '../client/credentials.js';
+import type { Credentials } from '../../node/problem-of.js';
 import {
   SUBSCRIBE_LIMIT_MS,
   type RedisMessages,

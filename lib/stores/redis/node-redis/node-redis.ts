@@ -1,8 +1,7 @@
 import type { EventEmitter } from 'node:events';
 import { LockOptionsError } from '../../../api/errors.js';
+import { credentials, problemOf, type Credentials } from '../../node/problem-of.js';
 import { isMissing } from '../client/is-missing.js';
-import { withoutCredentials, type Credentials } from '../client/credentials.js';
-import { problemOf } from '../client/problem-of.js';
 import { CommandFault } from '../client/redis-client.js';
 
 // As much of node-redis 5 and 6 as is used, which the types of neither say for both.
@@ -126,7 +125,7 @@ export const COMMAND = { timeout: undefined, typeMapping: undefined, abortSignal
 
 /** What a client logs in with. */
 export function credentialsOf({ username, password }: ClientOptions = {}): Credentials {
-  return { passwords: password ? [password] : [], usernames: username && username !== 'default' ? [username] : [] };
+  return credentials([password], [username]);
 }
 
 /** Whether Redis answered with this error, which begins with a code in capitals. No error of the client or the system does. */
@@ -135,10 +134,9 @@ function isReplyError(error: unknown): boolean {
 }
 
 /** The fault of a command that a client with these credentials has rejected with this error. */
-export function faultOf(error: unknown, credentials: Credentials): CommandFault {
-  const problem = problemOf(error);
-  if (isReplyError(error)) return new CommandFault(withoutCredentials(problem, credentials), 'refused');
-  const wasSent = !/^The client is (closed|offline)$/.test(problem);
+export function faultOf(error: unknown, of: Credentials): CommandFault {
+  if (isReplyError(error)) return new CommandFault(problemOf(error, of), 'refused');
+  const wasSent = !/^The client is (closed|offline)$/.test(problemOf(error));
   return new CommandFault(wasSent ? 'the connection broke before the answer came' : 'not connected', 'disconnected');
 }
 

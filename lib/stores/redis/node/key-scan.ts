@@ -5,7 +5,7 @@ import type { NodeScan } from '../../node/answers.js';
 import { monotonic } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
-import { problemOf } from '../client/problem-of.js';
+import { problemOf } from '../../node/problem-of.js';
 import { CommandFault, type RedisClient } from '../client/redis-client.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import type { LockKeys } from './lock-keys.js';

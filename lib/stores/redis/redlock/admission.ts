@@ -2,7 +2,7 @@ import { NodeError } from '../../../api/errors.js';
 import { driftMs } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
-import { problemOf } from '../client/problem-of.js';
+import { problemOf } from '../../node/problem-of.js';
 import { LIMIT_US, WAIT_FOR_VOTES, type Admission } from '../node/node-answers.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { Proposals } from './proposals.js';

@@ -3,7 +3,7 @@ import { printable } from '../../../api/printable.js';
 import { LONGEST_TTL_MS } from '../../../core/backend/lock-backend.js';
 import type { BackendReport } from '../../../core/backend/report.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import { problemOf } from '../client/problem-of.js';
+import { problemOf } from '../../node/problem-of.js';
 import { identify, type ServerIdentity } from '../client/server-identity.js';
 import type { RedisNode } from '../node/redis-node.js';
 import { abstentionMs } from './admission.js';

@@ -1,6 +1,6 @@
 import { NodeError } from '../../../api/errors.js';
 import { nodeError } from '../client/advice.js';
-import { problemOf } from '../client/problem-of.js';
+import { problemOf } from '../../node/problem-of.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import type { Sending } from '../../../core/backend/lane.js';
 import type { AcquireRequest, ExtendRequest } from '../../../core/backend/lock-backend.js';

@@ -3,7 +3,7 @@ import { nextTick, outsideOfCalls } from '../../../core/time/event-loop.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import type { ReplicaOptions } from '../options.js';
 import { nodeError } from '../client/advice.js';
-import { problemOf } from '../client/problem-of.js';
+import { problemOf } from '../../node/problem-of.js';
 import type { Bound } from '../../../core/backend/lock-backend.js';
 import { RedisConnection } from '../client/redis-connection.js';
 import type { NodeExtension } from '../../node/answers.js';

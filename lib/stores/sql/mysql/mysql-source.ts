@@ -1,7 +1,8 @@
 import { LockOptionsError } from '../../../api/errors.js';
 import { unfit } from '../../../core/options/checks.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import type { Row, SqlClient, SqlSource } from '../sql-client.js';
+import { credentials } from '../../node/problem-of.js';
+import { cleaned, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
 import { checkTlsOptions, tlsWordsOf, unreadable } from '../tls-words.js';
 
 /** Options of a connection of `mysql2`: see its documentation. Others of its options may be there, and are not used. */
@@ -211,6 +212,7 @@ function tlsOf(text: string): unknown {
 /** Connections by `mysql2`. */
 class Mysql2Source implements SqlSource<MysqlClient> {
   readonly name: string;
+  readonly #shown: (error: unknown) => Error;
 
   constructor(
     private readonly mysql2: Mysql2,
@@ -218,6 +220,9 @@ class Mysql2Source implements SqlSource<MysqlClient> {
     private readonly commandTimeoutMs: number,
   ) {
     const { host = 'localhost', port = 3306, socketPath, database = '' } = config;
+    const { user, password, password1, password2, password3 } = config as Record<string, unknown>;
+    const login = credentials([password, password1, password2, password3], [user]);
+    this.#shown = (error) => cleaned(error, login) as Error;
     this.name = `${socketPath ?? `${host}:${port}`}/${database}`;
   }
 
@@ -244,8 +249,8 @@ class Mysql2Source implements SqlSource<MysqlClient> {
     await new Promise<void>((resolve, reject) => {
       connection.on('connect', () => resolve());
       connection.on('error', (error) => {
-        cause ??= error;
-        reject(error!);
+        cause ??= this.#shown(error);
+        reject(this.#shown(error));
         ended(); // every error event of a connection is its last
       });
       connection.on('end', () => {
@@ -259,7 +264,7 @@ class Mysql2Source implements SqlSource<MysqlClient> {
         inFlight.add(reject);
         connection.query({ sql, values: [...values] }, (error, answer) => {
           inFlight.delete(reject);
-          if (error) reject(error);
+          if (error) reject(this.#shown(error));
           else resolve(answer);
         });
       });

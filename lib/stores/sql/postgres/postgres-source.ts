@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { LockOptionsError } from '../../../api/errors.js';
 import { unfit } from '../../../core/options/checks.js';
-import type { Row, SqlClient, SqlSource } from '../sql-client.js';
+import { credentials } from '../../node/problem-of.js';
+import { cleaned, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
 import { checkTlsOptions, tlsWordsOf } from '../tls-words.js';
 
 /** A connection to a PostgreSQL. */
@@ -51,6 +52,9 @@ interface PgClient {
   readonly database?: string;
   /** Of its session at the server. */
   readonly processID?: number | null;
+  readonly user?: string;
+  /** Once a function has made it: the text. */
+  readonly password?: unknown;
   readonly connectionParameters: { readonly ssl: unknown };
   connect(): Promise<unknown>;
   query(query: { name?: string; text: string; values: unknown[] }): Promise<{ rows: Row[] }>;
@@ -198,23 +202,25 @@ class PgSource implements SqlSource<PostgresClient> {
   async connect(onEnd: (cause?: unknown) => void): Promise<PostgresClient> {
     const client = this.#client();
     let cause: unknown;
-    client.on('error', (error) => (cause ??= error));
+    const shown = (error: unknown) => cleaned(error, credentials([client.password], [client.user]));
+    const fail = (error: unknown) => Promise.reject(shown(error));
+    client.on('error', (error) => (cause ??= shown(error)));
     try {
       await client.connect();
     } catch (error) {
-      if (this.#isBehindPooler || !REFUSED_SETTINGS.test(String(error))) throw error;
+      if (this.#isBehindPooler || !REFUSED_SETTINGS.test(String(error))) return fail(error);
       this.#isBehindPooler = true;
       return this.connect(onEnd);
     }
     client.on('end', () => onEnd(cause));
     return {
       processId: client.processID,
-      query: ({ name, text }, values) => this.#query(client, name, text, values),
+      query: ({ name, text }, values) => this.#query(client, name, text, values).catch(fail),
       listen: async (channel, onMessage) => {
         client.on('notification', (message) => {
           if (message.channel === channel) onMessage(message.payload ?? '');
         });
-        await client.query({ text: `LISTEN ${channel}`, values: [] });
+        await client.query({ text: `LISTEN ${channel}`, values: [] }).catch(fail);
       },
       close: () => {
         client.unref(); // a server that hangs does not keep the process from ending

@@ -10,8 +10,33 @@ export interface Credentials {
   usernames: string[];
 }
 
+const NOBODY: Credentials = { passwords: [], usernames: [] };
+
+/** Those that are there, once each. A password may be a function, of which the server knows nothing. */
+export function credentials(passwords: readonly unknown[], usernames: readonly unknown[]): Credentials {
+  const texts = (values: readonly unknown[]) =>
+    [...new Set(values)]
+      .filter((each) => /string|number/.test(typeof each))
+      .map(String)
+      .filter(Boolean);
+  return { passwords: texts(passwords), usernames: texts(usernames).filter((name) => name !== 'default') };
+}
+
+/**
+ * The message of an error, without anything that may hold a password: Redis repeats the arguments of a command that it does
+ * not know, and errors of clients carry the command with its arguments, AUTH included, as properties.
+ * @param of credentials that it must not repeat, in whatever words
+ */
+export function problemOf(error: unknown, of = NOBODY): string {
+  if (!(error instanceof Error)) return withoutCredentials(String(error), of);
+  // A host name with several addresses: one error for each, and no message of its own.
+  if (error instanceof AggregateError) return error.errors.map((each) => problemOf(each, of)).join(', ');
+  const problem = error.message.replace(/,? with args beginning with.*/s, '').replace(/\.$/, ''); // its quoter adds a full stop
+  return withoutCredentials(problem, of);
+}
+
 /** A text of a server, or of the client, without the credentials that it repeats, also in the forms that URLs and quotes have. */
-export function withoutCredentials(text: string, { passwords, usernames }: Credentials): string {
+function withoutCredentials(text: string, { passwords, usernames }: Credentials): string {
   const anywhere = passwords.filter((each) => each.length >= FOUND_ANYWHERE);
   const asWords = [...passwords.filter((each) => each.length < FOUND_ANYWHERE), ...usernames];
   const patterns = [
