@@ -27,6 +27,12 @@ function adviceOn(problem: string): string | undefined {
   if (/NOPERM|can't run this command|ACL failure in script/.test(problem)) {
     return 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.';
   }
+  if (/^not connected .*\b(certificate|altnames)\b/.test(problem)) {
+    return (
+      'Its TLS certificate is not trusted: give the certificate of its authority in NODE_EXTRA_CA_CERTS, or as ca in the option tls ' +
+      '(node-redis: in socket), and connect by a name that the certificate has.'
+    );
+  }
   // Of the server itself, or of a node of a Cluster by its name: not of a Sentinel, which has a password of its own.
   if (/^(not connected \(\w+\): )?(\S+: )?NOAUTH/.test(problem)) return NEEDS_PASSWORD;
   if (problem.includes('WRONGTYPE')) {
@@ -51,6 +57,7 @@ export function unreachable(errors: NodeError[], timeoutMs: number): LockUnavail
   const message = errors.every(({ advice }) => advice !== undefined)
     ? `Redis cannot be used: ${nodes}. ${adviceFor(errors)}`
     : `Redis cannot be reached (waited ${timeoutMs} ms): ${nodes}. ` +
-      'Start it, correct the address or the credentials, or set lazyConnect: true to start without it.';
+      'Start it, correct the address, the credentials or TLS (rediss:// or the option tls where the server has it, and only there), or set ' +
+      'lazyConnect: true to start without it.';
   return new LockUnavailableError(message, undefined, errors);
 }
