@@ -55,6 +55,23 @@ function diagnosed(locks: LockService): Promise<LockDiagnosis<PostgresDiagnosis>
   );
 }
 
+it('says which schema the table is in, and warns of another one of that name in the search_path [G993]', async () => {
+  const name = await table();
+  const locks = await openLocks({
+    postgres: { connectionString: server.url, options: '-c search_path=early,public' },
+    table: name,
+  });
+  const before = await diagnosed(locks);
+  expect(before.findings).toEqual([]);
+  expect(before.nodes[0]!.summary).toContain(`table "${name}" in schema public`);
+  await server.query('CREATE SCHEMA early');
+  await server.query(ddl('postgres', { table: `early.${name}` }));
+  const { findings, nodes } = await diagnosed(locks);
+  expect(findings).toMatchObject([{ severity: 'warning', code: 'several-tables' }]);
+  expect(findings[0]!.message).toContain('has its locks in early, and another user could have them in public');
+  expect(nodes[0]!.summary).toContain(`table "${name}" in schema early`);
+});
+
 /** What an application logs of its locks at the start, or why it does not start. */
 async function started(options: SqlLockModuleOptions): Promise<string[] | Error> {
   const log = new RecordingLogger();
@@ -96,7 +113,7 @@ describe('The doctor of locks in PostgreSQL', () => {
         deadRows: 0,
         oldestTransactionMs: expect.any(Number),
         summary: expect.stringMatching(
-          new RegExp(`^PostgreSQL \\d+\\.\\d+.*, table "locks_${tables}" with about \\d rows?$`),
+          new RegExp(`^PostgreSQL \\d+\\.\\d+.*, table "locks_${tables}" in schema public with about \\d rows?$`),
         ),
       },
     ]);

@@ -52,6 +52,8 @@ export type PostgresFindingCode =
   | 'no-autovacuum'
   /** The table grows while a transaction is open for long. */
   | 'old-transaction'
+  /** The search_path has several tables of that name. */
+  | 'several-tables'
   /** LISTEN does not work: whoever waits asks from time to time instead. */
   | 'not-heard';
 
@@ -76,6 +78,9 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
       CASE WHEN a.attname = 'resource_lock_key' THEN ' ' || coalesce(c.collname, '') ELSE '' END)::text
     FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
     WHERE a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
+  t.relnamespace::regnamespace::text AS schema,
+  (SELECT string_agg(n.nspname, ', ') FROM pg_class o JOIN pg_namespace n ON n.oid = o.relnamespace
+    WHERE o.relname = t.relname AND o.oid <> t.oid AND n.nspname = ANY (current_schemas(true))) AS others,
   EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
     WHERE i.indrelid = t.oid AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1 AND i.indpred IS NULL
       AND a.attname = 'resource_lock_key')::int AS has_key,
@@ -185,7 +190,7 @@ async function deafness(node: PostgresNode, source: SqlSource<PostgresClient>): 
 
 function reportOf(name: string, table: string, row: Row): PostgresDiagnosis {
   const [rows, deadRows] = [Number(row.rows), Number(row.dead)];
-  const summary = `PostgreSQL ${String(row.version)}, table ${table} with about ${rows} row${rows === 1 ? '' : 's'}`;
+  const summary = `PostgreSQL ${String(row.version)}, table ${table} in schema ${String(row.schema)} with about ${rows} row${rows === 1 ? '' : 's'}`;
   const oldestTransactionMs = row.oldest === null ? undefined : Math.round(Number(row.oldest));
   return {
     name,
@@ -258,6 +263,13 @@ export function findingsOf(node: string, table: string, { row, deafBecause, refu
       'not-durable',
       `has ${loose.join(' and ')} off: a crash forgets locks that it has granted, and then two callers can hold the same lock. ` +
         `Set ${loose.join(' and ')} to on.`,
+    );
+  if (typeof row.others === 'string' && !table.includes('.'))
+    found(
+      'warning',
+      'several-tables',
+      `has a table ${table} in several schemas of the search_path: this user has its locks in ${String(row.schema)}, and another user could ` +
+        `have them in ${row.others}. Name the schema in the option table.`,
     );
   if (row.autovacuum === 'off' || /autovacuum_enabled=(false|off|0)/.test(String(row.storage)))
     found(
