@@ -209,6 +209,8 @@ export class NodeError extends Error {
     problem: string,
     /** What to do, in sentences; by default to check that the node can be reached. */
     readonly advice?: string,
+    /** Whether only this key, or this call, is refused: the node serves others. */
+    readonly isOfKey = false,
   ) {
     const shown = printable(problem, LONGEST_PROBLEM);
     super(`${printable(node)}: ${shown}`);

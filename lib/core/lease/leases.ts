@@ -716,7 +716,7 @@ function whyNotDowngraded(lease: Lease, backend: LockBackend): string | undefine
 
 function lostBefore({ key, lostReason }: Lease): LockUnavailableError {
   const problem = `the lock was lost again before it could be kept (${lostReason})`;
-  return LockUnavailableError.from('kept', key, [new NodeError('the store', problem, 'Try again.')]);
+  return LockUnavailableError.from('kept', key, [new NodeError('the store', problem, 'Try again.', true)]);
 }
 
 function until(keepUntil: number): { keptUntil?: Date } {

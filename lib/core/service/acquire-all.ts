@@ -49,6 +49,7 @@ function lostMeanwhile({ key, lease }: LockHandle): LockUnavailableError {
     'the store',
     problem,
     'Try again; without the watchdog, ttlMs must be longer than waitMs.',
+    true,
   );
   return LockUnavailableError.from('acquired', key, [cause]);
 }

@@ -56,7 +56,7 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
 /** The refusal of a call that has its lock, but does not know it yet, when that is lost. */
 export function lostBefore(key: string): LockUnavailableError {
   const problem = 'the lock was lost again before the call could begin';
-  return LockUnavailableError.from('acquired', key, [new NodeError('the store', problem, 'Try again.')]);
+  return LockUnavailableError.from('acquired', key, [new NodeError('the store', problem, 'Try again.', true)]);
 }
 
 /** The refusal of a call that has its lock, but whose time is over before the store has said that it keeps that for `holdMs`. */

@@ -7,9 +7,6 @@ import type { LockService } from '../../core/service/lock.service.js';
 /** How often a lock is tried during an outage, in milliseconds. */
 const RETRY_MS = 1_000;
 
-/** Another program uses the key: no outage, as other keys can be locked. */
-const OF_ONE_KEY = /WRONGTYPE|fencing counter/;
-
 /**
  * Logs when locks become unavailable, and when they are available again: one line each, however many calls are refused in
  * between. Only a lock that Redis grants ends an outage: connections to a server that hangs or refuses writes look healthy,
@@ -27,8 +24,8 @@ export class Outage {
   ) {}
 
   note(event: Extract<LockEvent, { causes: unknown }>): void {
-    if (event.causes.length === 0) return; // refused by an application that closes
-    if (event.causes.every(({ problem }) => OF_ONE_KEY.test(problem))) return;
+    // Refused by an application that closes, or for one key while others can be locked.
+    if (event.causes.every(({ isOfKey }) => isOfKey)) return;
     if (event.type === 'unavailable') this.#refused++;
     if (this.#since !== undefined) return;
     this.#since = performance.now();

@@ -36,7 +36,7 @@ const EXCLUDES_NO_OTHERS: Finding = {
 
 const UNKNOWN_MODE: AcquireOutcome = {
   status: 'unavailable',
-  causes: [new NodeError('memory', 'locks in memory are exclusive, shared or permits', 'Ask for one of these.')],
+  causes: [new NodeError('memory', 'locks in memory are exclusive, shared or permits', 'Ask for one of these.', true)],
 };
 
 /** A lock, and who holds it. */

@@ -48,8 +48,11 @@ export abstract class NodesBackend {
     const locks: Listed['locks'] = [];
     let complete = keys.length === found.length && done.filter((scan) => scan.isComplete).length >= this.majority;
     views.forEach((view, at) => {
-      if (Array.isArray(view)) throw LockUnavailableError.ofList(view.map(({ error }) => error));
-      if (view.holding) locks.push({ key: keys[at]!, holding: view.holding });
+      if (Array.isArray(view)) {
+        const errors = view.map(({ error }) => error);
+        if (!errors.every(({ isOfKey }) => isOfKey)) throw LockUnavailableError.ofList(errors);
+        complete = false;
+      } else if (view.holding) locks.push({ key: keys[at]!, holding: view.holding });
       else if (view.undecidedBy) complete = false;
     });
     return {

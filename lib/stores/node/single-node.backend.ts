@@ -245,7 +245,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   /** Answers after the call has returned, as the contract says. */
   #refuseHold(done: (outcome: AcquireOutcome) => void): void {
     const { name, store } = this.node;
-    const cause = new NodeError(name, `locks on ${store} are exclusive`, 'Ask for an exclusive lock.');
+    const cause = new NodeError(name, `locks on ${store} are exclusive`, 'Ask for an exclusive lock.', true);
     void Promise.resolve().then(() => done({ status: 'unavailable', causes: [cause] }));
   }
 
@@ -254,7 +254,8 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     const extension = await replicas.extend(request);
     if (extension.status === 'extended') return undefined;
     if (extension.status === 'fault') return extension.error;
-    return new NodeError(this.node.name, 'the lock was gone from the primary before replicas were known to have it');
+    const problem = 'the lock was gone from the primary before replicas were known to have it';
+    return new NodeError(this.node.name, problem, undefined, true);
   }
 
   /**

@@ -1,8 +1,8 @@
 import { adviceFor, LockUnavailableError, NodeError } from '../../../api/errors.js';
 
 /** The error of a node whose problem may be what Redis answered, with what to do about that answer. */
-export function nodeError(node: string, problem: string, advice = adviceOn(problem)): NodeError {
-  return new NodeError(node, problem, advice);
+export function nodeError(node: string, problem: string, advice = adviceOn(problem), isOfKey = false): NodeError {
+  return new NodeError(node, problem, advice, isOfKey);
 }
 
 /** What to do about a server that needs a password when the client has none. */

@@ -489,13 +489,14 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   }
 
   #faultOf(fault: ScriptFault): Fault {
-    const { message, mayHaveRun, disconnected } = fault;
+    const { message, mayHaveRun, disconnected, isOfKey } = fault;
     // The fault of a command that was not sent says only that; the connection knows why.
     if (!mayHaveRun && !fault.isRefused && !this.isReady) {
       return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
     }
     if (this.#lastFault?.[0] !== fault) {
-      const error = nodeError(this.name, message, fault.isReadOnly ? this.connection.leaveReplica() : undefined);
+      const advice = fault.isReadOnly ? this.connection.leaveReplica() : undefined;
+      const error = nodeError(this.name, message, advice, isOfKey);
       this.#lastFault = [fault, { status: 'fault', error, mayHaveRun, disconnected }];
     }
     return this.#lastFault[1];

@@ -62,7 +62,7 @@ const WHY_ONLY_EXCLUSIVE =
 
 const EXCLUSIVE_ONLY: AcquireOutcome = {
   status: 'unavailable',
-  causes: [new NodeError('redlock', 'locks on a Redlock are exclusive', 'Ask for an exclusive lock.')],
+  causes: [new NodeError('redlock', 'locks on a Redlock are exclusive', 'Ask for an exclusive lock.', true)],
 };
 
 /**

@@ -11,7 +11,7 @@ export const ACQUIRE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '7830f9022269f3de60955ccebaa646efba989b4e',
+  sha: '598c75af488b744b278a58799fca9f4cfd524b1a',
   source: `local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
 local locks = #KEYS - 1
@@ -37,7 +37,7 @@ if #KEYS > 2 then
       local before = redis.pcall('SET', fence, last, 'GET')
       if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
         local counter = type(before) == 'string' and tonumber(before)
-        local problem = type(before) == 'table' and before.err or nil
+        local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
         if counter and counter >= tonumber(now) then
           token = string.format('%016.0f', counter + 1)
           local highest = counter + locks
@@ -83,7 +83,7 @@ if not reserved then
   local before = redis.pcall('SET', fence, last, 'GET')
   if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
     local counter = type(before) == 'string' and tonumber(before)
-    local problem = type(before) == 'table' and before.err or nil
+    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
     if counter and counter >= tonumber(now) then
       token = string.format('%016.0f', counter + 1)
       local highest = counter + locks
@@ -116,11 +116,11 @@ export const ADMIT: Script = {
   locksPerCall: 50,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: '12dfefc5914083e47ebadc3e1fbfa43e502fa7ba',
+  sha: '4cb1fcd19d631e3645d2796bf100ec6e2f59946b',
   source: `if #KEYS > 1 then
   local function each(admission, run, uptime, longest)
     local known = redis.pcall('GET', admission) or ''
-    if type(known) == 'table' then return {known.err} end
+    if type(known) == 'table' then return {'ERR ' .. admission .. ': ' .. known.err} end
     local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
     local time = redis.call('TIME')
     local now = time[1] * 1000000 + time[2]
@@ -147,7 +147,7 @@ end
 local admission = KEYS[1]
 local run, uptime, longest = ARGV[1], ARGV[2], ARGV[3]
 local known = redis.pcall('GET', admission) or ''
-if type(known) == 'table' then return {known.err} end
+if type(known) == 'table' then return {'ERR ' .. admission .. ': ' .. known.err} end
 local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -177,7 +177,7 @@ export const CROWD: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '0390e94a0fb0e69da5a6dceedba1672bc3e9484d',
+  sha: '5174096a4919f98d261fdd00213b2007c3e6adb6',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -379,7 +379,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
             local token = string.format('%016.0f', first)
             local final = count == 1 and token or string.format('%016.0f', first + count - 1)
             local before = redis.pcall('SET', fence, final, 'GET')
-            local problem = type(before) == 'table' and before.err or nil
+            local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
             local counter = not problem and not minted and tonumber(before or 0)
             if counter and counter >= first then
               count = 1
@@ -473,7 +473,7 @@ local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, nu
         local token = string.format('%016.0f', first)
         local final = count == 1 and token or string.format('%016.0f', first + count - 1)
         local before = redis.pcall('SET', fence, final, 'GET')
-        local problem = type(before) == 'table' and before.err or nil
+        local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
         local counter = not problem and not minted and tonumber(before or 0)
         if counter and counter >= first then
           count = 1
@@ -611,7 +611,7 @@ export const DOWNGRADE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '5701e6f5946be341e6e2b419034f5ed97b61192b',
+  sha: '7f114c1729aacc86557f723010020c1d1aad2fd4',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, to, ttl)
@@ -696,7 +696,7 @@ local function each(lock, queue, owner, to, ttl)
   local token = string.format('%016.0f', first)
   local final = count == 1 and token or string.format('%016.0f', first + count - 1)
   local before = redis.pcall('SET', fence, final, 'GET')
-  local problem = type(before) == 'table' and before.err or nil
+  local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
   local counter = not problem and not minted and tonumber(before or 0)
   if counter and counter >= first then
     count = 1
@@ -823,7 +823,7 @@ local function each(lock, queue, owner, to, ttl)
           local token = string.format('%016.0f', first)
           local final = count == 1 and token or string.format('%016.0f', first + count - 1)
           local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and before.err or nil
+          local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
           local counter = not problem and not minted and tonumber(before or 0)
           if counter and counter >= first then
             count = 1
@@ -1185,7 +1185,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'be882364ee400e6bfb5561e2c67f85e90a3497a0',
+  sha: 'b3d3c1650313e04433b1612403945092036c6bfd',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -1370,7 +1370,7 @@ local function each(lock, queue, key, from)
           local token = string.format('%016.0f', first)
           local final = count == 1 and token or string.format('%016.0f', first + count - 1)
           local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and before.err or nil
+          local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
           local counter = not problem and not minted and tonumber(before or 0)
           if counter and counter >= first then
             count = 1
@@ -1656,7 +1656,7 @@ export const RAISE_FENCE: Script = {
   locksPerCall: 50,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: 'f7e4ad992d690e12393e3bc229c737f7aafe787f',
+  sha: '722ffef0942bd88349f492b919c861cebba99ed7',
   source: `if #KEYS > 2 then
   local function each(lock, fence, owner, token)
     local value = redis.pcall('GET', lock)
@@ -1666,7 +1666,7 @@ export const RAISE_FENCE: Script = {
     if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
     local counter = redis.pcall('GET', fence)
     if not counter then return 0 end
-    if type(counter) == 'table' then return {counter.err} end
+    if type(counter) == 'table' then return {'ERR the fencing counter ' .. fence .. ': ' .. counter.err} end
     local set = {}
     if (tonumber(counter) or 0) < tonumber(token) then set = redis.pcall('SET', fence, token) end
     if not set.err and vote ~= token then set = redis.pcall('SET', lock, owner .. token .. flag, 'KEEPTTL') end
@@ -1687,7 +1687,7 @@ local vote, flag = string.match(value, '@(%d+)(%+?)$')
 if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
 local counter = redis.pcall('GET', fence)
 if not counter then return 0 end
-if type(counter) == 'table' then return {counter.err} end
+if type(counter) == 'table' then return {'ERR the fencing counter ' .. fence .. ': ' .. counter.err} end
 local set = {}
 if (tonumber(counter) or 0) < tonumber(token) then set = redis.pcall('SET', fence, token) end
 if not set.err and vote ~= token then set = redis.pcall('SET', lock, owner .. token .. flag, 'KEEPTTL') end
@@ -1704,7 +1704,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'e2c84fc13f27b3d013669c4083022b68612b30be',
+  sha: 'b18dd8e8ed2fced06fd32420ef8118719cb9c296',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1804,7 +1804,7 @@ if #KEYS > 3 then
               local token = string.format('%016.0f', first)
               local final = count == 1 and token or string.format('%016.0f', first + count - 1)
               local before = redis.pcall('SET', fence, final, 'GET')
-              local problem = type(before) == 'table' and before.err or nil
+              local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
               local counter = not problem and not minted and tonumber(before or 0)
               if counter and counter >= first then
                 count = 1
@@ -2001,7 +2001,7 @@ if type(value) == 'string' then
           local token = string.format('%016.0f', first)
           local final = count == 1 and token or string.format('%016.0f', first + count - 1)
           local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and before.err or nil
+          local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
           local counter = not problem and not minted and tonumber(before or 0)
           if counter and counter >= first then
             count = 1
@@ -2158,7 +2158,7 @@ export const TRANSFER: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '4a33a5d4170aabfc08615b48cf3d28a80e8efb37',
+  sha: '457c5162c8fb2450e45bf581a0f95171e9cf6d7d',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 2 then
@@ -2190,7 +2190,7 @@ if #KEYS > 2 then
       local token = string.format('%016.0f', first)
       local final = count == 1 and token or string.format('%016.0f', first + count - 1)
       local before = redis.pcall('SET', fence, final, 'GET')
-      local problem = type(before) == 'table' and before.err or nil
+      local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
       local counter = not problem and not minted and tonumber(before or 0)
       if counter and counter >= first then
         count = 1
@@ -2247,7 +2247,7 @@ if mints == '1' then
   local token = string.format('%016.0f', first)
   local final = count == 1 and token or string.format('%016.0f', first + count - 1)
   local before = redis.pcall('SET', fence, final, 'GET')
-  local problem = type(before) == 'table' and before.err or nil
+  local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
   local counter = not problem and not minted and tonumber(before or 0)
   if counter and counter >= first then
     count = 1
@@ -2281,7 +2281,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '0f6085d600a5d9880b9c27368b0430e0fe0fceb7',
+  sha: 'd1600ca1650256e4a06d255ba828ecaa4ad98f84',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -2473,7 +2473,7 @@ if #KEYS > 3 then
                 local token = string.format('%016.0f', first)
                 local final = count == 1 and token or string.format('%016.0f', first + count - 1)
                 local before = redis.pcall('SET', fence, final, 'GET')
-                local problem = type(before) == 'table' and before.err or nil
+                local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
                 local counter = not problem and not minted and tonumber(before or 0)
                 if counter and counter >= first then
                   count = 1
@@ -2582,7 +2582,7 @@ if #KEYS > 3 then
     local token = string.format('%016.0f', first)
     local final = count == 1 and token or string.format('%016.0f', first + count - 1)
     local before = redis.pcall('SET', fence, final, 'GET')
-    local problem = type(before) == 'table' and before.err or nil
+    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
     local counter = not problem and not minted and tonumber(before or 0)
     if counter and counter >= first then
       count = 1
@@ -2807,7 +2807,7 @@ if not mine then
             local token = string.format('%016.0f', first)
             local final = count == 1 and token or string.format('%016.0f', first + count - 1)
             local before = redis.pcall('SET', fence, final, 'GET')
-            local problem = type(before) == 'table' and before.err or nil
+            local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
             local counter = not problem and not minted and tonumber(before or 0)
             if counter and counter >= first then
               count = 1
@@ -2916,7 +2916,7 @@ count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
 local token = string.format('%016.0f', first)
 local final = count == 1 and token or string.format('%016.0f', first + count - 1)
 local before = redis.pcall('SET', fence, final, 'GET')
-local problem = type(before) == 'table' and before.err or nil
+local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
 local counter = not problem and not minted and tonumber(before or 0)
 if counter and counter >= first then
   count = 1
@@ -2957,7 +2957,7 @@ export const VOTE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '0aede00c030f08d34575578d5d7d59e35705d88b',
+  sha: '4c93ffe77e211cae55949f77167814ff7341adc8',
   source: `local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 3 then
@@ -2987,7 +2987,7 @@ if #KEYS > 3 then
     local before
     if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
     if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
-    local problem = type(before) == 'table' and before.err or nil
+    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
     if problem then
       redis.call('DEL', lock)
       return {problem}
@@ -3047,7 +3047,7 @@ end
 local before
 if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
 if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
-local problem = type(before) == 'table' and before.err or nil
+local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
 if problem then
   redis.call('DEL', lock)
   return {problem}
@@ -3085,7 +3085,7 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'd386743b5ac9bfa6c6c1e93cbef785a03fd21c8f',
+  sha: '4938364d8f8296117ed9341f7a00d638f9ed9a14',
   source: `local us
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -3151,7 +3151,7 @@ if #KEYS > 4 then
     local before
     if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
     if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
-    local problem = type(before) == 'table' and before.err or nil
+    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
     if problem then
       redis.call('DEL', lock)
       return {problem}
@@ -3246,7 +3246,7 @@ end
 local before
 if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
 if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
-local problem = type(before) == 'table' and before.err or nil
+local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
 if problem then
   redis.call('DEL', lock)
   return {problem}
@@ -3284,7 +3284,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '7efcd80b44acd503cd5df052cf1600e7c922a885',
+  sha: '70f214ae339f5e1cbd7e507e238edee80a75f919',
   source: `local us, minted
 local fence = KEYS[1]
 local function each(lock, queue, owner, entry)
@@ -3449,7 +3449,7 @@ local function each(lock, queue, owner, entry)
           local token = string.format('%016.0f', first)
           local final = count == 1 and token or string.format('%016.0f', first + count - 1)
           local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and before.err or nil
+          local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
           local counter = not problem and not minted and tonumber(before or 0)
           if counter and counter >= first then
             count = 1

@@ -10,6 +10,8 @@ export class ScriptFault extends Error {
     readonly disconnected = false,
     /** The server has answered with an error. */
     readonly isRefused = false,
+    /** Only the lock that the operation is for is refused. */
+    readonly isOfKey = false,
   ) {
     super(message);
   }
@@ -34,7 +36,10 @@ export function scriptFaultOf({ message, kind }: CommandFault): ScriptFault {
   return new ScriptFault(message, message.includes('user_script'), false, true);
 }
 
-/** The fault of a script that has caught an error, and has changed nothing. */
+/**
+ * The fault of a script that has caught an error, and has changed nothing. Only the lock itself has an error that begins with
+ * `WRONGTYPE`: scripts put the name of a counter before its error.
+ */
 export function caughtFaultOf(message: string): ScriptFault {
-  return new ScriptFault(message, false, NOT_NOW.test(message), true);
+  return new ScriptFault(message, false, NOT_NOW.test(message), true, message.startsWith('WRONGTYPE '));
 }

@@ -45,7 +45,7 @@ if not reserved then
   if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
     -- What is no number counts as lost, like a counter that is absent.
     local counter = type(before) == 'string' and tonumber(before)
-    local problem = type(before) == 'table' and before.err or nil
+    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
     if counter and counter >= tonumber(now) then
       token = string.format('%016.0f', counter + 1)
       local highest = counter + locks

@@ -15,7 +15,7 @@ local admission = KEYS[1]
 local run, uptime, longest = ARGV[1], ARGV[2], ARGV[3]
 
 local known = redis.pcall('GET', admission) or ''
-if type(known) == 'table' then return {known.err} end
+if type(known) == 'table' then return {'ERR ' .. admission .. ': ' .. known.err} end
 local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -22,7 +22,7 @@ local vote, flag = string.match(value, '@(%d+)(%+?)$')
 if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
 local counter = redis.pcall('GET', fence)
 if not counter then return 0 end
-if type(counter) == 'table' then return {counter.err} end
+if type(counter) == 'table' then return {'ERR the fencing counter ' .. fence .. ': ' .. counter.err} end
 local set = {}
 if (tonumber(counter) or 0) < tonumber(token) then set = redis.pcall('SET', fence, token) end
 if not set.err and vote ~= token then set = redis.pcall('SET', lock, owner .. token .. flag, 'KEEPTTL') end

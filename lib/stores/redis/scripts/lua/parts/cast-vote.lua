@@ -22,7 +22,7 @@ end
 local before
 if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
 if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
-local problem = type(before) == 'table' and before.err or nil
+local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
 if problem then
   redis.call('DEL', lock)
   return {problem}

@@ -20,7 +20,7 @@ count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
 local token = string.format('%016.0f', first)
 local final = count == 1 and token or string.format('%016.0f', first + count - 1)
 local before = redis.pcall('SET', fence, final, 'GET')
-local problem = type(before) == 'table' and before.err or nil
+local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
 local counter = not problem and not minted and tonumber(before or 0)
 if counter and counter >= first then
   count = 1
