@@ -79,6 +79,26 @@ describe('Locks in MariaDB', () => {
     await releaseOn(backend, other);
   });
 
+  it('are granted although one that was asked for with them cannot be, which is refused with what to do [G971]', async () => {
+    const server = await ownMariaDb();
+    const locks = await openSqlLocks({ mysql: server.url, ...PATIENT, waitMs: 60_000 });
+    await (await locks.acquire('large')).release();
+    await server.query("ALTER TABLE resource_lock ADD CHECK (resource_lock_key <> 'forbidden')");
+    await server.query("UPDATE resource_lock SET fence = 9007199254740991 WHERE resource_lock_key = 'large'");
+    const keys = ['a', 'b', 'forbidden', 'c', 'large', 'd'];
+    const [, ...outcomes] = await Promise.allSettled([
+      locks.inspect('any'), // in flight, so that they travel together
+      ...keys.map((key) => locks.acquire(key)),
+    ]);
+    const refused = ['forbidden', 'large'];
+    expect(keys.filter((_, at) => outcomes[at]!.status === 'rejected')).toEqual(refused);
+    for (const key of refused) {
+      const reason: unknown = await locks.acquire(key).catch((error: unknown) => error);
+      expect(reason).toMatchObject({ key, causes: [{ isOfKey: true }] });
+      expect(String(reason)).toContain('Other keys are not affected.');
+    }
+  });
+
   it('leave nothing behind of an attempt whose reply never came [G783]', async () => {
     const { port } = await mariaDb();
     const proxy = await TcpProxy.start(port);

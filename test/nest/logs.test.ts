@@ -73,6 +73,16 @@ describe('an outage', () => {
     await redis.restart();
   });
 
+  it('is one that the fencing counter, which all locks share, is of no use [G970]', async () => {
+    const test = await makeApp({}, { redis: redis.url });
+    await redis.command('DEL', 'lock:fence');
+    await redis.command('RPUSH', 'lock:fence', 'by another program');
+    for (const key of ['a', 'b']) await expect(test.locks.acquire(key)).rejects.toThrow('WRONGTYPE');
+    expect(test.log.lines).toEqual([outage('127.*ERR the fencing counter lock:fence: WRONGTYPE')]);
+    await redis.command('DEL', 'lock:fence');
+    await again(test);
+  });
+
   it('of a Redlock names its nodes, and begins when no majority of them is left', async () => {
     const nodes = await Promise.all([1, 2, 3].map(() => RedisServer.start()));
     onTestFinished(async () => void (await Promise.all(nodes.map((node) => node.stop()))));

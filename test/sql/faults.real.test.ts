@@ -60,6 +60,14 @@ async function lockRow(client: pg.Client, key: string): Promise<void> {
   await client.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR UPDATE', [key]);
 }
 
+async function insertRow(client: pg.Client, key: string): Promise<void> {
+  await client.query(
+    `INSERT INTO resource_lock (resource_lock_key, resource_lock_value, fence, acquired_at, update_time, expires_at)
+     VALUES ($1, 'other', 1, now(), now(), now())`,
+    [key],
+  );
+}
+
 /** Makes rows of locks that are free. */
 async function usedKeys(backend: LockBackend, count: number): Promise<string[]> {
   const claims = Array.from({ length: count }, () => claimOn(freshKey()));
@@ -68,7 +76,7 @@ async function usedKeys(backend: LockBackend, count: number): Promise<string[]> 
   return claims.map(({ key }) => key).sort();
 }
 
-/** The process id of a session of the locks that waits for a row. */
+/** The process id of a session of the locks that waits. */
 const blockedPid = () =>
   until(
     async () => {
@@ -77,7 +85,7 @@ const blockedPid = () =>
       );
       return row?.pid as number | undefined;
     },
-    { what: 'a statement of the locks waits for a row' },
+    { what: 'a statement of the locks waits' },
   );
 
 const isFree = async (backend: LockBackend, key: string) => (await holderOn(backend, key)) === undefined;
@@ -89,7 +97,8 @@ describe('Locks in PostgreSQL', () => {
   it('are granted although the session is terminated in the middle of the statement [G655]', async () => {
     const backend = await backendOn(PATIENT);
     const [key] = (await usedKeys(backend, 1)) as [string];
-    const other = await sessionOn(key);
+    const other = await sessionOn();
+    await other.query('LOCK TABLE resource_lock');
     const claim = claimOn(key);
     const acquired = acquireOn(backend, claim, placeOf(claim.owner));
     await server.query('SELECT pg_terminate_backend($1)', [await blockedPid()]);
@@ -286,17 +295,18 @@ describe('Locks in PostgreSQL', () => {
   });
 
   it('are granted although their statement was in a deadlock with another session', async () => {
-    const backend = await backendOn({ commandTimeoutMs: 20_000 });
-    const [first, second] = (await usedKeys(backend, 2)) as [string, string];
-    const other = await sessionOn(second);
+    const backend = await backendOn({ commandTimeoutMs: 60_000 });
+    const [first, second] = [freshKey(), freshKey()].sort() as [string, string];
+    const other = await sessionOn();
+    await insertRow(other, second);
     await other.query(`SET deadlock_timeout = '60s'`); // so it is not the victim
     const acquired = Promise.all([
       backend.inspect(first),
       ...[first, second].map((key) => acquireOn(backend, { ...claimOn(key) })),
     ]);
     await blockedPid();
-    await lockRow(other, first);
-    await other.query('COMMIT');
+    await insertRow(other, first); // the statement has inserted it: it is the victim, or this is
+    await other.query('ROLLBACK');
     const [, ...outcomes] = await acquired;
     expect(outcomes.map(({ status }) => status)).toEqual(['acquired', 'acquired']);
   });

@@ -24,7 +24,7 @@ const ADVICE_ON: Readonly<Record<string, string>> = {
   '3D000': 'Correct the name of the database.',
   '53300':
     'Raise max_connections of the server, or lower the pools: each process has connections of its own for its locks.',
-  '55P03': 'Another session holds the row of that lock for long: end it, or its transaction.',
+  '55P03': 'Another session holds the row of that lock, or the table, for long: end it, or its transaction.',
   ER_TABLEACCESS_DENIED_ERROR: NO_TABLE_OR_RIGHTS,
   ER_BINLOG_STMT_MODE_AND_ROW_ENGINE: BINARY_LOG,
 };
@@ -44,6 +44,9 @@ const AS_POSTGRES: Readonly<Record<string, string>> = {
   ER_LOCK_WAIT_TIMEOUT: '55P03',
 };
 
+const OF_DATA =
+  'Other keys are not affected. Either the database cannot store that key, or another program wrote its row: use another key, or delete that row.';
+
 /** For applications: a command line has no such option. */
 export const TOO_BUSY =
   'Check that the server can be reached. If it can, it is too busy for commandTimeoutMs: raise that option.';
@@ -54,8 +57,8 @@ const NOT_TRUSTED =
 const CERTIFICATE = /^HANDSHAKE_SSL_ERROR$|SELF_SIGNED_CERT|^UNABLE_TO_(GET|VERIFY)|^ERR_TLS_CERT/;
 
 /** The error of a database, with what to do about it. @param code what the database calls the error */
-export function sqlError(name: string, problem: string, code?: string): NodeError {
-  return new NodeError(name, problem, adviceOn(problem, code));
+export function sqlError(name: string, problem: string, code?: string, isOfKey = false): NodeError {
+  return new NodeError(name, problem, adviceOn(problem, code) ?? (isOfKey ? OF_DATA : undefined), isOfKey);
 }
 
 function adviceOn(problem: string, code = ''): string | undefined {

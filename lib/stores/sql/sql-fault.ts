@@ -9,13 +9,19 @@ export class SqlFault {
     readonly disconnected = false,
     /** What the database calls the error. */
     readonly code?: string,
+    /** It is an error of the data of one lock: the statement may succeed for others. */
+    readonly isOfKey = false,
   ) {}
 }
 
 /** Errors that a statement which is sent once more at once may not have: it lost a race with another one, and was rolled back. */
 const OF_A_RACE = new Set(['40001', '40P01', 'ER_LOCK_DEADLOCK']);
-/** Another session holds the row, and has for a while. */
-const ROW_IS_HELD = new Set(['55P03', 'ER_LOCK_WAIT_TIMEOUT']);
+/** Another session holds the table, or a row that this one would insert, and has for a while. */
+const IS_HELD = new Set(['55P03', 'ER_LOCK_WAIT_TIMEOUT']);
+/** Classes of SQLSTATE: a value, a constraint, a check of a view, the length of a key in an index, what a trigger raises. */
+const OF_DATA = /^(22|23|44|45|P0)|^54000$/;
+/** MySQL has no SQLSTATE for it. */
+const CHECK = 'ER_CHECK_CONSTRAINT_VIOLATED';
 /** It is a replica, or refuses to write. */
 const READS_ONLY = new Set([
   '25006',
@@ -32,9 +38,9 @@ export function isRace({ code }: SqlFault): boolean {
   return code !== undefined && OF_A_RACE.has(code);
 }
 
-/** Whether one of its operations has waited in vain for a row that another session holds: the others may succeed if each is sent alone. */
-export function ofHeldRow({ code }: SqlFault): boolean {
-  return code !== undefined && ROW_IS_HELD.has(code);
+/** Whether one of its operations may have failed all: the others may succeed if each is sent alone. */
+export function isOfSome({ code, isOfKey }: SqlFault): boolean {
+  return isOfKey || (code !== undefined && IS_HELD.has(code));
 }
 
 /** Whether the server only reads. @param code what the database calls the error */
@@ -52,13 +58,18 @@ export class HalfDone extends Error {
 /** Reads the error of a driver. @param isEnded whether the connection has ended meanwhile */
 export function faultOf(error: unknown, isEnded: boolean): SqlFault {
   if (error instanceof HalfDone) {
-    const { problem, disconnected, code } = faultOf(error.cause, isEnded);
-    return new SqlFault(problem, true, disconnected, code);
+    const { problem, disconnected, code, isOfKey } = faultOf(error.cause, isEnded);
+    return new SqlFault(problem, true, disconnected, code, isOfKey);
   }
-  const { code, message = String(error) } = error as { code?: unknown; message?: string };
+  const {
+    code,
+    sqlState = code,
+    message = String(error),
+  } = error as { code?: unknown; sqlState?: unknown; message?: string };
   const name = typeof code === 'string' ? code : undefined;
   const disconnected = isEnded || name === undefined || OF_THE_CONNECTION.test(name);
   const problem = name !== undefined && !disconnected ? `${message} (${name})` : message;
   // An error of the statement has rolled it back, as it is a transaction of its own.
-  return new SqlFault(problem.replace(/\.$/, ''), disconnected, disconnected, name);
+  const isOfKey = !disconnected && (OF_DATA.test(String(sqlState)) || name === CHECK);
+  return new SqlFault(problem.replace(/\.$/, ''), disconnected, disconnected, name, isOfKey);
 }

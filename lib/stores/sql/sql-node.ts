@@ -194,14 +194,15 @@ export abstract class SqlNode {
       this.name,
       'a transaction that guards the lock is still open',
       'Release the lock after the transaction has ended. One whose client is gone ends with its session.',
+      true,
     );
     return { status: 'fault', error, mayHaveRun: false, disconnected: false };
   }
 
-  protected faultOf({ code, problem, mayHaveRun, disconnected }: SqlFault): Fault {
+  protected faultOf({ code, problem, mayHaveRun, disconnected, isOfKey }: SqlFault): Fault {
     // The fault of a statement that was not sent says only that; the connection knows why.
     const isDown = !mayHaveRun && !this.connection.isReady;
-    const error = isDown ? this.connection.problem : sqlError(this.name, problem, code);
+    const error = isDown ? this.connection.problem : sqlError(this.name, problem, code, isOfKey);
     if (code !== undefined && isReadOnly(code)) this.connection.leaveReplica(code);
     return { status: 'fault', error, mayHaveRun, disconnected };
   }
@@ -312,7 +313,7 @@ export function holdingOf({
         owner: text(holder),
         remainingMs: Number(remaining),
         fencingToken: Number(fence),
-        heldForMs: Math.max(0, Math.floor(Number(held_for))),
+        heldForMs: Number.isFinite(Number(held_for)) ? Math.max(0, Math.floor(Number(held_for))) : undefined,
         isKept: is(is_kept) || undefined,
         calls: Number(calls_behind) || undefined,
       },

@@ -3,7 +3,7 @@ import { nextTick, outsideOfCalls, setImmediate } from '../../core/time/event-lo
 import { Command, EXTENSION, Lane, type Operation, type Wanted } from '../../core/backend/lane.js';
 import type { Row, SqlClient } from './sql-client.js';
 import type { SqlConnection } from './sql-connection.js';
-import { faultOf, isRace, ofHeldRow, SqlFault } from './sql-fault.js';
+import { faultOf, isOfSome, isRace, SqlFault } from './sql-fault.js';
 import type { Statement } from './statement.js';
 
 /** A statement for one key. */
@@ -14,6 +14,9 @@ interface Part extends Operation {
   readonly values: readonly unknown[];
   readonly read: (answer: Row | SqlFault) => unknown;
   readonly done: (value: never, sentAt: number) => void;
+  /** When it first met a row that another session holds, and for how long it waits before it is sent again. */
+  skippedAt?: number;
+  pauseMs?: number;
 }
 
 class StatementCommand extends Command<StatementCommand, Part> {
@@ -50,6 +53,9 @@ class StatementCommand extends Command<StatementCommand, Part> {
 const NOT_CONNECTED = new SqlFault('not connected', false, true);
 /** Stands for the row that a statement did not answer with. */
 const NOTHING: Row = {};
+const ROW_IS_HELD = new SqlFault('another session holds its row', false, false, '55P03', true);
+/** The longest pause before a row is tried again that another session holds, in milliseconds. */
+const LONGEST_PAUSE_MS = 25;
 const WITHDRAWN = new SqlFault('withdrawn before it was sent', false);
 
 /**
@@ -99,7 +105,10 @@ export class StatementRunner {
     done: (value: T, sentAt: number) => void,
     wanted?: Wanted,
   ): void {
-    const operation: Part = { key, values, read, done, wanted };
+    this.#add(statement, { key, values, read, done, wanted });
+  }
+
+  #add(statement: Statement, operation: Part): void {
     const waiting = this.#lane.commandFor(statement, operation);
     if (waiting) {
       waiting.add(operation);
@@ -195,11 +204,11 @@ export class StatementRunner {
   }
 
   #mayRepeat({ firstSentAt, operations, sentAt }: StatementCommand, fault: SqlFault): boolean {
-    if (ofHeldRow(fault)) return operations.length > 1;
+    if (isOfSome(fault)) return operations.length > 1;
     return isRace(fault) && this.now() - (firstSentAt ?? sentAt) < this.commandTimeoutMs;
   }
 
-  /** Sends each operation alone: a row that another session holds must keep no other lock from its answer. */
+  /** Sends each operation alone: what is wrong with one lock must keep no other from its answer. */
   #repeat(command: StatementCommand): void {
     for (const operation of command.taken()) {
       const alone = new StatementCommand(command.statement, command.firstSentAt ?? command.sentAt);
@@ -217,7 +226,23 @@ export class StatementRunner {
       return;
     }
     const rows = statement.most === 1 ? answer : byKey(operations, answer);
-    operations.forEach((operation, at) => deliver(operation, rows[at] ?? NOTHING, sentAt));
+    operations.forEach((operation, at) => {
+      const row = rows[at] ?? NOTHING;
+      if (Number(row.is_skipped) !== 1) deliver(operation, row, sentAt);
+      else if (this.#waits(operation)) this.#addLater(statement, operation);
+      else deliver(operation, ROW_IS_HELD, sentAt);
+    });
+  }
+
+  /** Whether an operation still waits for a row that another session holds. Nothing of it has taken effect. */
+  #waits(operation: Part): boolean {
+    operation.skippedAt ??= performance.now();
+    return performance.now() - operation.skippedAt < this.commandTimeoutMs / 4;
+  }
+
+  #addLater(statement: Statement, operation: Part): void {
+    operation.pauseMs = Math.min(LONGEST_PAUSE_MS, 2 * (operation.pauseMs ?? 0.5));
+    outsideOfCalls(() => setTimeout(() => this.#add(statement, operation), operation.pauseMs)).unref();
   }
 
   /** Answers operations that were never sent, but not at once: their callers may just be asking. */

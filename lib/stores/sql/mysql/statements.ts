@@ -20,6 +20,8 @@ const RELEASED = "'1970-01-01'";
 const NOW = 'UTC_TIMESTAMP(6)';
 const us = (time: string) => `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${time})`;
 const msBetween = (from: string, to: string) => `TIMESTAMPDIFF(MICROSECOND, ${from}, ${to}) / 1000`;
+/** Fails, as out of range, from 2^53 on: JavaScript does not count exactly there. */
+const exact = (token: string) => `(${token}) * 1024 DIV 1024`;
 const later = (ms: string) => `DATE_ADD(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND)`;
 /** A lock that its owner still holds, whose work has not ended. */
 const IS_HELD = `l.resource_lock_value = a.p2 AND l.expires_at > ${NOW} AND l.is_kept = 0`;
@@ -253,7 +255,7 @@ class Acquisition implements Statement {
 
   async run(client: MysqlClient, columns: readonly unknown[]): Promise<Row[]> {
     const asks = asksOf(columns);
-    const fence = `IF(${us(NOW)} > l.fence, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, a.p4) - 1, l.fence + 1)`;
+    const fence = `IF(${us(NOW)} > l.fence, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, a.p4) - 1, ${exact('l.fence + 1')})`;
     // What LAST_INSERT_ID is given comes with the answer.
     const set = `l.resource_lock_value = a.p2, l.fence = LAST_INSERT_ID(${fence}), l.is_kept = 0, l.calls_behind = 0, l.acquired_at = ${NOW},
   l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`;
@@ -408,7 +410,7 @@ class OwnerChange implements Statement {
 
   /** @returns what it has done */
   async #change(client: MysqlClient, ...asked: readonly AskedTransfer[]): Promise<ReadonlySet<Ask>> {
-    const set = `l.fence = IF(a.p5 = 1, GREATEST(l.fence + 1, ${us(NOW)}), l.fence), l.acquired_at = IF(a.p5 = 1, ${NOW}, l.acquired_at),
+    const set = `l.fence = IF(a.p5 = 1, GREATEST(${exact('l.fence + 1')}, ${us(NOW)}), l.fence), l.acquired_at = IF(a.p5 = 1, ${NOW}, l.acquired_at),
   l.resource_lock_value = a.p3, l.update_time = ${NOW}, l.calls_behind = 0,
   l.expires_at = GREATEST(${later('a.p4')}, IF(a.p6 = 1, l.expires_at, ${NOW}))`;
     const asks = asked.map(({ ask }) => ask);

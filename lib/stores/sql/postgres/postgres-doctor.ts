@@ -71,7 +71,7 @@ const LOOK = new PostgresStatement(
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int / 10000 AS major,
   current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
   current_setting('autovacuum') AS autovacuum, array_to_string(t.reloptions, ' ') AS storage,
-  t.relpersistence::text AS persistence, pg_stat_get_live_tuples(t.oid)::float8 AS rows, pg_stat_get_dead_tuples(t.oid)::float8 AS dead,
+  t.relpersistence::text AS persistence, pg_stat_get_live_tuples(t.oid)::text AS rows, pg_stat_get_dead_tuples(t.oid)::text AS dead,
   (SELECT string_agg(r.name, ', ' ORDER BY r.n) FROM unnest($2::text[]) WITH ORDINALITY AS r(name, n)
     WHERE NOT has_table_privilege(t.oid, r.name)) AS lacking, row_security_active(t.oid)::int AS has_policies,
   (SELECT json_object_agg(a.attname, format_type(a.atttypid, a.atttypmod) ||
@@ -84,7 +84,7 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
   EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
     WHERE i.indrelid = t.oid AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1 AND i.indpred IS NULL
       AND a.attname = 'resource_lock_key')::int AS has_key,
-  (SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 1000)::float8 FROM (
+  (SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 1000)::text FROM (
     SELECT xact_start AS began FROM pg_stat_activity WHERE backend_xmin IS NOT NULL OR backend_xid IS NOT NULL
     UNION ALL SELECT prepared FROM pg_prepared_xacts) AS open) AS oldest
 FROM pg_class t WHERE t.oid = to_regclass($1::text)`,

@@ -35,8 +35,6 @@ import { PostgresInbox, type PostgresInboxListener } from './postgres-inbox.js';
 import type { PostgresClient } from './postgres-source.js';
 import { ddl, guardOf, postgresStatements, type PostgresStatements } from './statements.js';
 
-/** How often an attempt is made that has met a row which another process was just inserting, or deleting. */
-const MOST_ATTEMPTS = 4;
 /** Others may wait for a lock that was held for longer than this, in microseconds: it is given back by the statement that hands it over. */
 const AWAITED_AFTER_US = 10_000;
 /** Whoever holds the lock gives it back. No owner value is like it. */
@@ -87,7 +85,9 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
   }
 
   acquire(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void, give?: string): void {
-    this.#attempt(request, give, done, 1);
+    const { place, turns = 1 } = request;
+    if (turns === 1 && !place && give === undefined && this.runner.isAnswered) this.#take(request, done);
+    else this.#attempt(request, give, done);
   }
 
   extend(request: ExtendRequest, _: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void {
@@ -213,17 +213,8 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     );
   }
 
-  #attempt(
-    request: AcquireRequest,
-    give: string | undefined,
-    done: (vote: Vote, sentAt: number) => void,
-    attempt: number,
-  ): void {
+  #attempt(request: AcquireRequest, give: string | undefined, done: (vote: Vote, sentAt: number) => void): void {
     const { key, owner, ttlMs, place, turns = 1, asker } = request;
-    if (attempt === 1 && turns === 1 && !place && give === undefined && this.runner.isAnswered) {
-      this.#take(request, done);
-      return;
-    }
     const turn: Turn = { key, give, owner, ttlMs, turns };
     if (place) {
       turn.ticket = place.ticket;
@@ -233,7 +224,6 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     }
     const answered = (row: Row | SqlFault, sentAt: number) => {
       if (row instanceof SqlFault) return done(this.faultOf(row), sentAt);
-      if (row.key === undefined && attempt < MOST_ATTEMPTS) return this.#attempt(request, give, done, attempt + 1);
       this.#learn(row, sentAt);
       done(this.#voteOf(row, request, give), sentAt);
     };
@@ -245,7 +235,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     const { key, owner, ttlMs, asker } = request;
     const taken = (row: Row | SqlFault, sentAt: number) => {
       if (row instanceof SqlFault) done(this.faultOf(row), sentAt);
-      else if (row.token === undefined) this.#attempt(request, undefined, done, 2);
+      else if (row.token === undefined) this.#attempt(request, undefined, done);
       else done({ status: 'granted', fencingToken: Number(row.token) }, sentAt);
     };
     this.runner.run(this.statements.take, key, [stored(key), owner, ttlMs], asItIs, taken, asker);
@@ -398,7 +388,7 @@ WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint << 32 | objid::
   AND granted AND pid <> pg_backend_pid()`;
 
 const LOOK = `
-SELECT (to_regclass($1::text) IS NOT NULL)::int AS has_table, (extract(epoch FROM clock_timestamp()) * 1000000)::float8 AS us,
+SELECT (to_regclass($1::text) IS NOT NULL)::int AS has_table, (extract(epoch FROM clock_timestamp()) * 1000000)::text AS us,
   (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int AS reads_only`;
 
 /** The channel of the process that an owner value belongs to; undefined for what is none. */

@@ -20,7 +20,12 @@ const DEAD_US = 5 * SILENT_US;
 const MOST_AHEAD_US = 1_000;
 
 const us = (time: string) => `floor(extract(epoch FROM ${time}) * 1000000)::bigint`;
-const ms = (interval: string) => `(extract(epoch FROM ${interval}) * 1000)::float8`;
+/** Numbers travel as texts: which digits of a float8 arrive depends on the settings of the session and of the driver. No time fails, not even `infinity`. */
+const ms = (from: string, to: string) => `((extract(epoch FROM ${to}) - extract(epoch FROM ${from})) * 1000)::text`;
+/** Fails, as out of range, from 2^53 on: JavaScript does not count exactly there. */
+const exact = (token: string) => `(${token}) * 1024 / 1024`;
+/** No statement waits for a row that another session holds: all locks of the process would wait with it. */
+const LOCKING = 'FOR NO KEY UPDATE OF l SKIP LOCKED';
 const milliseconds = (count: string) => `${count} * interval '1 millisecond'`;
 /** The clock is read for each row, once that is locked: a statement may have waited. */
 const readNow = (row: string) =>
@@ -112,8 +117,8 @@ export function postgresStatements(table: string): PostgresStatements {
  *
  * Whoever becomes the holder is written under FOR UPDATE, which a transaction that guards the lock (FOR KEY SHARE) keeps out; it is
  * tried, not waited for: `is_guarded`. All else is written under FOR NO KEY UPDATE, which it lets through. The row is read only once it is
- * locked, so nothing is decided by an older state. There is no answer for a lock whose row was not there, unless it was inserted: another
- * statement may be inserting it.
+ * locked, so nothing is decided by an older state. There is no answer for a lock whose row is not there, unless it is inserted; `is_skipped`
+ * where another session has the row, or was just inserting it.
  *
  * A lock that is handed over passes over those who are silent. Their signs are compared with the latest one, not with the time: a short
  * pause of the server makes nobody silent (docs/adr/0027-dead-places.md). Who was passed over is back in its place when it asks again.
@@ -129,7 +134,7 @@ WITH ask AS MATERIALIZED (
     AS a(key, give, owner, ticket, ttl, turns, number, queues, calls)
 ), locked AS MATERIALIZED (
   SELECT a.*, l.fence, l.waiters, l.is_kept, l.resource_lock_value AS holder, l.expires_at
-  FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
+  FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key ${LOCKING}
 ), found AS MATERIALIZED (
   SELECT l.*, clock.now, state.us, state.is_held, state.gives,
     ARRAY(SELECT entry FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)
@@ -163,7 +168,8 @@ WITH ask AS MATERIALIZED (
   SELECT l.resource_lock_key AS key FROM decided d JOIN ${table} l ON l.resource_lock_key = d.key
   WHERE d.takes OR d.is_given_on ORDER BY l.resource_lock_key FOR UPDATE OF l SKIP LOCKED
 ), result AS MATERIALIZED (
-  SELECT d.*, may.change, greatest(d.fence + 1, d.us) AS first_token,
+  SELECT d.*, may.change,
+    greatest(CASE WHEN may.change AND (d.takes OR d.queue <> '{}') THEN ${exact('d.fence + 1')} ELSE d.fence END, d.us) AS first_token,
     may.change AND d.takes AS is_taken,
     CASE WHEN may.change AND NOT d.takes AND d.queue <> '{}' THEN ${ticket('d.queue[1]')} END AS granted,
     CASE WHEN NOT may.change THEN d.queue WHEN d.takes THEN d.others ELSE d.queue[2:] END AS left_over,
@@ -190,13 +196,18 @@ WITH ask AS MATERIALIZED (
   ORDER BY a.key ON CONFLICT DO NOTHING RETURNING resource_lock_key AS key, fence, acquired_at
 )
 SELECT key, is_taken::int AS is_taken, ((takes OR is_given_on) AND NOT change)::int AS is_guarded, gives::int AS gives,
-  us::float8 AS us, first_token::float8 AS first_token, (first_token + count - 1)::float8 AS last_token,
-  coalesce(${number('left_over[1]')}, us)::float8 AS bound, granted,
-  holder, is_kept::int AS is_kept, fence::float8 AS fence, ${ms('expires_at - now')} AS remaining, (old_number IS NOT NULL)::int AS had_place
+  us::text AS us, first_token::text AS first_token, (first_token + count - 1)::text AS last_token,
+  coalesce(${number('left_over[1]')}, us)::text AS bound, granted,
+  holder, is_kept::int AS is_kept, fence::text AS fence, ${ms('now', 'expires_at')} AS remaining, (old_number IS NOT NULL)::int AS had_place,
+  0 AS is_skipped
 FROM result
 UNION ALL
-SELECT key, 1, 0, 0, us, us, fence::float8, us, NULL, NULL, 0, NULL, NULL, 0
-FROM inserted CROSS JOIN LATERAL (SELECT ${us('acquired_at')}::float8 AS us) AS token`;
+SELECT key, 1, 0, 0, us, us, fence::text, us, NULL, NULL, 0, NULL, NULL, 0, 0
+FROM inserted CROSS JOIN LATERAL (SELECT ${us('acquired_at')}::text AS us) AS token
+UNION ALL
+SELECT key, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0, 1
+FROM ask a WHERE key NOT IN (SELECT key FROM result) AND key NOT IN (SELECT key FROM inserted)
+  AND (owner IS NOT NULL OR EXISTS (SELECT FROM ${table} l WHERE l.resource_lock_key = a.key))`;
 }
 
 /**
@@ -205,12 +216,12 @@ FROM inserted CROSS JOIN LATERAL (SELECT ${us('acquired_at')}::float8 AS us) AS 
  */
 function takeOf(table: string): string {
   return `
-UPDATE ${table} SET resource_lock_value = $2::text, fence = greatest(fence + 1, ${us('clock_timestamp()')}), is_kept = false, calls_behind = 0,
+UPDATE ${table} SET resource_lock_value = $2::text, fence = greatest(${exact('fence + 1')}, ${us('clock_timestamp()')}), is_kept = false, calls_behind = 0,
   acquired_at = clock_timestamp(), update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('$3::float8')}
 WHERE resource_lock_key = (
   SELECT resource_lock_key FROM ${table}
   WHERE resource_lock_key = $1::text AND expires_at <= clock_timestamp() AND waiters = '{}' FOR UPDATE SKIP LOCKED
-) RETURNING fence::float8 AS token`;
+) RETURNING fence::text AS token`;
 }
 
 /** Gives one lock back that nobody waits for, as `turn` would. No answer where it is not so simple. $1 key  $2 owner */
@@ -240,12 +251,14 @@ WITH ask AS MATERIALIZED (
 ), held AS MATERIALIZED (
   SELECT a.key, a.ttl, a.keeps, a.calls FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key
   WHERE l.resource_lock_value = a.owner AND l.expires_at > clock_timestamp() AND (a.keeps OR NOT l.is_kept)
-  ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
+  ORDER BY l.resource_lock_key ${LOCKING}
 ), updated AS (
   UPDATE ${table} l SET is_kept = held.keeps, calls_behind = held.calls, update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('held.ttl')}
   FROM held WHERE l.resource_lock_key = held.key AND (SELECT count(*) FROM held) > 0 RETURNING l.resource_lock_key AS key
 )
-SELECT a.key, (a.key IN (SELECT key FROM updated))::int AS is_done, coalesce(l.expires_at > clock_timestamp(), false)::int AS is_held
+SELECT a.key, (a.key IN (SELECT key FROM updated))::int AS is_done, coalesce(l.expires_at > clock_timestamp(), false)::int AS is_held,
+  (l.resource_lock_value = a.owner AND l.expires_at > clock_timestamp() AND (a.keeps OR NOT l.is_kept)
+    AND a.key NOT IN (SELECT key FROM held))::int AS is_skipped
 FROM ask a LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
 }
 
@@ -263,7 +276,7 @@ WITH ask AS MATERIALIZED (
   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::boolean[], $6::boolean[]) AS a(key, giver, owner, ttl, mints, at_least)
 ), locked AS MATERIALIZED (
   SELECT a.*, l.fence, l.is_kept, l.resource_lock_value AS holder, l.expires_at
-  FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
+  FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key ${LOCKING}
 ), found AS MATERIALIZED (
   SELECT l.*, clock.now, l.expires_at > clock.now AS is_held,
     l.expires_at > clock.now AND NOT l.is_kept AND l.holder IN (l.giver, l.owner) AS is_meant, l.mints AND l.holder = l.giver AS is_new
@@ -275,15 +288,18 @@ WITH ask AS MATERIALIZED (
   UPDATE ${table} l SET
     resource_lock_value = f.owner,
     calls_behind = 0,
-    fence = CASE WHEN f.is_new THEN greatest(f.fence + 1, ${us('f.now')}) ELSE l.fence END,
+    fence = CASE WHEN f.is_new THEN greatest(${exact('f.fence + 1')}, ${us('f.now')}) ELSE l.fence END,
     acquired_at = CASE WHEN f.is_new THEN f.now ELSE l.acquired_at END,
     update_time = f.now,
     expires_at = greatest(f.now + ${milliseconds('f.ttl')}, CASE WHEN f.at_least THEN l.expires_at END)
   FROM found f WHERE l.resource_lock_key = f.key AND f.key IN (SELECT key FROM changing)
   RETURNING l.resource_lock_key AS key, l.fence
 )
-SELECT f.key, u.fence::float8 AS token, f.is_held::int AS is_held, (f.is_meant AND u.key IS NULL)::int AS is_guarded
-FROM found f LEFT JOIN updated u ON u.key = f.key`;
+SELECT f.key, u.fence::text AS token, f.is_held::int AS is_held, (f.is_meant AND u.key IS NULL)::int AS is_guarded, 0 AS is_skipped
+FROM found f LEFT JOIN updated u ON u.key = f.key
+UNION ALL
+SELECT key, NULL, 0, 0, 1 FROM ask a
+WHERE key NOT IN (SELECT key FROM found) AND EXISTS (SELECT FROM ${table} l WHERE l.resource_lock_key = a.key)`;
 }
 
 /** Fails outside of a transaction, in which a guard would end with its statement; else it does what every query does. */
@@ -337,8 +353,8 @@ FROM ask`;
 /** $1 keys */
 function inspectOf(table: string): string {
   return `
-SELECT a.key, l.resource_lock_value AS holder, l.fence::float8 AS fence, l.is_kept::int AS is_kept, l.calls_behind,
-  ${ms('l.expires_at - clock_timestamp()')} AS remaining, ${ms('clock_timestamp() - l.acquired_at')} AS held_for,
+SELECT a.key, l.resource_lock_value AS holder, l.fence::text AS fence, l.is_kept::int AS is_kept, l.calls_behind,
+  ${ms('clock_timestamp()', 'l.expires_at')} AS remaining, ${ms('l.acquired_at', 'clock_timestamp()')} AS held_for,
   (SELECT string_agg(${ticket('entry')} || ' ' || ${calls('entry')}, E'\\n' ORDER BY at) FROM (
     SELECT entry, at, max(${sign('entry')}) OVER () AS latest FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)
   ) AS w WHERE ${sign('entry')} >= latest - ${SILENT_US}) AS waiting
