@@ -7,7 +7,7 @@ import { PostgresServer } from '../../support/postgres-server.js';
 import { randomOf } from '../../support/random.js';
 import { LOOK_ALIKE } from './hazards.js';
 import { advisoryLock } from './naive.js';
-import { blocked, connectTo, locksOn, PATIENT, rowOf } from './stage.js';
+import { connectTo, locksOn, PATIENT, rowOf } from './stage.js';
 
 const TTL_MS = 600_000;
 
@@ -77,7 +77,7 @@ describe('S9: several locks are taken at once, by everybody in another order', (
     expect(granted).toBeGreaterThan(keys.length);
   });
 
-  it('this library has changed no row while its statement for many locks waits for another one: an INSERT of that key need not wait [G788]', async () => {
+  it('this library waits for no row with its statement for many locks: it is answered while another session holds one, and holds up no INSERT of that [G788]', async () => {
     const [one, other] = [freshKey(), freshKey()].sort() as [string, string];
     const locks = await locksOn(server);
     for (const key of [one, other]) await locks.acquire(key, { ttlMs: TTL_MS });
@@ -90,14 +90,15 @@ describe('S9: several locks are taken at once, by everybody in another order', (
     const blocker = await connectTo(server);
     await blocker.query('BEGIN');
     await blocker.query('SELECT FROM resource_lock WHERE resource_lock_key = $1 FOR UPDATE', [other]);
-    const extending = asking.query(extend, [[one, other], owners, [TTL_MS, TTL_MS], [false, false], [0, 0]]);
-    await blocked(server);
-    const inserting = blocker.query(
+    const extended = await asking.query(extend, [[one, other], owners, [TTL_MS, TTL_MS], [false, false], [0, 0]]);
+    const answers = new Map(extended.map((row) => [row.key, row]));
+    expect(answers.get(one)).toMatchObject({ is_done: 1, is_skipped: 0 });
+    expect(answers.get(other)).toMatchObject({ is_done: 0, is_skipped: 1 });
+    await blocker.query(
       'INSERT INTO resource_lock SELECT * FROM resource_lock WHERE resource_lock_key = $1 ON CONFLICT DO NOTHING',
       [one],
     );
-    // If the INSERT waited, each would wait for the other, and one of them end with an error.
-    await Promise.all([inserting.then(() => blocker.query('COMMIT')), extending]);
+    await blocker.query('COMMIT');
     asking.close();
   });
 });
