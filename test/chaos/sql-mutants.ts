@@ -7,7 +7,7 @@ export const SQL_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
     what: 'a release frees the lock in its row, whoever holds it',
     inject(library) {
       rewrite(library, {
-        turn: ["(l.give = '*' OR l.give = l.holder)", 'l.give IS NOT NULL'],
+        turn: ['l.give = l.holder', 'l.give IS NOT NULL'],
         give: ['resource_lock_value = $2::text', '$2::text IS NOT NULL'],
       });
     },
@@ -33,8 +33,8 @@ export const SQL_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
     what: 'the token of a row stays as it is when its lock is taken or handed over',
     inject(library) {
       rewrite(library, {
-        take: ['fence = greatest(fence + 1, ', 'fence = least(fence, '],
-        turn: ['greatest(d.fence + 1, d.us) AS first_token', 'd.fence AS first_token'],
+        take: ['fence = greatest(', 'fence = least(fence, '],
+        turn: ['ELSE d.fence END, d.us) AS first_token', 'ELSE d.fence END, d.us) * 0 + d.fence AS first_token'],
       });
     },
     nodes: 1,

@@ -241,7 +241,7 @@ export function randomStep(random: () => number, us: number): Step {
     },
     TRANSFER: () => {
       const names = many(lock);
-      const owners = () => [`${owner()}@`, `${owner()}@`, ttl(), pick(['0', '1'])];
+      const owners = () => [`${owner()}@`, `${owner()}@`, ttl(), pick(['0', '1']), pick(['0', '1'])];
       return [['lock:fence', ...names.map(lockOf)], names.flatMap(owners)];
     },
     VOTE: () => {
