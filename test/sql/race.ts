@@ -95,8 +95,8 @@ class Racer {
     const sentAt = performance.now();
     const before = this.record.waitingFor(key, sentAt);
     const [row] = await this.#query(take, [key, owner, 5_000]);
-    if (typeof row?.token === 'number') {
-      const { token } = row;
+    if (row?.token !== undefined) {
+      const token = Number(row.token);
       this.record.grant({ key, owner, first: token, last: token, sentAt, before });
       return this.#uses(key, owner, sentAt, 5_000);
     }
@@ -158,6 +158,7 @@ class Racer {
   async #extend(key: string, owner: string, ttlMs: number): Promise<number | undefined> {
     const sentAt = performance.now();
     const [row] = await this.#query(extend, [[key], [owner], [ttlMs], [false], [0]]);
+    if (isSkipped(row)) return this.#extend(key, owner, ttlMs);
     return Number(row?.is_done) === 1 ? sentAt : undefined;
   }
 
@@ -166,7 +167,7 @@ class Racer {
     return [rows[0], sentAt];
   }
 
-  /** Runs the statement, and notes what was granted by it. */
+  /** Runs the statement, again for rows that others held, and notes what was granted by it. */
   async #turns(asked: readonly Asked[]): Promise<[(Row | undefined)[], number]> {
     const sentAt = performance.now();
     const seen = asked.map(({ key }) => this.record.waitingFor(key, sentAt));
@@ -184,7 +185,12 @@ class Racer {
     const rows = asked.map((each) => all.find(({ key }) => key === each.key));
     for (const [at, { key, owner, place }] of asked.entries()) {
       const row = rows[at];
-      if (!row) continue; // it is just inserted, or deleted: then it has no place
+      if (isSkipped(row)) {
+        const [again] = await this.#turns([asked[at]!]);
+        rows[at] = again[0];
+        continue;
+      }
+      if (!row) continue; // it is just deleted: then it has no place
       const [first, last] = [Number(row.first_token), Number(row.last_token)];
       if (Number(row.is_taken) === 1) {
         const wasHolder = row.holder === owner;
@@ -227,4 +233,9 @@ class Racer {
   #owner(): string {
     return `${this.name}-${++this.#sequence}`;
   }
+}
+
+/** Nothing was done for it, as another connection held its row. */
+function isSkipped(row: Row | undefined): boolean {
+  return Number(row?.is_skipped) === 1;
 }
