@@ -3,6 +3,7 @@ import { openPostgres } from '../../../lib/stores/sql/postgres/postgres-source.j
 import { ddl, postgresStatements } from '../../../lib/stores/sql/postgres/statements.js';
 import { freshKey } from '../../support/claims.js';
 import { PostgresServer } from '../../support/postgres-server.js';
+import { until } from '../../support/until.js';
 import { blocked, connectTo, locksOn, PATIENT, rowOf } from './stage.js';
 
 const TTL_MS = 600_000;
@@ -76,8 +77,11 @@ describe('S16: the row of a lock is swept while the lock is taken', () => {
     const sweeping = await connectTo(server);
     await sweeping.query('BEGIN');
     await sweeping.query(postgresStatements('"resource_lock"').sweep.text, ['', 0]);
+    const [{ now }] = (await server.query('SELECT clock_timestamp()::text AS now')) as [{ now: string }];
     const acquiring = locks.acquire(key, { waitMs: TTL_MS });
-    await blocked(server);
+    const asked = `SELECT 1 FROM pg_stat_activity WHERE application_name = 'nest-redis-lock' AND state = 'idle'
+      AND query_start > $1::timestamptz`;
+    await until(async () => (await server.query(asked, [now])).length > 0, { what: 'it was asked for' });
     await sweeping.query('COMMIT');
     const lock = await acquiring;
     expect(lock.fencingToken).toBeGreaterThan(before.fencingToken);
