@@ -3,6 +3,7 @@ import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { connectTo } from './hazards/stage.js';
 
 let server: PostgresServer;
 beforeEach(async () => {
@@ -28,12 +29,19 @@ async function wayTo({ port }: PostgresServer): Promise<{ proxy: TcpProxy; postg
 async function hangCommits(hang: boolean): Promise<void> {
   await server.query(`ALTER SYSTEM SET synchronous_standby_names = '${hang ? 'away' : ''}'`);
   await server.query('SELECT pg_reload_conf()');
-  await until(
-    async () =>
-      (await server.query('SHOW synchronous_standby_names'))[0]!.synchronous_standby_names === (hang ? 'away' : ''),
-    { what: 'the server has read its configuration' },
-  );
+  // Processes of the server read its configuration one after the other: a commit tells when it counts.
+  await until(async () => (await commitHangs()) === hang, { what: 'the configuration counts' });
 }
+
+async function commitHangs(): Promise<boolean> {
+  const client = await connectTo(server);
+  let hasEnded = false;
+  const end = () => (hasEnded = true);
+  void client.query(`SELECT pg_logical_emit_message(true, 'probe', '')`).then(end, end);
+  await until(async () => hasEnded || (await server.query(HANGING)).length > 0, { what: 'a commit ends, or hangs' });
+  return !hasEnded;
+}
+const HANGING = `SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%probe%'`;
 
 describe('The sessions of locks in PostgreSQL', () => {
   it('leave no lock behind when a statement reaches the server after its attempt was undone [G975]', async () => {
