@@ -35,8 +35,8 @@ const CHANGES: [string, keyof MysqlStatements, unknown[]][] = [
   ['an extension', 'extend', ['me', TTL_MS, 4]],
   ['an end that keeps the lock', 'keep', ['me', TTL_MS, 0]],
   ['a release', 'release', ['me']],
-  ['a transfer', 'transfer', ['me', 'next', TTL_MS, false]],
-  ['a transfer with a token', 'transfer', ['me', 'next', TTL_MS, true]],
+  ['a transfer', 'transfer', ['me', 'next', TTL_MS, false, false]],
+  ['a transfer with a token', 'transfer', ['me', 'next', TTL_MS, true, false]],
 ];
 
 describe('A change of one lock', () => {

@@ -119,8 +119,12 @@ describe('An application with locks in MariaDB', () => {
   it.each(['ON', '1', 'NO_LOCK', 'OFF', '0', undefined])(
     'takes read_only = %s, as one of the versions says it, for what it means',
     async (value) => {
+      const answers: Readonly<Record<string, Row>> = {
+        claim_session: { is_claimed: 1 },
+        variables: { n: 'read_only', v: value },
+      };
       const client: SqlClient = {
-        query: async ({ name }) => (name === 'variables' ? [{ n: 'read_only', v: value } as Row] : []),
+        query: async ({ name = '' }) => (answers[name] ? [answers[name]] : []),
         close: () => {},
       };
       const source = { name: 'here', connect: async () => client };
