@@ -226,7 +226,8 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
 export interface ModeOptions {
   /**
    * `shared`: hold the lock together with all others that share it, as readers do; a call with `exclusive` waits until none of them holds it,
-   * and none of them begins while such a call waits. Needs a store with shared locks: one Redis, a Cluster, memory. Cannot be combined with
+   * and none of them begins while such a call waits, except those who join the lease of their process within `cohortMs`. Without `fair`, a
+   * reader that cannot join the lease of the reader before it may come in behind a writer that was called later. Needs a store with shared locks: one Redis, a Cluster, memory. Cannot be combined with
    * `holdMs`.
    * @default 'exclusive'
    */

@@ -6,6 +6,7 @@ import type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compos
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { until } from '../support/until.js';
@@ -281,6 +282,21 @@ describe('a lock that several processes share', () => {
     expect(room.violations).toEqual([]);
     expect(room.areTokensInOrder).toBe(true);
     for (const locks of services) expect(locks.size).toBe(0);
+  });
+
+  it('lets a writer in behind the reader that came just before it, also in a process that has never waited [G1018]', async () => {
+    for (let round = 0; round < 8; round++) {
+      const [holding, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+      const key = `never waited ${round}`;
+      const holder = await holding.acquire(key);
+      const order: string[] = [];
+      const reader = locks.withLock(key, SHARED, () => void order.push('reader'));
+      const writer = locks.withLock(key, () => void order.push('writer'));
+      await untilQueued(server, key, 2);
+      await holder.release();
+      await Promise.all([reader, writer]);
+      expect(order).toEqual(['reader', 'writer']);
+    }
   });
 
   it('costs a few commands, however many read', async () => {

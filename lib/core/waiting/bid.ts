@@ -170,8 +170,8 @@ export class Bid implements Paced<Bid> {
     const { remainingMs, queued } = refusal;
     const { waitQueue } = this.parts.backend;
     const isListening = waitQueue?.isListening(this.bidder.key) ?? false;
-    // A bid without a place in the queue is not woken: it takes one at once.
-    if (this.#isWoken || (!this.#place && isListening && remainingMs !== undefined)) return undefined;
+    // A bid takes its place at once, also before messages arrive: after a pause by chance, calls for another mode would come first.
+    if (this.#isWoken || (waitQueue && !this.#place && remainingMs !== undefined)) return undefined;
     if (!queued || !isListening || remainingMs === undefined)
       return (this.#backOff ??= new BackOff(this.parts.backend.pollEveryMs)).next(
         remainingMs,
