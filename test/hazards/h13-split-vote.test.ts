@@ -47,7 +47,7 @@ describe('H13: three clients win one of three nodes each', () => {
     const nodes = await redisServers(3);
     const ways = await waysTo(nodes);
     const services = await Promise.all(
-      ways.map((row) => openLocks({ redlock: row.map(({ url }) => url), commandTimeoutMs: 5_000 })),
+      ways.map((row) => openLocks({ redlock: row.map(({ url }) => url), ttlMs: LONG_TTL_MS, commandTimeoutMs: 5_000 })),
     );
     for (const locks of services) await locks.withLock('scripts are loaded', () => {});
     const owners = new Set<string>();

@@ -29,7 +29,11 @@ async function reconnecting(
 ): Promise<{ locks: LockService; connect: () => void }> {
   const proxies = await Promise.all(servers.map(({ port }) => TcpProxy.start(port)));
   onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
-  const locks = await openLocks({ ...sourceOf(proxies.map(({ url }) => url)), commandTimeoutMs });
+  const locks = await openLocks({
+    ...sourceOf(proxies.map(({ url }) => url)),
+    ttlMs: TTL_MS + CALLS,
+    commandTimeoutMs,
+  });
   await (await locks.acquire('warm-up', { ttlMs: TTL_MS + CALLS })).release();
   for (const proxy of proxies) {
     proxy.hold();
