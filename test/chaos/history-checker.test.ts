@@ -568,6 +568,24 @@ describe('a history with something left', () => {
     });
   });
 
+  it('a lock that nobody holds for too long after a server went back to old data, though a call waits, is found [G1050]', () => {
+    const terms = { losses: ['restart-old'], regainMs: 400, answerMs: Infinity } as const;
+    const old = fault('restart-old', 90, 100);
+    const next = (from: number) => turnOf({ turn: '0.0.1', token: 6, asked: 120, from, to: from + 5 });
+    const nobodyInside = ['nobody inside after a server went back'];
+    expect(rulesBroken([old, ...next(501)], terms)).toEqual(nobodyInside);
+    expect(rulesBroken([old, ...next(499)], terms)).toEqual([]);
+    expect(rulesBroken([old, ...next(501)], { ...terms, regainMs: undefined })).toEqual([]);
+    const killed = [...next(501).slice(0, 1), fault('kill-worker', 700, 900, { worker: 0 })];
+    expect(rulesBroken([old, ...killed], terms)).toEqual(nobodyInside);
+    expect(rulesBroken([old, ...killed], { ...terms, regainMs: undefined })).toEqual([]);
+    expect(rulesBroken([fault('flush', 90, 100), ...next(501)], { ...terms, losses: ['flush'] })).toEqual([]);
+    const before = turnOf({ turn: '0.0.0', token: 5, from: 50, to: 110 });
+    expect(rulesBroken([old, ...before, ...next(501)], terms)).toEqual([]);
+    const late = turnOf({ turn: '0.0.1', token: 6, asked: 450, from: 501, to: 505 });
+    expect(rulesBroken([old, ...late], terms)).toEqual([]);
+  });
+
   describe('an event loop that stood still', () => {
     const beats = (...times: number[]): Entry[] => times.map((at) => ({ at, type: 'beat', process: '3.1', worker: 3 }));
     const exited: Entry = { at: 900, type: 'exited', process: '3.1', worker: 3 };

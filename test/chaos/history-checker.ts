@@ -17,6 +17,7 @@ export const RULES = [
   'unhandled rejection',
   'operation without an end',
   'no lock after the nemesis',
+  'nobody inside after a server went back',
   'event loop stood still',
 ] as const;
 export type Rule = (typeof RULES)[number];
@@ -37,6 +38,8 @@ export interface Terms {
   answerMs: number;
   /** The event loop of a process that is not stopped must run that often. */
   beatMs: number;
+  /** Within this time after a server went back to old data somebody holds each lock that a call waits for. @default not checked */
+  regainMs?: number;
   /** From a grant until it is written down. @default 100, as on a machine that is busy */
   slackMs?: number;
 }
@@ -100,6 +103,7 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
       ),
       ...endless(history, terms),
       ...lifeless(history, terms.livenessMs),
+      ...notRegained(history, holdings, lossy, terms.regainMs),
       ...standstills(history, terms.beatMs),
     ],
     figures: {
@@ -232,7 +236,7 @@ function noticedBy({ kind, until }: Loss, { ttlMs }: Holding, slackMs: number): 
  * as they or others after them share it. If nobody looked into that data, they were readers who had asked before.
  */
 function bringsBack({ kind, at, revived }: Loss, later: Holding, all: readonly Holding[]): boolean {
-  if ((kind !== 'restart-old' && kind !== 'swap-primary') || later.from < at) return false;
+  if (!goesBack({ kind }) || later.from < at) return false;
   const { key, token } = later;
   if (later.hold?.mode !== 'shared' || token === undefined) return false;
   if (revived) return revived.tokens.includes(token);
@@ -408,6 +412,35 @@ function lifeless(history: readonly Entry[], livenessMs: number): Violation[] {
       violation('no lock after the nemesis', `worker ${worker} waited for one in vain for ${livenessMs} ms`),
     );
   });
+}
+
+/** How long that takes does not depend on how many places came back with the old data. */
+function notRegained(
+  history: readonly Entry[],
+  holdings: readonly Holding[],
+  losses: readonly EntryOf<'fault'>[],
+  regainMs: number | undefined,
+): Violation[] {
+  if (regainMs === undefined) return [];
+  const answers = new Map<string, number>();
+  for (const entry of history) {
+    if (entry.type === 'granted' || entry.type === 'refused') answers.set(entry.turn, entry.at);
+  }
+  return losses.filter(goesBack).flatMap(({ until }) => {
+    const [amid, end] = [until + regainMs / 2, until + regainMs];
+    const waits = ({ at, turn }: EntryOf<'asked'>) => at <= amid && (answers.get(turn) ?? Infinity) >= amid;
+    const wanted = new Set(of(history, 'asked').flatMap((asked) => (waits(asked) ? [asked.key] : [])));
+    const isHeld = (key: string) => holdings.some((each) => each.key === key && each.from <= end && each.to >= until);
+    return [...wanted]
+      .filter((key) => !isHeld(key))
+      .map((key) =>
+        violation('nobody inside after a server went back', `${key}: for ${regainMs} ms, from ${until.toFixed(1)} on`),
+      );
+  });
+}
+
+function goesBack({ kind }: Pick<Loss, 'kind'>): boolean {
+  return kind === 'restart-old' || kind === 'swap-primary';
 }
 
 function standstills(history: readonly Entry[], beatMs: number): Violation[] {

@@ -90,6 +90,13 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = {
     },
     nodes: 1,
   },
+  'stale-places-served': {
+    what: 'a process gives no lock back that was handed over to a place which it has left',
+    inject({ RedisNode }) {
+      RedisNode.prototype.decline = () => {};
+    },
+    nodes: 1,
+  },
   'adopted-with-the-old-token': {
     what: 'an adoption mints no token',
     inject({ RedisNode }) {

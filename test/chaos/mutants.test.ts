@@ -47,6 +47,7 @@ const CHANGES: Record<string, string[]> = {
   'limit-ignored': ofScripts(SERVING_SCRIPTS),
   'reader-joins-writer': ofScripts(['CROWD', 'GIVE_CROWD']),
   'downgrade-with-a-gap': ['RedisNode.transfer'],
+  'stale-places-served': ['RedisNode.decline'],
   'adopted-with-the-old-token': ['RedisNode.transfer'],
   'held-beyond-the-limit': ['Lease.limit'],
   'expired-holders-count': ofScripts([...SERVING_SCRIPTS.filter((name) => name !== 'RELEASE'), 'EXTEND_CROWD']),

@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { compileLibrary } from '../support/compiled-library.js';
 import { readArguments } from './explorer/arguments.js';
 import { Copies } from './explorer/copies.js';
-import { FEATURES, planOf, type Fault, type Plan, type Topology } from './explorer/plan.js';
+import { FEATURES, planOf, STALE_PLACES, type Fault, type Plan, type Topology } from './explorer/plan.js';
 import { shrink } from './explorer/shrink.js';
 import { simulate } from './explorer/simulate.js';
 
@@ -32,7 +32,7 @@ describe('The explorer', () => {
   it.each<[Topology, number]>([
     ['one', 5],
     ['sentinel', 8],
-    ['cluster', 9],
+    ['cluster', 10],
   ])('finds nothing wrong on %s in seed %i where locks are shared, and permits held', async (topology, seed) => {
     const features = ['sets', 'with-lock', 'shared', 'permits'] as const;
     const { violations, marks } = await simulate(planOf(seed, topology, { ...SHORT, keys: 1, features }), copies);
@@ -67,6 +67,13 @@ describe('The explorer', () => {
   ])('finds a library that %s', async (_, mutant, rule) => {
     const found = await firstThatFails(mutant, { processes: 4, parallel: 4, features: ['permits'] });
     expect(found.rule).toBe(rule);
+  });
+
+  it('finds that a lock is held again within ttl + 2 s when a replica that lags has taken over, though eight processes wait, and a library in which it is not [G1019]', async () => {
+    const plan = planOf(6, 'sentinel', STALE_PLACES);
+    expect((await simulate(plan, copies)).violations).toEqual([]);
+    const { violations } = await simulate({ ...plan, mutant: 'stale-places-served' }, copies);
+    expect(violations.map(({ rule }) => rule)).toEqual(['nobody inside after a server went back']);
   });
 
   it('sets no wall clock back while that would hide from a process that its machine slept', async () => {

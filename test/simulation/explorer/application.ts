@@ -25,7 +25,7 @@ import type { Resource } from './resource.js';
 import type { Witness } from './witness.js';
 
 /** The leases that calls ask for, in milliseconds. */
-const TTLS_MS = [300, 600, 1_500];
+export const TTLS_MS = [300, 600, 1_500];
 export const WAIT_MS = 3_000;
 /** When the application closes, work under locks may go on for this time, in milliseconds. */
 export const SHUTDOWN_MS = 1_500;

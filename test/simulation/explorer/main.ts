@@ -3,7 +3,7 @@ import { MUTANTS } from '../../chaos/mutants.js';
 import { readArguments, USAGE, type Settings } from './arguments.js';
 import { Copies, type LibraryPlace } from './copies.js';
 import { missing, reach, type Marks } from './marks.js';
-import { planOf, TOPOLOGIES, type Plan, type Topology } from './plan.js';
+import { planOf, STALE_PLACES, TOPOLOGIES, type Plan, type Topology } from './plan.js';
 import { failureOf, headOf, LAST_LINES, lineOf, tableOf, testOf } from './report.js';
 import { shrink } from './shrink.js';
 import { simulate, type Result } from './simulate.js';
@@ -18,9 +18,11 @@ export const EXIT = { ok: 0, failed: 1, usage: 64 } as const;
 /** For so long a mutant is looked for, in seconds of CPU time. */
 const MUTANT_SECONDS = 30;
 /** Only where servers are replaced by their replicas they make a difference. */
-const OF_REPLICAS = ['replica-is-kept'];
+const OF_REPLICAS = ['replica-is-kept', 'stale-places-served'];
 /** Only where many calls want permits, and some give up, they make a difference. */
 const OF_PERMITS = ['expired-holders-count', 'begun-with-what-another-wanted'];
+/** Only where many places come back it makes a difference. */
+const OF_STALE_PLACES = ['stale-places-served'];
 const MANY_PERMITS: Partial<Plan> = { features: ['permits', 'aborts'], processes: 4, parallel: 4 };
 /** How many seeds `--twice` compares on each topology. */
 const TWICE = 50;
@@ -116,7 +118,11 @@ async function findMutants({ mutants, topologies, seed = 1 }: Settings, copies: 
     let next = seed;
     for (; !found && cpuS() < MUTANT_SECONDS; next++)
       found = await violationOf(
-        planOf(next, topology, { mutant, ...(OF_PERMITS.includes(mutant) && MANY_PERMITS) }),
+        planOf(next, topology, {
+          mutant,
+          ...(OF_PERMITS.includes(mutant) && MANY_PERMITS),
+          ...(OF_STALE_PLACES.includes(mutant) && STALE_PLACES),
+        }),
         copies,
       );
     if (!found) missed++;

@@ -136,6 +136,17 @@ const GAPS_MS = [120, 250, 800];
 /** After one of its nodes lost its data, a Redlock has no vote of it for this time: else none would ever have a majority. */
 const REST_US = { others: 400_000, redlock: 2_500_000 };
 
+/** Many processes wait for one lock when a replica that lags takes over: it has places of attempts that have ended. */
+export const STALE_PLACES: Partial<Plan> = {
+  seconds: 6,
+  processes: 8,
+  keys: 1,
+  parallel: 1,
+  commandTimeoutMs: 300,
+  features: [],
+  faults: [{ at: 1_000_000, kind: 'fail-over', forUs: 0, server: 0 }],
+};
+
 /** For how long each kind lasts, in milliseconds: the shortest and the longest time. */
 const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   pause: [20, 2_000],

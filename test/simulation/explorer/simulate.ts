@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { checkHistory, type Terms, type Verdict } from '../../chaos/history-checker.js';
 import { shutOut } from '../../chaos/liveness.js';
 import type { Scheduler } from '../scheduler.js';
-import { SHUTDOWN_MS, WAIT_MS } from './application.js';
+import { SHUTDOWN_MS, TTLS_MS, WAIT_MS } from './application.js';
 import type { Copies } from './copies.js';
 import { inflict } from './inflict.js';
 import type { Marks } from './marks.js';
@@ -19,6 +19,8 @@ const IDLE_AFTER_US = 120_000_000;
 /** Servers find each other within this time, in microseconds. */
 const FORMED_AFTER_US = 20e6;
 const STEPS_AT_ONCE = 1_000;
+/** How long a grant stands that nobody confirms, in milliseconds. */
+const GRANT_MS = 2_000;
 
 export interface Result {
   readonly plan: Plan;
@@ -53,7 +55,7 @@ export async function simulate(plan: Plan, copies: Copies, onTrace?: (line: stri
   };
 }
 
-function termsOf({ topology, commandTimeoutMs }: Plan): Terms {
+function termsOf({ topology, commandTimeoutMs, faults }: Plan): Terms {
   const isOfMany = isRedlock(topology);
   const attemptMs = 2 * commandTimeoutMs * (isOfMany ? 2 : 1);
   return {
@@ -61,6 +63,8 @@ function termsOf({ topology, commandTimeoutMs }: Plan): Terms {
     livenessMs: LIVENESS_MS,
     answerMs: WAIT_MS + attemptMs + 2_000,
     beatMs: Infinity,
+    // When there are other faults as well, a lock may be out of reach for longer.
+    ...(faults.every(({ kind }) => kind === 'fail-over') && { regainMs: Math.max(...TTLS_MS) + GRANT_MS }),
     slackMs: 0,
   };
 }
