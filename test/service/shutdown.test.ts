@@ -3,9 +3,11 @@ import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
+import { PACKAGES } from '../adapters/packages.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
+import { counterOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
@@ -343,5 +345,40 @@ describe('the end of the connections', () => {
     await locks.onApplicationShutdown();
     expect(performance.now() - startedAt).toBeLessThan(5_000);
     expect(await acquiring).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  });
+});
+
+describe.each(Object.entries(PACKAGES))('the end of the connections of %s', (_name, { withPrefix }) => {
+  const COMMAND_TIMEOUT_MS = 200;
+
+  /** Locks of a Redis that hangs, and has been sent attempts for two locks that nobody waits for any more. */
+  async function givenUp(held = 0) {
+    const own = await RedisServer.start();
+    onTestFinished(() => own.stop());
+    const redis = withPrefix(own.url, '') as never;
+    const locks = await openLocks({ redis, commandTimeoutMs: COMMAND_TIMEOUT_MS, ttlMs: 60_000 });
+    const handles = await Promise.all(Array.from({ length: held }, (_, index) => locks.acquire(`held ${index}`)));
+    await locks.withLock('other', () => {}); // the scripts are known to the server
+    const counter = await counterOn(own);
+    own.pause();
+    const calls = await Promise.allSettled([locks.acquire('late 1'), locks.acquire('late 2')]);
+    expect(calls.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    return { own, locks, handles, counter };
+  }
+
+  it('comes behind the undo of locks that a hanging Redis grants too late [G1036]', async () => {
+    const { own, locks, counter } = await givenUp();
+    await locks.onApplicationShutdown();
+    own.resume();
+    await until(async () => (await counterOn(own)) > counter, { what: 'the late attempts have run' });
+    expect(await own.keys('lock:{late*')).toEqual([]);
+  });
+
+  it('comes after one time limit when Redis hangs, however much is to give back [G1037]', async () => {
+    const { locks, handles } = await givenUp(5_000);
+    await Promise.allSettled(handles.map((lock) => lock.release()));
+    const startedAt = performance.now();
+    await locks.onApplicationShutdown();
+    expect(performance.now() - startedAt).toBeLessThan(1.5 * COMMAND_TIMEOUT_MS);
   });
 });

@@ -470,6 +470,7 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
   async close(): Promise<void> {
     await this.#releasing.settled();
     this.#closed = true;
+    this.#runner.insist();
     await this.#retry.close();
     this.#inbox.close();
     this.connection.close();

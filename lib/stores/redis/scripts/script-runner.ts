@@ -146,6 +146,8 @@ export class ScriptRunner {
   #unwritten: ScriptCommand[] = [];
   /** The overdue commands, by each part of their route that they block. */
   readonly #overdue = new Map<number | string, Set<ScriptCommand>>();
+  /** Whether overdue commands block nothing. */
+  #isInsisting = false;
   readonly #sendGathered = () => this.#flush();
 
   /** @param timeoutMs how long the server may answer nothing, in milliseconds */
@@ -169,6 +171,14 @@ export class ScriptRunner {
   /** Whether so much is in flight that an operation which comes now may have to wait in this process. */
   get isCongested(): boolean {
     return this.#unsettled >= COMMANDS_IN_FLIGHT;
+  }
+
+  /**
+   * Sends what comes now even behind overdue commands, until one more is given up: the application closes, so nothing can be
+   * retried later, and a connection keeps the order of its commands. After that a hanging server costs no further time limit.
+   */
+  insist(): void {
+    this.#isInsisting = true;
   }
 
   /**
@@ -397,7 +407,7 @@ export class ScriptRunner {
   }
 
   #isBlocked(route: Route): boolean {
-    return this.#overdue.size > 0 && route.some((part) => this.#isBlockedAt(part));
+    return this.#overdue.size > 0 && !this.#isInsisting && route.some((part) => this.#isBlockedAt(part));
   }
 
   #isBlockedAt(part: number | string): boolean {
@@ -411,6 +421,7 @@ export class ScriptRunner {
   }
 
   #block(command: ScriptCommand, parts: Route): void {
+    this.#isInsisting = false;
     for (const part of parts) {
       const commands = this.#overdue.get(part);
       if (commands) commands.add(command);
