@@ -71,8 +71,10 @@ export interface LockPolicies {}
 
 type AreDeclared = [keyof LockPolicies] extends [never] ? false : true;
 
-/** The name of a policy. */
-export type PolicyName = AreDeclared extends true ? Extract<keyof LockPolicies, string> : string;
+/** The name of a policy. Mapped, so that the compiler's errors list the names. */
+export type PolicyName = AreDeclared extends true
+  ? { [Name in keyof LockPolicies]: Name & string }[keyof LockPolicies]
+  : string;
 
 /** The policies of a registration by name: exactly those that are declared, if any are. */
 export type PoliciesByName = AreDeclared extends true

@@ -24,13 +24,13 @@ RedisLockModule.forRoot({ memory: true, policies: { ...policies, slow: { onConte
 RedisLockModule.forRoot({ memory: true, policies: { ...policies, slow: { ttlMs: '5' } } }); // Type 'string' is not assignable to type 'number'
 SqlLockModule.forRoot({ postgres: 'x', policies: some }); // Property 'plain' is missing in type
 LockTestingModule.forRoot({ policies: some }); // Property 'plain' is missing in type
-locks.acquire('x', { policy: 'slwo' }); // Type '"slwo"' is not assignable to type 'keyof LockPolicies
-locks.tryAcquireAll(['x'], { policy: 'slwo' }); // Type '"slwo"' is not assignable to type 'keyof LockPolicies
+locks.acquire('x', { policy: 'slwo' }); // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+locks.tryAcquireAll(['x'], { policy: 'slwo' }); // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
 locks.withLock('x', { policy: 'slwo' }, () => 5); // No overload matches this call
-locks.acquirePermits('x', { policy: 'slwo' }); // Type '"slwo"' is not assignable to type 'keyof LockPolicies
-class A { @Locked('x', { policy: 'slwo' }) async m(): Promise<number> { return 1; } } // Type '"slwo"' is not assignable to type 'keyof LockPolicies
-class B { @Limited('x', { policy: 'slwo' }) async m(): Promise<number> { return 1; } } // Type '"slwo"' is not assignable to type 'keyof LockPolicies
-class C { @LockedCron('* * * * *', 'x', { policy: 'slwo' }) async m(): Promise<void> {} } // Type '"slwo"' is not assignable to type 'keyof LockPolicies
+locks.acquirePermits('x', { policy: 'slwo' }); // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+class A { @Locked('x', { policy: 'slwo' }) async m(): Promise<number> { return 1; } } // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+class B { @Limited('x', { policy: 'slwo' }) async m(): Promise<number> { return 1; } } // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+class C { @LockedCron('* * * * *', 'x', { policy: 'slwo' }) async m(): Promise<void> {} } // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
 `
   .trim()
   .split('\n')
