@@ -74,9 +74,9 @@ export const PAGE_SCRIPT = `'use strict';
       row.waitingHere === 0 ? '' : count(row.waitingHere, 'call') + ' of this process',
     ].filter(Boolean);
     const names = (row.waiting ?? []).map((each) => nameOf(each) + (each.calls === undefined ? '' : ': ' + count(each.calls, 'call')));
-    // Of the calls inside another process nothing is known before its next extension.
-    const areAllThis = (row.holders ?? [row.holder]).every(({ isThis }) => isThis) && !row.more;
-    if (names.length === 0 && here.length === 0) here.push(row.waiting === undefined ? 'unknown' : areAllThis ? 'none' : 'none in the queue');
+    // Calls inside another process that holds the lock are not seen before its next extension; a detached lock has none.
+    const areSeen = (row.holders ?? [row.holder]).every(({ isThis, detached }) => isThis || detached) && !row.more;
+    if (names.length === 0 && here.length === 0) here.push(row.waiting === undefined ? 'unknown' : areSeen ? 'none' : 'none in the queue');
     const text = JSON.stringify([names, here]);
     if (cell.dataset.shown === text) return;
     cell.dataset.shown = text;
@@ -192,13 +192,15 @@ export const PAGE_SCRIPT = `'use strict';
       shown.delete(key);
       line.remove();
     }
-    // Lines that stay are not moved: the focus, and what is selected, would be lost.
+    // Lines that stay are not moved: what is selected would be lost, and the focus, which a line that moves gets back.
+    const focused = document.activeElement;
     rows.forEach((row, index) => {
       let entry = shown.get(row.key);
       if (!entry) shown.set(row.key, (entry = newEntry()));
       fill(entry, row);
       if (body.children[index] !== entry.line) body.insertBefore(entry.line, body.children[index] ?? null);
     });
+    if (focused !== document.activeElement) focused.focus();
   }
 
   function showEmpty(isEmpty, incomplete) {

@@ -19,7 +19,7 @@ export class View {
   /** @param rows none where the locks could not be listed */
   constructor(
     private readonly head: object,
-    private readonly rows?: ReturnType<typeof rowOf>[],
+    private readonly rows?: Row[],
   ) {}
 
   /** As JSON, made once for all viewers of a kind. @param mayRelease whether the viewer may release locks by force */
@@ -42,13 +42,25 @@ export function viewOf(listed: LockList | Error, ping: LockPing, labels?: Readon
   if (listed instanceof Error) return new View({ ...head, problem: printable(listed.message, Infinity) });
   // Why there may be more locks than rows: as many rows as fit; or the search was cut short, or a server did not answer.
   const incomplete = listed.complete ? undefined : listed.locks.length < MOST_ROWS ? 'time' : 'rows';
-  const rows = listed.locks.map((lock) => rowOf(lock, labels?.get(lock.key)));
+  const rows = listed.locks.map((lock) => rowOf(lock, labels?.get(lock.key))).sort(byWaitingAndAge);
   return new View({ ...head, incomplete }, rows);
+}
+
+/** What calls wait for comes first, then the oldest; the number of calls does not count, or lines would move all the time. */
+function byWaitingAndAge(a: Row, b: Row): number {
+  const oldestFirst = (a.since ?? Number.MAX_VALUE) - (b.since ?? Number.MAX_VALUE);
+  return Number(isWaitedFor(b)) - Number(isWaitedFor(a)) || oldestFirst;
+}
+
+function isWaitedFor({ waiting = [], behind = 0, waitingHere }: Row): boolean {
+  return waiting.length + behind + waitingHere > 0;
 }
 
 function withoutDigest<T extends { digest?: string }>(shown: T): T {
   return { ...shown, digest: undefined };
 }
+
+type Row = ReturnType<typeof rowOf>;
 
 /** Times are milliseconds, or milliseconds since 1970. */
 function rowOf(lock: LockInfo, label?: string) {

@@ -87,6 +87,25 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     await line.waitFor({ state: 'detached' });
   });
 
+  it('a lock that a call begins to wait for goes to the top, and its button keeps the focus [G1039]', async () => {
+    const held = [await locks.acquire('order:21'), await locks.acquire('order:22')];
+    const page = await openTab(browser, admin);
+    await button(page, 'order:22').focus();
+    const waiting = locks.acquire('order:22', { waitMs: 60_000 });
+    await lineOf(page, 'order:22').getByText('1 call of this process').waitFor();
+    expect(await page.getByRole('rowheader').allInnerTexts()).toEqual(['order:22', 'order:21']);
+    expect(await focused(page)).toBe('Release order:22');
+    for (const each of held) await each.release();
+    await (await waiting).release();
+  });
+
+  it('of a detached lock, behind which no process can hide calls, it says that none waits', async () => {
+    const parcel = await (await locks.acquire('order:23')).detach({ ttlMs: 60_000 });
+    const page = await openTab(browser, readOnly);
+    await lineOf(page, 'order:23').getByRole('cell', { name: 'none', exact: true }).waitFor();
+    await (await locks.adopt(parcel)).release();
+  });
+
   it('it asks before it releases a lock, and releases only the holding that it asked about [G472]', async () => {
     const page = await openTab(browser, admin);
     const holder = await LockProcess.start({ redis: redis.url });

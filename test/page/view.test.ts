@@ -55,6 +55,30 @@ describe('what is shown', () => {
     expect(shown(locks, true).rows!.map((row) => row.behind)).toEqual([3, undefined, undefined]);
   });
 
+  it('locks that calls wait for come first, then the oldest, and those of unknown age last [G1038]', () => {
+    const lock = (key: string, since: number | undefined, waiting: Partial<LockInfo> = {}): LockInfo => {
+      const free = { ...lockOf(process.pid + 1), waitingProcesses: [], key };
+      return { ...free, since: since === undefined ? undefined : new Date(since), ...waiting };
+    };
+    const [one] = lockOf(1).holders;
+    const locks = [
+      lock('unknown', undefined),
+      lock('young', 20),
+      lock('old', 10),
+      lock('waited for in the queue', 40, { waitingProcesses: [one!.holder] }),
+      lock('waited for behind the holder', 50, { holders: [{ ...one!, waiters: 1 }], holder: one!.holder }),
+      lock('waited for here', 30, { waiters: 1 }),
+    ];
+    expect(shown(locks, true).rows!.map(({ key }) => key)).toEqual([
+      'waited for here',
+      'waited for in the queue',
+      'waited for behind the holder',
+      'old',
+      'young',
+      'unknown',
+    ]);
+  });
+
   it('it says why there may be more locks: as many as fit, or no more time', () => {
     const full = Array.from({ length: MOST_ROWS }, () => lockOf(1));
     expect(shown(full, true).incomplete).toBeUndefined();
