@@ -128,6 +128,37 @@ describe('The connection of locks to a database', () => {
   );
 });
 
+describe('An operation whose row another session holds', () => {
+  it('is followed by what was asked for later for the same key, and holds up nothing else [G1056]', async () => {
+    const source = new FakeSource();
+    const connection = connectionTo(source, admitsAll);
+    await connection.ready(60_000);
+    const runner = new StatementRunner(connection, 60_000, now);
+    const done: unknown[] = [];
+    let skips = 3;
+    const isSkipped = (value: unknown) => value === 'release' && skips-- > 0;
+    source.clients[0]!.query = (_, columns) => {
+      const [keys, asked] = columns as [string[], string[]];
+      return Promise.resolve(
+        keys.map((key, at) => {
+          const is_skipped = Number(isSkipped(asked[at]));
+          if (is_skipped === 0) done.push(asked[at]);
+          return { key, is_skipped };
+        }),
+      );
+    };
+    const change = new PostgresStatement('change', 'UPDATE', 1, 100);
+    const look = new PostgresStatement('look', 'SELECT', 4, 100);
+    const released = runner.ask(change, ['key', 'release'], 'key');
+    const declined = runner.ask(change, ['key', 'late message'], 'key');
+    await runner.ask(change, ['other', 'other'], 'other');
+    await runner.ask(look, ['key', 'look'], 'key');
+    expect(done).toEqual(['other', 'look']);
+    await Promise.all([released, declined]);
+    expect(done).toEqual(['other', 'look', 'release', 'late message']);
+  });
+});
+
 describe('The inbox of a process', () => {
   const inboxOn = (source: FakeSource, notify: () => Promise<void>) => {
     const calls: string[] = [];

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { nextTick, outsideOfCalls, setImmediate } from '../../core/time/event-loop.js';
-import { Command, EXTENSION, Lane, type Operation, type Wanted } from '../../core/backend/lane.js';
+import { ACQUISITION, Command, EXTENSION, Lane, type Operation, type Wanted } from '../../core/backend/lane.js';
 import type { Row, SqlClient } from './sql-client.js';
 import type { SqlConnection } from './sql-connection.js';
 import { faultOf, isOfSome, isRace, SqlFault } from './sql-fault.js';
@@ -41,6 +41,13 @@ class StatementCommand extends Command<StatementCommand, Part> {
     this.operations.push(operation);
   }
 
+  /** Takes out the operations with one of these keys. @returns them */
+  without(keys: { has(key: string): boolean }): readonly Part[] {
+    const out = this.operations.filter(({ key }) => keys.has(key));
+    if (out.length > 0) this.operations = this.operations.filter(({ key }) => !keys.has(key));
+    return out;
+  }
+
   /** The arguments of the statement. */
   get values(): readonly unknown[] {
     const [first] = this.operations;
@@ -65,6 +72,8 @@ const WITHDRAWN = new SqlFault('withdrawn before it was sent', false);
  */
 export class StatementRunner {
   readonly #lane = new Lane<StatementCommand>(1);
+  /** By key: what has met a row that another session holds, and behind it what would change that row later. A late message must not overtake a release. */
+  readonly #paused = new Map<string, [Statement, Part][]>();
   #unsettled = 0;
   #isFlushing = false;
   #timer?: NodeJS.Timeout;
@@ -136,6 +145,7 @@ export class StatementRunner {
     outsideOfCalls(() => {
       for (let command = this.#lane.next(); command; command = this.#lane.next()) {
         this.#drop(command.withdrawn(), WITHDRAWN);
+        if (this.#paused.size > 0 && command.order <= ACQUISITION) this.#holdBack(command);
         if (!this.connection.isReady) this.#drop(command.taken(), NOT_CONNECTED);
         if (command.isWanted) this.#send(command);
         else this.#unsettled--;
@@ -241,8 +251,23 @@ export class StatementRunner {
   }
 
   #addLater(statement: Statement, operation: Part): void {
+    const { key } = operation;
     operation.pauseMs = Math.min(LONGEST_PAUSE_MS, 2 * (operation.pauseMs ?? 0.5));
-    outsideOfCalls(() => setTimeout(() => this.#add(statement, operation), operation.pauseMs)).unref();
+    this.#paused.set(key, [[statement, operation]]);
+    const goOn = () => {
+      const paused = this.#paused.get(key)!;
+      this.#paused.delete(key);
+      for (const each of paused) this.#add(...each);
+    };
+    outsideOfCalls(() => setTimeout(goOn, operation.pauseMs)).unref();
+  }
+
+  /** Has the operations of a command wait behind those that are paused for their keys. */
+  #holdBack(command: StatementCommand): void {
+    for (const operation of command.without(this.#paused)) {
+      operation.skippedAt ??= performance.now();
+      this.#paused.get(operation.key)!.push([command.statement, operation]);
+    }
   }
 
   /** Answers operations that were never sent, but not at once: their callers may just be asking. */
