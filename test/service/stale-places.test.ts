@@ -1,10 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { Lock } from '../../lib/api/lock.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { ownerOn } from '../support/stored.js';
 
@@ -15,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-const open = () => openLocks({ redis: server.url });
+const open = (redis = server.url) => openLocks({ redis });
 const PROCESSES = 8;
 /** Less than a grant stands that nobody confirms. */
 const SOON_MS = 1_500;
@@ -25,7 +26,7 @@ type Held = Pick<Lock, 'release'>;
 /** Several processes wait for a lock, and have their turns; then their places are in the queue again, and the lock is held. */
 async function wentBack(key: string, wait: (locks: LockService) => Promise<Held>) {
   const locks = await open();
-  const others = await Promise.all(Array.from({ length: PROCESSES }, open));
+  const others = await Promise.all(Array.from({ length: PROCESSES }, () => open()));
   const holder = await locks.acquire(key);
   const waiting = others.map(wait);
   await untilQueued(server, key, PROCESSES);
@@ -78,8 +79,8 @@ const tell = (channel: string, owner: string, token: number, key: string) =>
   server.command('PUBLISH', channel, `${owner} ${token} ${token} ${token} lock:{${key}}`);
 
 /** Two services, of which the second one hears messages, and has a lock that it waited for. */
-async function listening(key: string) {
-  const [locks, others] = [await open(), await open()];
+async function listening(key: string, way?: TcpProxy) {
+  const [locks, others] = [await open(), await open(way?.url)];
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key);
   await untilQueued(server, key, 1);
@@ -117,6 +118,23 @@ describe('a message that a lock was handed over, which comes late', () => {
     await tell(channel, kept.owner, kept.fencingToken, 'kept');
     await acted(others, channel);
     expect(await ownerOn(server, 'kept')).toBe(kept.owner);
+  });
+
+  it('leaves alone a lock that is just being given back, so that its release does not find it gone [G1057]', async () => {
+    const way = await TcpProxy.start(server.port);
+    onTestFinished(() => way.stop());
+    const { others, lock } = await listening('released', way);
+    const channel = channelOf(lock.owner);
+    await lock.extend(); // after what confirmed its grant
+    await server.resetCalls();
+    way.hold();
+    const released = lock.release();
+    await tell(channel, lock.owner, lock.fencingToken, 'released');
+    const acting = acted(others, channel);
+    way.release();
+    await acting;
+    expect(await released).toBe(true);
+    expect(await scriptCalls(server)).toBe(3); // the release, what gives back what nobody has, and the question
   });
 
   it('leaves alone the lock of another process, whoever has sent it [G1013]', async () => {
