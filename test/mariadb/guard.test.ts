@@ -37,6 +37,24 @@ async function endLease(key: string): Promise<void> {
   );
 }
 
+it('a transaction of a MariaDB that guards a lock keeps everybody else from it after XA PREPARE, too [G1058]', async () => {
+  const [a, b] = [await openAnother(), await openAnother()];
+  const key = freshKey();
+  const session = await createConnection((await mariaDb()).url);
+  onTestFinished(() => session.destroy());
+  const lock = await a.acquire(key, { watchdog: false, ttlMs: 2_000 });
+  await session.query(`XA START '${key}'`);
+  await session.query('INSERT INTO note VALUES (?)', [key]);
+  await guard(lock, session);
+  await session.query(`XA END '${key}'`);
+  await session.query(`XA PREPARE '${key}'`);
+  await leaseHasEnded(key);
+  expect(await b.tryAcquire(key)).toBeNull();
+  await session.query(`XA COMMIT '${key}'`);
+  const lockOfB = await b.tryAcquire(key);
+  expect(await lockOfB!.release()).toBe(true);
+});
+
 describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
   'a transaction of a MariaDB that guards a lock, %s,',
   (level) => {

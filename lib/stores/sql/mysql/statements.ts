@@ -472,7 +472,7 @@ export const NOT_GUARDED = /out of range in '?exp\(\(?(?:1|(?<stolen>2))(?<numbe
  * be extended meanwhile. One that is not its owner's any more makes it fail: EXP of more than 709 is no number. Whether its lease
  * has ended does not matter: nobody has taken it since.
  *
- * A locking read sees the latest state at each level of isolation. It runs on a connection of the application, by whatever driver and in
+ * A locking read sees the latest state at each level of isolation, and FOR UPDATE keeps the row locked after XA PREPARE, too. It runs on a connection of the application, by whatever driver and in
  * whatever character set: its placeholders stand in order, each once, and texts are in hexadecimal digits.
  */
 export function guardOf(table: string, count: number): string {
@@ -490,5 +490,5 @@ SELECT ask.n, CASE WHEN l.resource_lock_value = ask.o AND l.fence >= ask.f AND l
   WHEN l.resource_lock_value <> ask.o AND l.expires_at > ${NOW} THEN ${failing(20_000)}
   ELSE ${failing(10_000)} END AS is_guarded
 FROM (${asked.join(' UNION ALL ')}) AS ask LEFT JOIN ${table} AS l ON l.resource_lock_key = ask.k
-LOCK IN SHARE MODE`;
+FOR UPDATE`;
 }
