@@ -315,7 +315,7 @@ export class LockLostError extends LockError {
       reason === 'stolen'
         ? `the parcel ${digest} was adopted before, or its lock has ended and another owner has it now. One call can adopt a parcel: ` +
           'do not repeat the work, or acquire the lock anew for it.'
-        : `the lock of the parcel ${digest} has ended, or was released. Acquire it anew, or detach it with a longer ttlMs.`;
+        : `the lock of the parcel ${digest} has ended, or was released. If the work is still to do, acquire the lock again; detach it with a longer ttlMs.`;
     return new LockLostError(key, reason, undefined, undefined, explanation, 409);
   }
 }

@@ -276,7 +276,7 @@ it('a person whose lock has run out is answered with 409, and with words that fi
   expect(await response.json()).toEqual({
     statusCode: 409,
     code: 'LOCK_LOST',
-    message: 'It is no longer locked for you: lock it again.',
+    message: 'It is no longer locked for you: read it again before you go on.',
   });
 });
 

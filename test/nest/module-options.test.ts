@@ -122,7 +122,7 @@ it.each(['name', 'isGlobal'])('says where %s goes when a factory returns it', as
 it('does not repeat a password of a URL that cannot be used', async () => {
   const starting = start(() => RedisLockModule.forRoot({ redis: 'tcp://user:hunter2@localhost' }));
   await expect(starting).rejects.toThrow(
-    /^redis must be .*: got a string of another form\. Write redis:\/\/host:port, or the \/path of a socket\.$/,
+    /^redis must be .*: got a string of another form\. Write redis:\/\/host:port, or the \/path of a socket\. Special characters .*$/,
   );
   await expect(starting).rejects.not.toThrow('hunter2');
 });

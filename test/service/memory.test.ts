@@ -39,6 +39,17 @@ it('a lock whose handle is garbage is extended no more, with a warning, unless a
   expect(locks.size).toBe(0);
 });
 
+it('a lock whose handle is garbage does not hold up the end of the application [G1059]', async () => {
+  const locks = await openLocks({ memory: true, shutdownTimeoutMs: 600_000 });
+  let isWarned = false;
+  locks.events$.subscribe((event) => (isWarned ||= event.type === 'warning'));
+  await (async () => void (await locks.acquire('forgotten')))();
+  await until(() => (collectGarbage(), isWarned), { what: 'it is said' });
+  await locks.onModuleDestroy();
+  await locks.beforeApplicationShutdown();
+  expect(await locks.isLocked('forgotten')).toBe(false);
+});
+
 let server: RedisServer;
 beforeAll(async () => {
   server = await RedisServer.start();

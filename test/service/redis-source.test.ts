@@ -90,6 +90,8 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
   ['a url with a letter too many', () => ({ urll: 'redis://:hunter2@a' }), 'Did you mean url of node-redis?'],
   ['a socket of another case', () => ({ Socket: { host: 'a' } }), 'Did you mean socket of node-redis?'],
   ['a url of another form', () => ({ url: 'hunter2:6379' }), 'a string of another form. Write redis://host:port'],
+  ['a url with a broken escape', () => 'redis://u:a%zz@a', 'a URL whose user or password cannot be read'],
+  ['a url with bytes that are no text', () => ({ url: 'redis://u:a%ff@a' }), 'encoded: % as %25'],
   ['a url that is no text', () => ({ url: 5 }), 'url a number. Is the variable that it comes from set?'],
   ['a socket without a host', () => ({ socket: { port: 6380 } }), 'no url, socket.host or socket.path, so it would'],
   [

@@ -115,6 +115,8 @@ export class Leases implements LeaseOwner {
   readonly #afterwards = new Map<Lease, NodeJS.Timeout>();
   readonly #detaching = new InFlight();
   #whenIdle?: () => void;
+  /** Leases whose handles are garbage: nobody can release them any more, so nobody waits for that. */
+  readonly #abandoned = new Set<Lease>();
   #isClosing = false;
 
   constructor({ backend, marginMs, now, events, nextOwner }: LeasesOptions) {
@@ -144,7 +146,7 @@ export class Leases implements LeaseOwner {
 
   /** Whether nothing is held. */
   get isIdle(): boolean {
-    return this.#watchdog.size === 0;
+    return this.#watchdog.size === this.#abandoned.size;
   }
 
   /**
@@ -350,7 +352,7 @@ export class Leases implements LeaseOwner {
     }
     if (!isHeld) return this.#workEnded(lease);
     // In this order and at once: no extension is sent, and no waiter let in, behind the release.
-    this.#watchdog.remove(lease);
+    this.#unwatch(lease);
     lease.release();
     const { keepUntil } = lease;
     const heldMs = this.#heldMs(lease);
@@ -383,7 +385,9 @@ export class Leases implements LeaseOwner {
       return;
     }
     lease.autoExtend = false;
+    this.#abandoned.add(lease);
     this.#watch(lease);
+    this.#reportIdle();
   }
 
   /** Ends a lease that is known to have ended in the store, or may not go on. Does nothing for one that has ended. */
@@ -421,7 +425,7 @@ export class Leases implements LeaseOwner {
   /** Reports that the application waits for the locks that are held, for `timeoutMs` at most. */
   announceWait(timeoutMs: number): void {
     this.settle();
-    for (const lease of this.#watchdog.items)
+    for (const lease of this.#watchdog.items.filter((each) => !this.#abandoned.has(each)))
       this.#events.next({ type: 'closing', timeoutMs, ...this.identity(lease) });
   }
 
@@ -445,7 +449,7 @@ export class Leases implements LeaseOwner {
   settle(): void {
     for (const lease of this.#found) {
       this.#found.delete(lease);
-      this.#watchdog.remove(lease);
+      this.#unwatch(lease);
       const reason = lease.lostReason;
       const heldMs = this.#heldMs(lease);
       if (reason === 'shutdown') this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
@@ -495,7 +499,7 @@ export class Leases implements LeaseOwner {
     const state = lease.checkState();
     if (state === 'held') this.#extend(lease);
     else if (state === 'unknown') this.#loseUnlessAnswered(lease);
-    else if (!lease.isExtending) this.#watchdog.remove(lease);
+    else if (!lease.isExtending) this.#unwatch(lease);
   }
 
   #behind(lease: Lease): CallsBehind | undefined {
@@ -584,7 +588,7 @@ export class Leases implements LeaseOwner {
 
   /** The lock has another holder now. */
   #end(lease: Lease): void {
-    this.#watchdog.remove(lease);
+    this.#unwatch(lease);
     lease.release();
     this.listener.onLost(lease);
     this.#reportIdle();
@@ -653,6 +657,11 @@ export class Leases implements LeaseOwner {
 
   #heldMs({ begunAt }: Lease): number {
     return Math.round(this.now() - begunAt);
+  }
+
+  #unwatch(lease: Lease): void {
+    this.#watchdog.remove(lease);
+    this.#abandoned.delete(lease);
   }
 
   #reportIdle(): void {

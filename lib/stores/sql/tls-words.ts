@@ -48,6 +48,6 @@ function notUnderstood(where: string, word: string): LockOptionsError {
   const shown = /^[\w.-]{1,40}$/.test(word) ? word : 'a word';
   return new LockOptionsError(
     `${shown} ${where} is not understood, and the connection could be without TLS. ` +
-      'Write what docs/sql.md says under "TLS", or give the option ssl.',
+      'Write sslmode=verify-full in a URL of PostgreSQL, ssl=true in one of MySQL, or give ssl beside it: postgres: { connectionString, ssl: true }, mysql: { uri, ssl: {} }.',
   );
 }

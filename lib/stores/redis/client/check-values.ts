@@ -6,19 +6,31 @@ export const BY_HTTP =
   'a Redis that is reached by HTTP. Locks need a connection to it, on which it says whose turn it is: ' +
   'give the redis:// or rediss:// URL of the same server.';
 
+const ENCODE = 'Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.';
+
 /** What is wrong with a URL, or the path of a socket. */
 export function problemOfUrl(source: string): string | undefined {
   if (source.startsWith('/')) return undefined; // the path of a socket
   if (source.trim() === '') return `an empty string. ${IS_IT_SET}`;
   if (HTTP.test(source)) return BY_HTTP;
   if (!/^rediss?:\/\//.test(source) || !URL.canParse(source)) {
-    return 'a string of another form. Write redis://host:port, or the /path of a socket.';
+    return `a string of another form. Write redis://host:port, or the /path of a socket. ${ENCODE}`;
   }
-  const { hostname, pathname, searchParams } = new URL(source);
+  const { hostname, pathname, searchParams, username, password } = new URL(source);
+  if (![username, password].every(canDecode)) return `a URL whose user or password cannot be read. ${ENCODE}`;
   if (hostname === '') return 'a URL without a host, so it would mean localhost. Write redis://host:port.';
   return isDatabase(pathname.slice(1) || (searchParams.get('db') ?? 0))
     ? undefined
     : 'a URL whose path is not the number of a database. Write redis://host:port/0.';
+}
+
+function canDecode(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 export function kindOf(value: unknown): string {

@@ -256,7 +256,7 @@ class PgSource implements SqlSource<PostgresClient> {
     } catch (error) {
       // Its message may repeat the URL.
       throw new LockOptionsError(
-        'pg cannot read the URL, or the options, of the database. Special characters in the password must be encoded.',
+        'pg cannot read the URL of the database, its options, or a file that they name. Special characters in the password must be encoded.',
         {
           cause: (error as { code?: unknown }).code,
         },
