@@ -111,7 +111,8 @@ describe('The sessions of locks in PostgreSQL', () => {
     };
     const listening = () => sessions('LISTEN');
     await takeOver('first');
-    await until(async () => (await listening()) === 1, { what: 'it listens' });
+    await until(() => proxy.heard.includes('\0?\0'), { what: 'it has heard its own message' });
+    expect(await listening()).toBe(1);
     proxy.muteSubscriptions();
     proxy.holdPresent('subscriptions');
     // It finds out by a turn that it was not told of.

@@ -22,6 +22,8 @@ export class TcpProxy {
   readonly #links = new Set<Link>();
   /** How many connections were made to it. */
   made = 0;
+  /** What came through connections on which a client has subscribed to channels. */
+  heard = '';
   /** How much longer a request and its reply take together, in milliseconds, as on a long way. */
   roundTripMs = 0;
   /** Nothing comes through a connection any more once its client has sent what matches. */
@@ -156,7 +158,13 @@ export class TcpProxy {
     client.setNoDelay();
     server.setNoDelay();
     client.on('data', (bytes) => this.#travel(() => this.#forward(link, bytes)));
-    server.on('data', (bytes) => this.#travel(() => link.mute || client.write(bytes)));
+    server.on('data', (bytes) =>
+      this.#travel(() => {
+        if (link.mute) return;
+        client.write(bytes);
+        if (link.subscribes) this.heard += bytes.toString('latin1');
+      }),
+    );
     for (const [socket, other] of [
       [client, server],
       [server, client],
