@@ -124,7 +124,7 @@ describe('An application with locks in MariaDB', () => {
         variables: { n: 'read_only', v: value },
       };
       const client: SqlClient = {
-        query: async ({ name = '' }) => (answers[name] ? [answers[name]] : []),
+        query: async ({ name }) => (answers[name] ? [answers[name]] : []),
         close: () => {},
       };
       const source = { name: 'here', connect: async () => client };

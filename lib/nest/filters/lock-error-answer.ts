@@ -24,7 +24,8 @@ const MESSAGES: Partial<Record<LockErrorCode, string>> = {
 export function answerTo(error: LockError): LockErrorAnswer {
   const { code, statusCode } = error;
   const answer: LockErrorAnswer = { statusCode, code, message: MESSAGES[code] ?? STATUS_CODES[statusCode]! };
-  if (code === 'LOCK_LOST' && statusCode === 409) answer.message = 'It is no longer locked for you: read it again before you go on.';
+  if (code === 'LOCK_LOST' && statusCode === 409)
+    answer.message = 'It is no longer locked for you: read it again before you go on.';
   if (error instanceof LockKeyError && error.field !== undefined) {
     answer.message = `${error.field} is missing, or cannot be used.`;
     answer.field = error.field;
