@@ -40,7 +40,7 @@ it('a lock whose handle is garbage is extended no more, with a warning, unless a
 });
 
 it('a lock whose handle is garbage does not hold up the end of the application [G1059]', async () => {
-  const locks = await openLocks({ memory: true, ttlMs: 600_000, shutdownTimeoutMs: 600_000 });
+  const locks = await openLocks({ memory: true, ttlMs: 60_000, shutdownTimeoutMs: 600_000 });
   let isWarned = false;
   locks.events$.subscribe((event) => (isWarned ||= event.type === 'warning'));
   await (async () => void (await locks.acquire('forgotten')))();

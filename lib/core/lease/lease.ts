@@ -82,6 +82,8 @@ export class Lease implements Linked<Lease> {
   readonly fencingToken?: number;
   /** Whether the watchdog extends it. */
   autoExtend: boolean;
+  /** Handles to tell of its next extension. */
+  notYetExtended?: Set<{ onFirstExtension(): void }>;
   /** When this process got to know it, by the clock. */
   readonly begunAt: number;
   /** Of the call that it was granted to, if it has one of its own. */

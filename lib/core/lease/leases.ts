@@ -536,6 +536,8 @@ export class Leases implements LeaseOwner {
       done(ENDED);
       return;
     }
+    for (const handle of lease.notYetExtended ?? []) handle.onFirstExtension();
+    lease.notYetExtended = undefined;
     this.#watch(lease);
     const since = this.onExtension ? this.now() : 0;
     const request = { grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs), waiting: this.#behind(lease) };

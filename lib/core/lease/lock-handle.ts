@@ -140,11 +140,16 @@ export class LockHandle implements Lock {
   /** Its caller has to release it: it is noticed if nobody can any more. */
   watch(): void {
     this.#isWatched = true;
+    (this.own.notYetExtended ??= new Set()).add(this);
+  }
+
+  /** Its lease is extended: until then it would have ended by itself. Most are released before, and cost no registration. */
+  onFirstExtension(): void {
     unreleased.register(this, { lease: this.own, leases: this.leases, asks: this.#asks }, this);
   }
 
   release(): Promise<boolean> {
-    if (this.#isWatched) unreleased.unregister(this);
+    if (this.#isWatched && !this.own.notYetExtended?.delete(this)) unreleased.unregister(this);
     const release = () => this.#heir?.release() ?? this.#release();
     return (this.#released ??= this.#changing ? this.#changing.then(release) : release());
   }
