@@ -4,21 +4,18 @@ import { inspect } from 'node:util';
 import { Logger } from '@nestjs/common';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockEvent } from '../../lib/api/events.js';
-import { processName } from '../../lib/compose/process-name.js';
 import { fromPromises } from '../../lib/core/backend/from-promises.js';
-import { EXCLUSIVE, type LockBackend, type Transfer } from '../../lib/core/backend/lock-backend.js';
-import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
+import { EXCLUSIVE, type Transfer } from '../../lib/core/backend/lock-backend.js';
 import { digestOf } from '../../lib/api/holder.js';
 import type { LockParcel, ParcelOptions } from '../../lib/api/parcel.js';
 import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import { LockService } from '../../lib/core/service/lock.service.js';
-import { Shutdown } from '../../lib/core/service/shutdown.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { logTroubles } from '../../lib/nest/module/log-troubles.js';
 import { EXTEND, RELEASE, TRANSFER } from '../../lib/stores/redis/scripts/lua.js';
 import { acquireOn, claimOn, connected, extendOn, granted, now, releaseOn, transferOn } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { ToyBackend } from '../contract/toy-backend.js';
-import { openLocks } from '../support/open-locks.js';
+import { openLocks, serviceOn } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { redisServers } from '../support/stage.js';
@@ -55,19 +52,6 @@ async function throughProxy(commandTimeoutMs: number): Promise<{ proxy: TcpProxy
 
 async function detached(locks: LockService, key: string, ttlMs = HOUR.ttlMs): Promise<LockParcel> {
   return (await locks.acquire(key)).detach({ ttlMs });
-}
-
-function serviceOn(backend: LockBackend): LockService {
-  const locks = LockService.of({
-    backend,
-    options: resolveServiceOptions({}),
-    registration: 'default',
-    now,
-    processName: processName(),
-    shutdown: new Shutdown(),
-  });
-  onTestFinished(() => locks.onApplicationShutdown());
-  return locks;
 }
 
 const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));

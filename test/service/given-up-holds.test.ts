@@ -1,16 +1,12 @@
 import { expect, describe, it, onTestFinished } from 'vitest';
 import type { LockServiceOptions } from '../../lib/api/options.js';
-import { processName } from '../../lib/compose/process-name.js';
 import { fromPromises } from '../../lib/core/backend/from-promises.js';
 import type { ExtendRequest } from '../../lib/core/backend/lock-backend.js';
-import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
-import { LockService } from '../../lib/core/service/lock.service.js';
-import { Shutdown } from '../../lib/core/service/shutdown.js';
 import { ToyBackend } from '../contract/toy-backend.js';
 import { now } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { RedisServer } from '../support/redis-server.js';
-import { openLocks } from '../support/open-locks.js';
+import { openLocks, serviceOn } from '../support/open-locks.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
@@ -46,18 +42,7 @@ class Store extends ToyBackend {
 
 function setUp(options: LockServiceOptions = {}) {
   const store = new Store();
-  const open = () => {
-    const locks = LockService.of({
-      backend: fromPromises(store, now, TIME_LIMIT_MS),
-      options: resolveServiceOptions({ ttlMs: TTL_MS, shutdownTimeoutMs: 0, ...options }),
-      registration: 'default',
-      now,
-      processName: processName(),
-      shutdown: new Shutdown(),
-    });
-    onTestFinished(() => locks.onApplicationShutdown());
-    return locks;
-  };
+  const open = () => serviceOn(fromPromises(store, now, TIME_LIMIT_MS), { ttlMs: TTL_MS, ...options });
   return { store, locks: open(), others: open() };
 }
 

@@ -2,8 +2,14 @@ import { onTestFinished } from 'vitest';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { openLocks as open } from '../../lib/compose/open-locks.js';
 import { composeSqlLocks } from '../../lib/compose/open-sql.js';
+import { processName } from '../../lib/compose/process-name.js';
 import type { SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
+import { LockService } from '../../lib/core/service/lock.service.js';
+import { Shutdown } from '../../lib/core/service/shutdown.js';
+import type { LockServiceOptions } from '../../lib/api/options.js';
+import { now } from './claims.js';
 
 /** A lock service as the module would make it, without Nest. It closes when the test has finished, whatever is held. */
 export async function openLocks(options: RedisLockModuleOptions, registration?: string): Promise<LockService> {
@@ -15,6 +21,15 @@ export async function openLocks(options: RedisLockModuleOptions, registration?: 
 /** The same on a table of PostgreSQL, which is made if it is not there. */
 export async function openSqlLocks(options: SqlLockModuleOptions): Promise<LockService> {
   const { service } = await composeSqlLocks({ shutdownTimeoutMs: 0, createTable: true, ...options }).open();
+  onTestFinished(() => service.onApplicationShutdown());
+  return service;
+}
+
+/** The same on a backend of the test. */
+export function serviceOn(backend: LockBackend, given: LockServiceOptions = {}): LockService {
+  const options = resolveServiceOptions({ shutdownTimeoutMs: 0, ...given });
+  const parts = { registration: 'default', now, processName: processName(), shutdown: new Shutdown() };
+  const service = LockService.of({ backend, options, ...parts });
   onTestFinished(() => service.onApplicationShutdown());
   return service;
 }
