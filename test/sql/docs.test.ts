@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { LockService } from 'nest-redis-lock';
+import { getLockServiceToken, LockService } from 'nest-redis-lock';
+import { LockBench } from 'nest-redis-lock/testing';
 import { expect, it, onTestFinished } from 'vitest';
 import { DIALECTS, SQL_CHECKS } from '../../lib/stores/sql/options.js';
 import { exampleWith } from '../readme/compile.js';
@@ -50,4 +51,22 @@ it('the example of docs/sql.md with a PGlite runs', async () => {
   const { OnPGlite } = await exampleWith<{ OnPGlite: Class }>('docs/sql.md', 'class OnPGlite');
   const locks = (await start(OnPGlite)).get(LockService);
   expect(await locks.withLock('k', () => 'ran')).toBe('ran');
+});
+
+it('the example of docs/sql.md for the move from Redis takes both locks', async () => {
+  const { BothLocks } = await exampleWith<{
+    BothLocks: Class<{ withLock<T>(key: string, work: () => Promise<T>): Promise<T> }>;
+  }>('docs/sql.md', 'class BothLocks');
+  const benches = [new LockBench(), new LockBench({ name: 'sql' })];
+  const [redis, sql] = benches.map(({ locks }) => locks);
+  const testing = await Test.createTestingModule({
+    providers: [
+      BothLocks,
+      { provide: LockService, useValue: redis },
+      { provide: getLockServiceToken('sql'), useValue: sql },
+    ],
+  }).compile();
+  onTestFinished(() => testing.close());
+  const held = await testing.get(BothLocks).withLock('k', async () => benches.map(({ heldKeys }) => heldKeys));
+  expect(held).toEqual([['k'], ['k']]);
 });
