@@ -7,7 +7,7 @@ import { PACKAGES } from '../adapters/packages.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
-import { counterOn } from '../support/stored.js';
+import { counterOn, ownerOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
@@ -372,6 +372,20 @@ describe.each(Object.entries(PACKAGES))('the end of the connections of %s', (_na
     own.resume();
     await until(async () => (await counterOn(own)) > counter, { what: 'the late attempts have run' });
     expect(await own.keys('lock:{late*')).toEqual([]);
+  });
+
+  it('comes behind the undo of an adoption that a hanging Redis grants too late [G1060]', async () => {
+    const own = await RedisServer.start();
+    onTestFinished(() => own.stop());
+    const locks = await openLocks({ redis: withPrefix(own.url, '') as never, commandTimeoutMs: COMMAND_TIMEOUT_MS });
+    const parcel = await (await locks.acquire('parcel')).detach({ ttlMs: 3_600_000 });
+    const counter = await counterOn(own);
+    own.pause();
+    await expect(locks.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await locks.onApplicationShutdown();
+    own.resume();
+    await until(async () => (await counterOn(own)) > counter, { what: 'the late adoption has run' });
+    expect(await ownerOn(own, 'parcel')).toBe(parcel.owner);
   });
 
   it('comes after one time limit when Redis hangs, however much is to give back [G1037]', async () => {

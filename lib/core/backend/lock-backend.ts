@@ -273,6 +273,8 @@ export interface LockBackend {
   readonly bounds: Bounds;
   /** Set by the engine. Called when the store can be reached again: what could not be sent, or was not answered, is tried again. */
   onReachable?: () => void;
+  /** Called before the last tries of an application that closes: they are sent even behind commands that are not answered. */
+  insist?(): void;
   /** A capability: the modes beside `exclusive` in which it holds locks. */
   readonly modes?: readonly LockMode[];
   /** Why it holds locks in no other mode, and what to do: sentences of the store, for the error of a call that asks for one. */

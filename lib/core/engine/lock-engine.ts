@@ -230,6 +230,7 @@ export class LockEngine {
   async settled(): Promise<void> {
     await this.leases.settled();
     await this.#inFlight.settled();
+    this.#backend.insist?.();
     await this.#parcels.close();
   }
 

@@ -45,6 +45,8 @@ export interface LockNode extends StoreNode {
   readonly connection: NodeConnection;
   /** As of `LockBackend`. */
   onReachable?: () => void;
+  /** As of `LockBackend`. */
+  insist?(): void;
   /** As of `LockBackend`: mostly the node itself. */
   readonly waitQueue?: WaitQueue;
   /** As of `LockBackend`. */

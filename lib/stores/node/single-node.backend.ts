@@ -62,6 +62,10 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     this.bounds = { shortestTtlMs: replicas?.shortestTtl };
   }
 
+  insist(): void {
+    this.node.insist?.();
+  }
+
   /** One time limit to reconnect, and one for the command; then the wait for replicas. */
   attemptTimeoutMs(): number {
     return 2 * this.commandTimeoutMs + (this.replicas?.timeoutMs ?? 0);

@@ -466,11 +466,15 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     return unreachable([problem], timeoutMs);
   }
 
+  insist(): void {
+    this.#runner.insist();
+  }
+
   /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */
   async close(): Promise<void> {
     await this.#releasing.settled();
     this.#closed = true;
-    this.#runner.insist();
+    this.insist();
     await this.#retry.close();
     this.#inbox.close();
     this.connection.close();
