@@ -33,11 +33,6 @@ export class ReleaseRetry<Item> {
     return this.#items.size;
   }
 
-  /** What is not confirmed yet. */
-  get items(): Item[] {
-    return [...this.#items.keys()];
-  }
-
   /** @param standsMs how long the store may have it, in milliseconds from now: then it has ended by itself */
   add(item: Item, standsMs: number): void {
     if (this.#closed) return;

@@ -44,15 +44,16 @@ export interface Adopting {
  * What is done with the parcels of detached locks. No message, event or error shows the owner value of one: who knows it can take the lock.
  */
 export class Parcels {
-  /** Adoptions that are undone: the parcel is to hold the lock again. */
+  /** What undoes adoptions: the parcel is to hold the lock again. */
   readonly #undoing: ReleaseRetry<Transfer>;
+  /** The same by the owner of the parcel. */
+  readonly #undos = new Map<string, Set<Transfer>>();
 
   constructor(private readonly parts: ParcelsParts) {
-    const { backend } = parts;
-    this.#undoing = new ReleaseRetry((transfer, done) => {
-      void backend.transfer!(transfer).then(({ status }) => done(status !== 'unavailable'));
+    this.#undoing = new ReleaseRetry((undo, done) => {
+      void this.#giveBack(undo).then(({ status }) => done(status !== 'unavailable'));
     });
-    backend.onReachable = () => this.#undoing.hurry();
+    parts.backend.onReachable = () => this.#undoing.hurry();
   }
 
   get size(): number {
@@ -142,6 +143,8 @@ export class Parcels {
   /** The parcel is to have the lock again, with the time that is left. */
   #undo({ key, from, to }: Transfer): void {
     const back: Transfer = { key, from: to, to: from, ttlMs: 1, atLeast: true, mints: false };
+    if (this.#undoing.size === 0) this.#undos.clear(); // those that have ended by themselves
+    this.#undos.set(from, (this.#undos.get(from) ?? new Set()).add(back));
     this.#undoing.add(back, LONGEST_TTL_MS + driftMs(LONGEST_TTL_MS));
   }
 
@@ -151,12 +154,18 @@ export class Parcels {
    * @returns why that is not known yet
    */
   async #undone(owner: string): Promise<Extract<TransferOutcome, { status: 'unavailable' }> | undefined> {
-    for (const transfer of this.#undoing.items) {
-      if (transfer.to !== owner) continue;
-      const outcome = await this.parts.backend.transfer!(transfer);
+    for (const undo of this.#undos.get(owner) ?? []) {
+      const outcome = await this.#giveBack(undo);
       if (outcome.status === 'unavailable') return { ...outcome, mayHaveRun: false };
     }
     return undefined;
+  }
+
+  async #giveBack(undo: Transfer): Promise<TransferOutcome> {
+    const outcome = await this.parts.backend.transfer!(undo);
+    const undos = this.#undos.get(undo.to);
+    if (outcome.status !== 'unavailable' && undos?.delete(undo) && undos.size === 0) this.#undos.delete(undo.to);
+    return outcome;
   }
 
   #inFlight<Outcome>(ask: (done: (outcome: Outcome) => void) => void): Promise<Outcome> {
