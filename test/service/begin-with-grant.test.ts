@@ -219,4 +219,22 @@ describe('who is handed a lock', () => {
       expect(await owner(key)).toBeNull();
     },
   );
+
+  it('begins, also where a client that sends later has written the extension, and the process is busy before it reads the answer [G1061]', async () => {
+    const { locks, others } = await services('busy-between', { url: server.url });
+    const holder = await locks.acquire('busy-between');
+    let turns = 0;
+    others.events$.subscribe(({ type }) => void (type === 'acquired' && turns++));
+    const eachTurn = () => {
+      if (turns > 0) turns++;
+      if (turns > 2) busy(2_300);
+      else setImmediate(eachTurn);
+    };
+    setImmediate(eachTurn);
+    const working = others.withLock('busy-between', ({ isHeld }) => isHeld);
+    await untilQueued(server, 'busy-between', 1);
+    await holder.release();
+    expect(await working).toBe(true);
+    expect(await owner('busy-between')).toBeNull();
+  });
 });

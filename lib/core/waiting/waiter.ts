@@ -66,6 +66,7 @@ export class Calls {
     // The extension that confirms a grant is sent first: the work may block the process for longer than the grant stands.
     return loopTurn()
       .then(loopTurn)
+      .then(() => (lease.checkState() === 'unknown' ? lease.answered() : undefined)) // the process was busy meanwhile
       .then(() =>
         lease.checkHeld() ? this.#given(waiter, lease, grant) : this.#decline(waiter, lease, lostBefore(waiter.key)),
       );
