@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, createCluster } from 'redis';
 import { expect, it, onTestFinished } from 'vitest';
-import { LockOptionsError } from '../../lib/api/errors.js';
+import { LockOptionsError } from 'nest-redis-lock';
 import type { NodeRedisOptions } from '../../lib/stores/redis/client/source.js';
 import { NodeRedisAdapter } from '../../lib/stores/redis/node-redis/node-redis-adapter.js';
 import { nodeRedis } from '../../lib/stores/redis/node-redis/node-redis-driver.js';

@@ -1,4 +1,4 @@
-import { LockOptionsError } from '../../lib/api/errors.js';
+import { LockOptionsError } from '../../lib/index.js';
 import { ioredis as driver } from '../../lib/stores/redis/ioredis/ioredis-driver.js';
 
 /** In place of the driver for ioredis, where URLs are to be opened with node-redis: as if it were not installed. */

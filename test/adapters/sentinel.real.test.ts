@@ -1,6 +1,7 @@
 import { createSentinel } from 'redis';
 import { expect, it, onTestFinished } from 'vitest';
-import type { NodeRedisOptions, RedisSource } from '../../lib/stores/redis/client/source.js';
+import type { RedisSource } from 'nest-redis-lock';
+import type { NodeRedisOptions } from '../../lib/stores/redis/client/source.js';
 import { openLocks } from '../support/open-locks.js';
 import { SentinelGroup } from '../support/redis-sentinel.js';
 import { until } from '../support/until.js';

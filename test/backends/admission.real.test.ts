@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { AcquireOutcome, LockBackend } from 'nest-redis-lock/testing';
+import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { acquireOn, claimOn, connected, freshKey } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { replicaOf } from '../support/replica-of.js';

@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
-import { LockUnavailableError } from '../../lib/api/errors.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { AcquireOutcome, LockBackend } from 'nest-redis-lock/testing';
+import { LockUnavailableError, type RedisLockModuleOptions } from 'nest-redis-lock';
 import { clientOf, redisServer } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { LockUnavailableError } from '../../lib/api/errors.js';
+import { LockUnavailableError } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { clientOf, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';

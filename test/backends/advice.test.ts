@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { LockUnavailableError } from '../../lib/api/errors.js';
+import { LockUnavailableError } from 'nest-redis-lock';
 import { nodeError } from '../../lib/stores/redis/client/advice.js';
 import { openLocks } from '../support/open-locks.js';
 import { redisServer } from '../support/stage.js';

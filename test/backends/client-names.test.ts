@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { named } from './names-of-clients.js';

@@ -1,8 +1,9 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { createClient } from 'redis';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { IoredisClient, NodeRedisClient } from '../../lib/stores/redis/client/source.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
+import type { IoredisClient } from 'nest-redis-lock';
+import type { NodeRedisClient } from '../../lib/stores/redis/client/source.js';
 import { ACQUIRE } from '../../lib/stores/redis/scripts/lua.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';

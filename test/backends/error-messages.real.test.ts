@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { RedisSource } from '../../lib/stores/redis/client/source.js';
+import type { RedisSource } from 'nest-redis-lock';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { acquireOn, claimOn, extendOn, freshKey, opened } from '../support/claims.js';

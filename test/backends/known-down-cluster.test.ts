@@ -1,7 +1,7 @@
 import { Cluster } from 'ioredis';
 import { it, onTestFinished } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
+import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { until } from '../support/until.js';
 import { acquireOn, claimOn, connected, extendOn, freshKey } from '../support/claims.js';

@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
+import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,8 +1,8 @@
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LockContendedError } from '../../lib/index.js';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
+import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { acquireOn, claimOn, connected, freshKey, granted, holderOn, placeOf, releaseOn } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { acquireOn, claimOn, connected, freshKey, granted, placeOf, releaseOn } from '../support/claims.js';
 
 const NOON = Date.parse('2026-01-01T12:00:00.000Z');

@@ -1,7 +1,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
+import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisCluster } from '../support/redis-cluster.js';

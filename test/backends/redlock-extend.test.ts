@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { until } from '../support/until.js';
 import { claimOn, connected, extendOn, freshKey, granted, releaseOn } from '../support/claims.js';

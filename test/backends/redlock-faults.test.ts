@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { KEEP, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import type { AcquireOutcome, LockBackend } from 'nest-redis-lock/testing';
 import { openBackend } from '../../lib/compose/open-locks.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
-import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { RAISE_FENCE } from '../../lib/stores/redis/scripts/lua.js';
 import { clientOf } from '../support/stage.js';

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from 'nest-redis-lock';
 import { COMMANDS_IN_FLIGHT } from '../../lib/core/backend/lane.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilSubscribers } from '../support/queue.js';

@@ -1,5 +1,5 @@
 import { expect, it, vi } from 'vitest';
-import type { ExtendOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { ExtendOutcome, LockBackend } from 'nest-redis-lock/testing';
 import type { NodeExtension, Vote } from '../../lib/stores/node/answers.js';
 import { Proposals } from '../../lib/stores/redis/redlock/proposals.js';
 import { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { until } from '../support/until.js';
 import {
   acquireOn,

@@ -1,6 +1,7 @@
 import { createSentinel } from 'redis';
 import { expect, it, onTestFinished } from 'vitest';
-import type { RedisSource, SentinelOptions } from '../../lib/stores/redis/client/source.js';
+import type { RedisSource } from 'nest-redis-lock';
+import type { SentinelOptions } from '../../lib/stores/redis/client/source.js';
 import { openLocks } from '../support/open-locks.js';
 import { SentinelGroup } from '../support/redis-sentinel.js';
 

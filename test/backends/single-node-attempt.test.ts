@@ -1,15 +1,15 @@
 import { expect, it, vi } from 'vitest';
-import { NodeError } from '../../lib/api/errors.js';
-import {
-  EXCLUSIVE,
-  type AcquireOutcome,
-  type AcquireRequest,
-  type ExtendRequest,
-  type Grant,
-  type LockBackend,
-  type Place,
-  type ReleaseOutcome,
-} from '../../lib/core/backend/lock-backend.js';
+import { NodeError } from 'nest-redis-lock';
+import type {
+  AcquireOutcome,
+  AcquireRequest,
+  ExtendRequest,
+  Grant,
+  LockBackend,
+  Place,
+  ReleaseOutcome,
+} from 'nest-redis-lock/testing';
+import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import type { Fault, NodeExtension, NodeRelease, Vote } from '../../lib/stores/node/answers.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';

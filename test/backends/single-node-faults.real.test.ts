@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { redisServer } from '../support/stage.js';

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { ACQUIRE, EXTEND, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';

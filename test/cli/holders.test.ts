@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest';
-import type { Permit } from '../../lib/api/lock.js';
+import type { LockService, Permit } from 'nest-redis-lock';
 import { digestOf } from '../../lib/api/holder.js';
 import type { Call } from '../../lib/cli/command.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 
 let locks: LockService;

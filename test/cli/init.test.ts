@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { NodeError } from '../../lib/api/errors.js';
+import { NodeError } from 'nest-redis-lock';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { LockService } from 'nest-redis-lock';
 import { digestOf } from '../../lib/api/holder.js';
 import { composeSqlLocks } from '../../lib/compose/open-sql.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { freshKey } from '../support/claims.js';
 import { PostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';

@@ -4,8 +4,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { LockService } from 'nest-redis-lock';
 import { LockHandle } from '../../lib/core/lease/lock-handle.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { compileLibrary } from '../support/compiled-library.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks as open } from '../../lib/compose/open-locks.js';

@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest';
-import { fromPromises, type PromiseBackend } from '../../lib/core/backend/from-promises.js';
-import { describeBackend, type BackendUnderTest } from '../../lib/testing/describe-backend.js';
+import { type BackendUnderTest, describeBackend, fromPromises, type PromiseBackend } from 'nest-redis-lock/testing';
 import { now } from '../support/claims.js';
 import { QueuedMemory } from './queued-memory.js';
 import { ToyBackend } from './toy-backend.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, it } from 'vitest';
-import { describeBackend, type BackendUnderTest } from '../../lib/testing/describe-backend.js';
+import { type BackendUnderTest, describeBackend } from '../../lib/testing/index.js';
 
 /** The sentences of the contract that prove a promise of docs/guarantees.md: in our own output they have its id. */
 const proofs = new Map<string, string>();

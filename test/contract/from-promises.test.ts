@@ -1,6 +1,12 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { fromPromises, type PromiseBackend } from '../../lib/core/backend/from-promises.js';
-import type { AcquireRequest, LockBackend, Place, WaitQueue } from '../../lib/core/backend/lock-backend.js';
+import {
+  type AcquireRequest,
+  fromPromises,
+  type LockBackend,
+  type Place,
+  type PromiseBackend,
+  type WaitQueue,
+} from 'nest-redis-lock/testing';
 import { acquireOn, claimOn, extendOn, now, placeOf, releaseOn, transferOn } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';

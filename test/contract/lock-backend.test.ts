@@ -8,7 +8,7 @@ import { PostgresServer } from '../support/postgres-server.js';
 import { connected, connectedSql, now } from '../support/claims.js';
 import { until } from '../support/until.js';
 import { isCounter } from '../support/stored.js';
-import { fromPromises } from '../../lib/core/backend/from-promises.js';
+import { fromPromises } from 'nest-redis-lock/testing';
 import { QueuedMemory } from './queued-memory.js';
 import { ToyBackend } from './toy-backend.js';
 import { ToyCrowd } from './toy-crowd.js';

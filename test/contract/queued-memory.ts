@@ -9,7 +9,7 @@ import type {
   Taken,
   WaitListener,
   WaitQueue,
-} from '../../lib/core/backend/lock-backend.js';
+} from '../../lib/testing/index.js';
 import { MemoryBackend } from '../../lib/stores/memory/memory.backend.js';
 
 /** Locks in memory with a queue in which nobody is overtaken: whoever is first in it is woken, and asks again. */

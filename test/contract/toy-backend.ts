@@ -1,17 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { PromiseBackend } from '../../lib/core/backend/from-promises.js';
-import type {
-  AcquireRequest,
-  ExtendRequest,
-  Grant,
-  Holding,
-  Listed,
-  ListRequest,
-  Releasing,
-  Transfer,
-} from '../../lib/core/backend/lock-backend.js';
+import {
+  type AcquireRequest,
+  type ExtendRequest,
+  type Grant,
+  type Holding,
+  type Listed,
+  type ListRequest,
+  matcherOf,
+  type PromiseBackend,
+  type Releasing,
+  type Transfer,
+} from '../../lib/testing/index.js';
 import { leftMs } from '../../lib/core/time/clock.js';
-import { matcherOf } from '../../lib/core/backend/matcher.js';
 
 interface Entry {
   owner: string;

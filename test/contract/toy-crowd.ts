@@ -1,16 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { matcherOf } from '../../lib/core/backend/matcher.js';
-import type { PromiseBackend } from '../../lib/core/backend/from-promises.js';
-import type {
-  AcquireRequest,
-  ExtendRequest,
-  Grant,
-  Hold,
-  Holding,
-  Listed,
-  ListRequest,
-  Releasing,
-} from '../../lib/core/backend/lock-backend.js';
+import {
+  type AcquireRequest,
+  type ExtendRequest,
+  type Grant,
+  type Hold,
+  type Holding,
+  type Listed,
+  type ListRequest,
+  matcherOf,
+  type PromiseBackend,
+  type Releasing,
+} from '../../lib/testing/index.js';
 import { leftMs } from '../../lib/core/time/clock.js';
 
 export interface Member {

@@ -1,10 +1,9 @@
 import { expect, it, onTestFinished } from 'vitest';
-import type { LockServiceOptions } from '../../lib/api/options.js';
-import { fromPromises } from '../../lib/core/backend/from-promises.js';
+import type { LockService, LockServiceOptions } from 'nest-redis-lock';
+import { fromPromises } from 'nest-redis-lock/testing';
 import { openService } from '../../lib/compose/composition.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { now } from '../support/claims.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { LockUnavailableError } from '../../lib/api/errors.js';
-import type { NodeDiagnosis } from '../../lib/stores/redis/doctor/diagnosis.js';
+import type { LockUnavailableError, NodeDiagnosis } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { proxyTo, redisServer, redisServers } from '../support/stage.js';

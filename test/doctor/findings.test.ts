@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Finding } from '../../lib/api/diagnosis.js';
+import type { Finding } from 'nest-redis-lock';
 import { reportOn } from '../../lib/stores/redis/doctor/doctor.js';
 import type { ExaminedNode, RedisKind } from '../../lib/stores/redis/doctor/diagnosis.js';
 

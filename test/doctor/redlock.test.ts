@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Finding } from '../../lib/api/diagnosis.js';
+import type { Finding } from 'nest-redis-lock';
 import { proxyTo, redisServers } from '../support/stage.js';
 import { openLocks } from '../support/open-locks.js';
 import { commandTimeoutMs, diagnosisOf } from './diagnosed.js';

@@ -1,8 +1,7 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService, RedisLockModuleOptions } from 'nest-redis-lock';
 import { nodeError } from '../../lib/stores/redis/client/advice.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { redisServer } from '../support/stage.js';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { LockError } from '../../lib/api/errors.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import { LockError, type LockService } from '../../lib/index.js';
 import { openLocks } from '../support/open-locks.js';
 import { grantOfTurn, HostileServer, reaction, refusalOfTurn, type Reaction } from './hostile-server.js';
 import { fuzz } from './seeds.js';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LockError, LockKeyError, LockOptionsError } from '../../lib/api/errors.js';
-import { KeyTemplate, lockKey } from '../../lib/core/keys/key.js';
+import { LockError, lockKey, LockKeyError, LockOptionsError } from '../../lib/index.js';
+import { KeyTemplate } from '../../lib/core/keys/key.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { checkRequest } from '../../lib/core/options/call-options.js';
 import { fuzz } from './seeds.js';

@@ -1,16 +1,16 @@
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import {
+  type Leader,
+  type Leadership,
+  type LeaderState,
   LockKeyError,
   LockLostError,
   LockOptionsError,
   LockSelfDeadlockError,
+  type LockService,
   LockUnavailableError,
-  type Leader,
-  type LeaderState,
-  type Leadership,
 } from 'nest-redis-lock';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';

@@ -1,10 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { LockLostError, type Leader } from 'nest-redis-lock';
-import { NodeError } from '../../lib/api/errors.js';
-import type { AcquireOutcome, AcquireRequest } from '../../lib/core/backend/lock-backend.js';
+import type { AcquireOutcome, AcquireRequest } from 'nest-redis-lock/testing';
+import { type Leader, LockLostError, LockService, NodeError } from 'nest-redis-lock';
 import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
-import { LockService } from '../../lib/core/service/lock.service.js';
 import { Shutdown } from '../../lib/core/service/shutdown.js';
 import { monotonic } from '../../lib/core/time/clock.js';
 import { MemoryBackend } from '../../lib/stores/memory/memory.backend.js';

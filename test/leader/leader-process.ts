@@ -1,8 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { LeaderOptions } from '../../lib/api/leader.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { LeaderOptions, RedisLockModuleOptions } from '../../lib/index.js';
 import { DrivenProcess } from '../support/driven-process.js';
 
 /** An entry of a process in the journal that all of them share. */

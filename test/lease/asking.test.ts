@@ -1,7 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { LockEvent } from '../../lib/api/events.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockEvent, LockService } from 'nest-redis-lock';
 import { LockHandle } from '../../lib/core/lease/lock-handle.js';
 import { MemoryBackend } from '../../lib/stores/memory/memory.backend.js';
 import { openLocks } from '../support/open-locks.js';

@@ -1,6 +1,6 @@
 import { Subject } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { Leases } from '../../lib/core/lease/leases.js';
 import { GRANT_TTL_MS } from '../../lib/stores/node/messages.js';
 

@@ -1,6 +1,6 @@
 import { Cluster } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
-import type { LockEvent } from '../../lib/api/events.js';
+import type { LockEvent } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { until } from '../support/until.js';

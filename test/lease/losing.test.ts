@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockLostReason } from '../../lib/api/errors.js';
-import type { LockEvent } from '../../lib/api/events.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockEvent, LockLostReason, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';

@@ -1,8 +1,7 @@
 import { Subject as Stream } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { ExtendOutcome, LockBackend, ReleaseOutcome } from '../../lib/core/backend/lock-backend.js';
-import { NodeError } from '../../lib/api/errors.js';
-import type { LockEvent } from '../../lib/api/events.js';
+import type { ExtendOutcome, LockBackend, ReleaseOutcome } from 'nest-redis-lock/testing';
+import { type LockEvent, NodeError } from 'nest-redis-lock';
 import type { Lease } from '../../lib/core/lease/lease.js';
 import { Leases } from '../../lib/core/lease/leases.js';
 import { LockHandle } from '../../lib/core/lease/lock-handle.js';

@@ -1,8 +1,7 @@
 import { Subject } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { ExtendOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
-import { NodeError, type LockLostReason } from '../../lib/api/errors.js';
-import type { LockEvent } from '../../lib/api/events.js';
+import type { ExtendOutcome, LockBackend } from 'nest-redis-lock/testing';
+import { type LockEvent, type LockLostReason, NodeError } from 'nest-redis-lock';
 import type { Lease } from '../../lib/core/lease/lease.js';
 import { EXTENSIONS_AT_ONCE, Leases } from '../../lib/core/lease/leases.js';
 import { PAUSE_MS } from '../../lib/core/time/pacer.js';

@@ -1,6 +1,6 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { LockUnavailableError } from '../../lib/api/errors.js';
+import type { LockUnavailableError } from 'nest-redis-lock';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';

@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { LockInfo, RedisLockModuleOptions } from 'nest-redis-lock';
+import type { AcquireOutcome } from 'nest-redis-lock/testing';
 import { digestOf, parseOwner } from '../../lib/api/holder.js';
-import type { LockInfo } from '../../lib/api/lock.js';
 import { openService } from '../../lib/compose/composition.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import type { AcquireOutcome } from '../../lib/core/backend/lock-backend.js';
 import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
 import { monotonic } from '../../lib/core/time/clock.js';
 import { MemoryBackend } from '../../lib/stores/memory/memory.backend.js';

@@ -1,10 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import type { LockUnavailableError } from '../../lib/api/errors.js';
-import type { Lock, LockInfo } from '../../lib/api/lock.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import { matcherOf } from '../../lib/core/backend/matcher.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { Lock, LockInfo, LockService, LockUnavailableError, RedisLockModuleOptions } from 'nest-redis-lock';
+import { matcherOf } from 'nest-redis-lock/testing';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';

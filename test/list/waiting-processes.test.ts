@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService, RedisLockModuleOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';

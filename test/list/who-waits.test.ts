@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Lock, Permit } from '../../lib/api/lock.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { Lock, LockService, Permit } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';

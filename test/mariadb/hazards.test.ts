@@ -1,7 +1,6 @@
 import { createConnection, createPool, type Connection } from 'mysql2/promise';
-import { ddl } from 'nest-redis-lock/sql';
+import { ddl, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
 import { MysqlNode } from '../../lib/stores/sql/mysql/mysql-node.js';
 import { openMysql } from '../../lib/stores/sql/mysql/mysql-source.js';
 import { describeHazards, type HazardDatabase, type LockRow, type Pool } from '../sql/hazards/hazards.js';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { acquireOn, claimOn, extendOn, now, releaseOn } from '../support/claims.js';
 import { randomOf } from '../support/random.js';
 import { mariaDb, openBackend, ownMariaDb } from './server.js';

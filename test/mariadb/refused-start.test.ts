@@ -1,7 +1,7 @@
 import { createConnection } from 'mysql2/promise';
 import { ddl, type MysqlDiagnosis } from 'nest-redis-lock/sql';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { LockOptionsError, LockUnavailableError } from '../../lib/api/errors.js';
+import { LockOptionsError, LockUnavailableError } from 'nest-redis-lock';
 import { composeSqlLocks } from '../../lib/compose/open-sql.js';
 import { MysqlNode } from '../../lib/stores/sql/mysql/mysql-node.js';
 import type { Row, SqlClient } from '../../lib/stores/sql/sql-client.js';

@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockBackend } from '../../lib/testing/index.js';
+import type { LockService } from '../../lib/index.js';
 import { connectedSql } from '../support/claims.js';
 import { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { LockUnavailableError } from '../../lib/api/errors.js';
+import { LockUnavailableError } from 'nest-redis-lock';
 import { composeSqlLocks } from '../../lib/compose/open-sql.js';
 import { certificatesFor } from '../support/certificates.js';
 import { openSqlLocks } from '../support/open-locks.js';

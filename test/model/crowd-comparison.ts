@@ -1,6 +1,6 @@
 // oxlint-disable vitest/no-standalone-expect -- tests call these
 import { expect } from 'vitest';
-import type { Hold } from '../../lib/core/backend/lock-backend.js';
+import type { Hold } from '../../lib/testing/index.js';
 import { readMessage } from '../../lib/stores/node/messages.js';
 import { readCrowd, readValue } from '../../lib/stores/redis/node/lock-keys.js';
 import { crowdArgs, crowdEntry, HEARD, queueEntry } from '../../lib/stores/redis/scripts/hand-off.js';

@@ -1,4 +1,4 @@
-import type { Hold } from '../../lib/core/backend/lock-backend.js';
+import type { Hold } from '../../lib/testing/index.js';
 
 /**
  * One lock that several may hold, as it should be: who holds it, who waits, and who is served. It knows nothing of texts in Redis, nor

@@ -1,6 +1,6 @@
+import { NodeError } from '../../lib/index.js';
 import type { Fault, NodeExtension, Vote } from '../../lib/stores/node/answers.js';
 import type * as Decisions from '../../lib/stores/redis/redlock/decisions.js';
-import { NodeError } from '../../lib/api/errors.js';
 import type { Model } from './explorer.js';
 import { codeOf, keyOf } from './key.js';
 import type { KeyOnNode, Raise, Scripts } from './node.js';

@@ -1,6 +1,6 @@
 import { Cluster, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from 'nest-redis-lock';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';

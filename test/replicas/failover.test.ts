@@ -1,7 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { Lock } from '../../lib/api/lock.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { Lock, LockService } from 'nest-redis-lock';
 import { readMessage } from '../../lib/stores/node/messages.js';
 import { tryLock } from '../support/naive.js';
 import type { RedisServer } from '../support/redis-server.js';

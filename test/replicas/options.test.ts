@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { openLocks } from '../support/open-locks.js';
 import { replicaOf } from '../support/replica-of.js';

@@ -1,7 +1,6 @@
 import { Redis } from 'ioredis';
 import { onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService, RedisLockSettings } from '../../lib/index.js';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { SentinelGroup } from '../support/redis-sentinel.js';

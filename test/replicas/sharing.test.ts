@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
+import type { RedisLockSettings } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';

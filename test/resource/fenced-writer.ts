@@ -1,4 +1,4 @@
-import type { AcquireOptions } from '../../lib/api/options.js';
+import type { AcquireOptions } from '../../lib/index.js';
 import { DrivenProcess } from '../support/driven-process.js';
 
 /** A process of its own that writes under locks, to be paused. Whoever starts it kills it. */

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
+import type { IoredisClient } from 'nest-redis-lock';
 import { problemOfIoredis } from '../../lib/stores/redis/ioredis/ioredis.js';
-import type { IoredisClient } from '../../lib/stores/redis/client/source.js';
 
 const clientWith = (options: object) => ({ isCluster: false, options }) as unknown as IoredisClient;
 const CLIENT = clientWith({});

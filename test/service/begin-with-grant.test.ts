@@ -1,7 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { AcquireOptions } from '../../lib/api/options.js';
-import type { RedisSource } from '../../lib/stores/redis/client/source.js';
+import type { AcquireOptions, RedisSource } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,8 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, tracingChannel, unsubscribe, type TracingChannelSubscribers } from 'node:diagnostics_channel';
-import type { Lock, LockEvent, LockObserver, LockService } from 'nest-redis-lock';
+import type { Lock, LockEvent, LockObserver, LockService, RedisLockModuleOptions } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { Lease } from '../../lib/core/lease/lease.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

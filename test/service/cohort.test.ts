@@ -1,9 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Lock } from '../../lib/api/lock.js';
-import type { AcquireOptions } from '../../lib/api/options.js';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { AcquireOptions, Lock, LockService, RedisLockSettings } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from '../../lib/index.js';
 import { subscribers, untilSubscribers } from '../support/queue.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';

@@ -1,6 +1,6 @@
 import { Cluster } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from 'nest-redis-lock';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, subscribers } from '../support/queue.js';

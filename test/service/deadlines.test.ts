@@ -1,8 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { TryAcquireOptions } from '../../lib/api/options.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService, RedisLockModuleOptions, TryAcquireOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { openLocks } from '../support/open-locks.js';
 import { subscribers, untilQueued, untilSubscribers } from '../support/queue.js';

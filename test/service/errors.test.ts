@@ -9,7 +9,7 @@ import {
   LockSelfDeadlockError,
   LockUnavailableError,
   NodeError,
-} from '../../lib/api/errors.js';
+} from 'nest-redis-lock';
 import { parseOwner } from '../../lib/api/holder.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { openLocks } from '../support/open-locks.js';

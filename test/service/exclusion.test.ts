@@ -1,8 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
-import { LockError } from '../../lib/api/errors.js';
-import type { Lock } from '../../lib/api/lock.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import { type Lock, LockError, type LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';

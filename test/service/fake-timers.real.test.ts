@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { LockContendedError } from '../../lib/api/errors.js';
+import { LockContendedError } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 
 /** All that Vitest can fake where each test file has a process. */

@@ -1,7 +1,6 @@
 import { expect, describe, it, onTestFinished } from 'vitest';
-import type { LockServiceOptions } from '../../lib/api/options.js';
-import { fromPromises } from '../../lib/core/backend/from-promises.js';
-import type { ExtendRequest } from '../../lib/core/backend/lock-backend.js';
+import type { LockServiceOptions } from 'nest-redis-lock';
+import { type ExtendRequest, fromPromises } from 'nest-redis-lock/testing';
 import { ToyBackend } from '../contract/toy-backend.js';
 import { now } from '../support/claims.js';
 import { Gate } from '../support/gate.js';

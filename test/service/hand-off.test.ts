@@ -1,8 +1,8 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { LockService } from 'nest-redis-lock';
 import { validityMs } from '../../lib/core/time/clock.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 import { subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,6 +1,6 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from '../../lib/index.js';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { LockEvent } from '../../lib/api/events.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockEvent, LockService } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockContendedError } from '../../lib/api/errors.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockContendedError, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 

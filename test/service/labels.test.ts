@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockEvent } from '../../lib/api/events.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
-import { Locked, lockKey } from 'nest-redis-lock';
+import { Locked, type LockEvent, lockKey, type LockService } from 'nest-redis-lock';
 import { makeApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';

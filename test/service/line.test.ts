@@ -11,16 +11,20 @@ import type {
   Releasing,
   WaitListener,
   WaitQueue,
-} from '../../lib/core/backend/lock-backend.js';
-import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/api/errors.js';
+} from 'nest-redis-lock/testing';
+import {
+  type AcquireOptions,
+  LockContendedError,
+  type LockService,
+  LockUnavailableError,
+  NodeError,
+  type RedisLockModuleOptions,
+} from 'nest-redis-lock';
 import { Lease, type LeaseOwner } from '../../lib/core/lease/lease.js';
 import { Labels } from '../../lib/core/keys/labels.js';
 import type { Leases } from '../../lib/core/lease/leases.js';
-import type { AcquireOptions } from '../../lib/api/options.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { ToldHandOver } from '../../lib/stores/node/grants.js';
 import { GRANT_TTL_MS } from '../../lib/stores/node/messages.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import { ContestedKeys } from '../../lib/core/waiting/contested-keys.js';
 import { Lines } from '../../lib/core/waiting/line.js';

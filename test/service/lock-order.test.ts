@@ -1,7 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { LockServiceOptions } from '../../lib/api/options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService, LockServiceOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';

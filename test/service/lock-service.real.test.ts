@@ -1,7 +1,6 @@
 import { hostname } from 'node:os';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { LockContendedError } from '../../lib/api/errors.js';
-import type { Lock } from '../../lib/api/lock.js';
+import { type Lock, LockContendedError } from 'nest-redis-lock';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockEvent } from '../../lib/api/events.js';
+import type { LockEvent } from 'nest-redis-lock';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LockContendedError } from '../../lib/api/errors.js';
-import type { LockEvent } from '../../lib/api/events.js';
-import type { LockSet } from '../../lib/api/lock.js';
+import { LockContendedError, type LockEvent, type LockSet } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

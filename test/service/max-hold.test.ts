@@ -1,10 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockEvent } from '../../lib/api/events.js';
-import type { Lock, LockSet } from '../../lib/api/lock.js';
-import type { AcquireOptions } from '../../lib/api/options.js';
-import type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type {
+  AcquireOptions,
+  Lock,
+  LockEvent,
+  LockService,
+  LockSet,
+  RedisLockModuleOptions,
+  RedisLockSettings,
+} from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';

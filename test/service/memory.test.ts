@@ -1,8 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Lock } from '../../lib/api/lock.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { Lock, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';

@@ -1,9 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LockOptionsError } from '../../lib/api/errors.js';
-import type { TryAcquireOptions, WithLockOptions } from '../../lib/api/options.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import {
+  LockOptionsError,
+  type LockService,
+  type RedisLockModuleOptions,
+  type TryAcquireOptions,
+  type WithLockOptions,
+} from 'nest-redis-lock';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';

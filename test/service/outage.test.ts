@@ -1,6 +1,5 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { redisServers } from '../support/stage.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { loopTurn } from '../../lib/core/time/event-loop.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,10 +1,14 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockEvent } from '../../lib/api/events.js';
-import type { Lock, Permit } from '../../lib/api/lock.js';
-import type { PermitOptions } from '../../lib/api/options.js';
-import type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type {
+  Lock,
+  LockEvent,
+  LockService,
+  Permit,
+  PermitOptions,
+  RedisLockModuleOptions,
+  RedisLockSettings,
+} from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

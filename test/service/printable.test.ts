@@ -1,19 +1,19 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { formatDiagnosis } from '../../lib/api/diagnosis.js';
 import {
+  formatDiagnosis,
   LockContendedError,
   LockLostError,
   LockOptionsError,
   LockSelfDeadlockError,
   LockUnavailableError,
   NodeError,
-} from '../../lib/api/errors.js';
+  StaleTokenError,
+} from 'nest-redis-lock';
 import { printable } from '../../lib/api/printable.js';
 import { checkKey } from '../../lib/core/keys/key.js';
 import { answeredTooLate, closed } from '../../lib/core/waiting/refusals.js';
-import { StaleTokenError } from '../../lib/fencing/stale-token.error.js';
 import { clientOf, redisServer } from '../support/stage.js';
 import { openLocks } from '../support/open-locks.js';
 

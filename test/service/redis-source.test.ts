@@ -1,9 +1,8 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { createClient, createCluster, createSentinel } from 'redis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { LockOptionsError } from '../../lib/api/errors.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import type { NodeRedisOptions, RedisSource } from '../../lib/stores/redis/client/source.js';
+import { LockOptionsError, type RedisLockModuleOptions, type RedisSource } from 'nest-redis-lock';
+import type { NodeRedisOptions } from '../../lib/stores/redis/client/source.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,7 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { RedlockWakes } from '../../lib/stores/redis/redlock/wakes.js';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued } from '../support/queue.js';

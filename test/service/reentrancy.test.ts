@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LockSelfDeadlockError } from '../../lib/api/errors.js';
-import type { Lock } from '../../lib/api/lock.js';
+import { type Lock, LockSelfDeadlockError } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

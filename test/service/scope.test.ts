@@ -1,7 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { LockEvent } from '../../lib/api/events.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockEvent, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';

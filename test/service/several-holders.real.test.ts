@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from 'nest-redis-lock';
 import { FencedStore } from '../hazards/fenced-store.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';

@@ -1,7 +1,7 @@
 import { Cluster, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from 'nest-redis-lock';
 import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { LockProcess } from '../support/lock-process.js';

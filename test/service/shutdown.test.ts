@@ -1,8 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { PACKAGES } from '../adapters/packages.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { Lock } from '../../lib/api/lock.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { Lock, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
+import type { RedisLockSettings } from 'nest-redis-lock';
 import { TURN } from '../../lib/stores/redis/scripts/lua.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued, untilSubscribers } from '../support/queue.js';

@@ -1,4 +1,4 @@
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from '../../lib/index.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import type { RedisServer } from '../support/redis-server.js';

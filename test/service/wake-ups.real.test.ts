@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
+import type { RedisLockSettings } from 'nest-redis-lock';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';

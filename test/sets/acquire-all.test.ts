@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LockContendedError, LockUnavailableError } from '../../lib/api/errors.js';
+import { LockContendedError, LockUnavailableError } from 'nest-redis-lock';
 import { acquireAll } from '../../lib/core/service/acquire-all.js';
 import type { LockHandle } from '../../lib/core/lease/lock-handle.js';
 import type { WaitRequest } from '../../lib/core/waiting/waiter.js';

@@ -1,6 +1,6 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
+import type { RedisLockSettings } from 'nest-redis-lock';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';

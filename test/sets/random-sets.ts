@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from '../../lib/index.js';
 import { randomOf } from '../support/random.js';
 import { until } from '../support/until.js';
 

@@ -1,4 +1,4 @@
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { RedisLockModuleOptions } from '../../lib/index.js';
 import { DrivenProcess } from '../support/driven-process.js';
 
 /** What a caller asks for: the lock of one key, or those of several. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';

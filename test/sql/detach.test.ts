@@ -1,7 +1,7 @@
 import { guard } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';

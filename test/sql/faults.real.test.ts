@@ -1,8 +1,8 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { LockUnavailableError } from '../../lib/api/errors.js';
-import type { PostgresLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { LockUnavailableError } from 'nest-redis-lock';
+import type { PostgresLockModuleOptions } from 'nest-redis-lock/sql';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { DrivenProcess } from '../support/driven-process.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import {

@@ -1,10 +1,9 @@
 import { guardStatement } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Lock, LockService } from 'nest-redis-lock';
+import type { LockBackend } from 'nest-redis-lock/testing';
 import { composeSqlLocks } from '../../lib/compose/open-sql.js';
-import type { Lock } from '../../lib/api/lock.js';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
 import { acquireOn, claimOn, connectedSql, freshKey, holderOn, placeOf, type Claim } from '../support/claims.js';
 import { PostgresServer } from '../support/postgres-server.js';
 

@@ -3,10 +3,14 @@ import { guard, guardStatement } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { DataSource, type EntityManager } from 'typeorm';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { LockLostError, LockOptionsError } from '../../lib/api/errors.js';
-import type { LockEvent } from '../../lib/api/events.js';
-import type { Lock, LockSet } from '../../lib/api/lock.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import {
+  type Lock,
+  type LockEvent,
+  LockLostError,
+  LockOptionsError,
+  type LockService,
+  type LockSet,
+} from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { openLocks, openSqlLocks } from '../support/open-locks.js';

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/core/service/lock.service.js';
-import type { PostgresConfig } from '../../lib/stores/sql/postgres/postgres-source.js';
+import type { LockService } from 'nest-redis-lock';
+import type { PostgresConfig } from 'nest-redis-lock/sql';
 import { freshKey } from '../support/claims.js';
 import { DrivenProcess } from '../support/driven-process.js';
 import { openSqlLocks } from '../support/open-locks.js';

@@ -6,9 +6,7 @@ import knex from 'knex';
 import { guard, type Transaction, type TransactionQuery } from 'nest-redis-lock/sql';
 import { DataSource } from 'typeorm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LockLostError } from '../../lib/api/errors.js';
-import type { Lock } from '../../lib/api/lock.js';
-import type { LockService } from '../../lib/core/service/lock.service.js';
+import { type Lock, LockLostError, type LockService } from '../../lib/index.js';
 import { freshKey } from '../support/claims.js';
 
 /** Runs work in a transaction, which is rolled back if that throws. Its statements have no placeholders: each driver has others. */

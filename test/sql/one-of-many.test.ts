@@ -1,9 +1,8 @@
 import pg from 'pg';
-import type { Lock, LockService } from 'nest-redis-lock';
+import { type Lock, type LockService, LockService as Locks } from 'nest-redis-lock';
 import { guard, SqlLockModule } from 'nest-redis-lock/sql';
 import { Test } from '@nestjs/testing';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { LockService as Locks } from '../../lib/core/service/lock.service.js';
 import { RecordingLogger } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';

@@ -1,8 +1,10 @@
+import type { SqlLockModuleOptions } from '../../lib/sql/index.js';
+import type { LockBackend, Place } from '../../lib/testing/index.js';
+import type { RedisLockModuleOptions } from '../../lib/index.js';
 import { openBackend } from '../../lib/compose/open-locks.js';
 import { openSqlBackend } from '../../lib/compose/open-sql.js';
-import { resolveSqlLockOptions, type SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
-import { EXCLUSIVE, type LockBackend, type Place } from '../../lib/core/backend/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import { resolveSqlLockOptions } from '../../lib/compose/sql-lock-options.js';
+import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 

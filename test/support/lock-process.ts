@@ -1,7 +1,5 @@
 import { onTestFinished } from 'vitest';
-import type { AcquireOptions, PermitOptions } from '../../lib/api/options.js';
-import type { LockParcel } from '../../lib/api/parcel.js';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { AcquireOptions, LockParcel, PermitOptions, RedisLockModuleOptions } from '../../lib/index.js';
 import { DrivenProcess } from './driven-process.js';
 
 /** One turn under a lock; the times, in nanoseconds, are of one clock for all processes. */

@@ -1,14 +1,12 @@
 import { onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { LockBackend } from '../../lib/testing/index.js';
+import { LockService, type LockServiceOptions, type RedisLockModuleOptions } from '../../lib/index.js';
+import type { SqlLockModuleOptions } from '../../lib/sql/index.js';
 import { openLocks as open } from '../../lib/compose/open-locks.js';
 import { composeSqlLocks } from '../../lib/compose/open-sql.js';
 import { processName } from '../../lib/compose/process-name.js';
-import type { SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
-import { LockService } from '../../lib/core/service/lock.service.js';
 import { Shutdown } from '../../lib/core/service/shutdown.js';
-import type { LockServiceOptions } from '../../lib/api/options.js';
 import { now } from './claims.js';
 
 /** A lock service as the module would make it, without Nest. It closes when the test has finished, whatever is held. */

@@ -1,7 +1,7 @@
+import type { IoredisClient, RedisSource } from '../../lib/index.js';
 import { openClient } from '../../lib/compose/open-client.js';
 import type { RedisClient } from '../../lib/stores/redis/client/redis-client.js';
 import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
-import type { IoredisClient, RedisSource } from '../../lib/stores/redis/client/source.js';
 import { IoredisAdapter } from '../../lib/stores/redis/ioredis/ioredis-adapter.js';
 
 /** A client of ioredis that was handed in, as the library uses it. */

@@ -1,4 +1,4 @@
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from '../../lib/testing/index.js';
 import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { letVote } from './let-vote.js';
 import { RedisServer } from './redis-server.js';

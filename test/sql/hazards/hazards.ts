@@ -1,7 +1,6 @@
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { LockOptionsError } from '../../../lib/api/errors.js';
-import type { SqlStoreOptions } from '../../../lib/stores/sql/options.js';
-import type { LockService } from '../../../lib/core/service/lock.service.js';
+import { LockOptionsError, type LockService } from '../../../lib/index.js';
+import type { SqlStoreOptions } from '../../../lib/sql/index.js';
 import { FencedStore } from '../../hazards/fenced-store.js';
 import { freshKey } from '../../support/claims.js';
 import { TcpProxy } from '../../support/tcp-proxy.js';

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, onTestFinished } from 'vitest';
-import type { SqlLockModuleOptions } from '../../../lib/compose/sql-lock-options.js';
+import type { SqlLockModuleOptions } from 'nest-redis-lock/sql';
 import { openSqlLocks } from '../../support/open-locks.js';
 import { PostgresServer } from '../../support/postgres-server.js';
 import { describeHazards, type HazardDatabase, type Pool } from './hazards.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { LockUnavailableError } from '../../../lib/api/errors.js';
+import { LockUnavailableError } from 'nest-redis-lock';
 import { ddl, postgresStatements } from '../../../lib/stores/sql/postgres/statements.js';
 import { freshKey } from '../../support/claims.js';
 import { PostgresServer } from '../../support/postgres-server.js';

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { onTestFinished } from 'vitest';
-import type { PostgresLockModuleOptions } from '../../../lib/compose/sql-lock-options.js';
-import type { LockService } from '../../../lib/core/service/lock.service.js';
+import type { PostgresLockModuleOptions } from '../../../lib/sql/index.js';
+import type { LockService } from '../../../lib/index.js';
 import { openSqlLocks } from '../../support/open-locks.js';
 import type { PostgresServer } from '../../support/postgres-server.js';
 import { until } from '../../support/until.js';
