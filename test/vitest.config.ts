@@ -17,13 +17,13 @@ const SIMULATED = [
   'replicas/**/!(*.real)',
   'scripts/{complete-batch,hung-server,overload}',
   'simulation/replicas',
-  'telemetry/{contexts,dashboard}',
+  'telemetry/contexts',
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
 /** What `@Locked` does, which runs once more on a table of PGlite. */
 const ON_PGLITE = [
-  'nest/{contended-and-lost,disconnects,events,filters,graphql,http,interceptor,keys,leader,lock-order,metadata}',
-  'nest/{methods,overrides,parameter-types,request-keys,rpc,scopes,several-keys,spelling,streams,timeouts,websocket}',
+  'nest/{contended-and-lost,disconnects,events,filters,http,keys,leader,lock-order,metadata}',
+  'nest/{methods,overrides,parameter-types,request-keys,several-keys,spelling,timeouts,websocket}',
   'page/locks-page',
   'schedule/locked-cron',
 ].map((files) => `test/${files}.test.ts`);

@@ -65,25 +65,4 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
     await until(async () => (await count(`lock:{${claim.key}}`)) === 0, { what: 'its lock is released' });
     await isFree(claim.key);
   });
-
-  it('leaves no lock when its connection broke and the client may send it again', async () => {
-    await open(proxy.port);
-    const claim = claimOn(freshKey());
-    proxy.hold();
-    expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
-    proxy.cut();
-    proxy.release();
-    await isFree(claim.key);
-    await until(async () => (await count(`lock:{${claim.key}}`)) === 0, { what: 'nothing is left' });
-  });
-
-  it('leaves no lock when the server was killed and comes back empty', async () => {
-    await open(server.port);
-    const claim = claimOn(freshKey());
-    server.pause();
-    expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
-    await server.restart();
-    await isFree(claim.key);
-    await until(async () => (await count(`lock:{${claim.key}}`)) === 0, { what: 'nothing is left' });
-  });
 });

@@ -3,7 +3,7 @@ import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createSentinel } from 'redis';
 import { expect, it, onTestFinished } from 'vitest';
-import type { LockService, RedisSource } from 'nest-redis-lock';
+import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { SentinelGroup } from '../support/redis-sentinel.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -30,23 +30,6 @@ async function silentSentinel() {
   });
   return { host: '127.0.0.1', port: (server.address() as AddressInfo).port, sockets };
 }
-
-it.each<[client: string, sourceOf: (sentinels: Address[], name: string) => RedisSource]>([
-  ['ioredis', (sentinels, name) => ({ sentinels, name })],
-  ['node-redis', ofNodeRedis],
-])('a Sentinel that hangs is passed over for the next one, and left, with %s', async (_, sourceOf) => {
-  const group = await SentinelGroup.start();
-  onTestFinished(() => group.stop());
-  const { host, port, sockets } = await silentSentinel();
-  const { sentinels, name } = group.options;
-  const locks = await openLocks({
-    redis: sourceOf([{ host, port }, ...(sentinels as Address[])], name!),
-    connectTimeoutMs: 50_000,
-    commandTimeoutMs: 20_000,
-  });
-  expect(await (await locks.acquire('x')).release()).toBe(true);
-  await until(() => sockets.size === 0, { what: 'its connection is closed' });
-});
 
 it('where the Sentinels of a client of node-redis hang, calls are refused and say so, and the start does not hang [G858]', async () => {
   const { host, port } = await silentSentinel();

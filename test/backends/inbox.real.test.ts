@@ -1,50 +1,11 @@
-import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { Cluster } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { RedisCluster } from '../support/redis-cluster.js';
-import { redisServer } from '../support/stage.js';
 import { SUBSCRIPTION, TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { inboxOn } from './inbox-on.js';
 
 describe('an inbox', () => {
-  it.each<RedisOptions>([
-    { autoResubscribe: true },
-    { autoResubscribe: false },
-    { keyPrefix: 'app:' },
-    { db: 2 },
-    { protocol: 2 },
-    { protocol: 3 },
-  ])('tells that it ceased and began to listen when its connection breaks (%o)', async (options) => {
-    const server = await redisServer();
-    const client = new Redis({ host: '127.0.0.1', port: server.port, ...options });
-    const { inbox, heard, changes, isOpen } = inboxOn(client);
-    inbox.open();
-    await isOpen();
-    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await until(() => changes.length >= 3, { what: 'it listens again' });
-    expect(changes).toEqual([true, false, true]);
-    await server.command('PUBLISH', 'inbox:me', 'after the break');
-    await until(() => heard.length > 0, { what: 'it hears' });
-    expect(heard).toEqual(['after the break']);
-  });
-
-  it('that may not subscribe stays closed, and says so once', async () => {
-    const server = await redisServer();
-    await server.command('ACL', 'SETUSER', 'deaf', 'on', '>secret', 'allkeys', 'resetchannels', 'allcommands');
-    const { inbox, source, changes, forbidden } = inboxOn(
-      new Redis({ host: '127.0.0.1', port: server.port, username: 'deaf', password: 'secret' }),
-    );
-    await source.ping();
-    await server.resetCalls();
-    inbox.open();
-    const refused = async () => (await server.command('ACL', 'LOG')) as unknown[];
-    await until(async () => (await refused()).length > 0, { what: 'the server has refused it' });
-    await until(() => forbidden.length > 0, { what: 'it says so' });
-    inbox.open();
-    await source.ping();
-    expect([inbox.isOpen(), changes, forbidden]).toEqual([false, [], ['subscribe']]);
-  });
-
   // On one server the time limit of the client's own connection ends it.
   it('of a Cluster whose subscription is never answered subscribes anew on another connection', async () => {
     const cluster = await RedisCluster.start();

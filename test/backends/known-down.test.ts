@@ -8,7 +8,7 @@ import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from '../support/claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted } from '../support/claims.js';
 
 /** Longer than a test may take: what waits for it fails. */
 const NEVER_MS = 60_000;
@@ -75,26 +75,6 @@ describe('A Redis that refuses connections', () => {
     await until(acquired, { what: 'it is of use again' });
   });
 
-  it('is not waited for when it never accepted one', async () => {
-    await server.kill();
-    const backend = await opened({ redis: server.url, commandTimeoutMs: NEVER_MS });
-    onTestFinished(() => backend.close());
-    await expect(backend.connect(0)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    await saysWhy(backend, /ECONNREFUSED/);
-    expect(await attempt(backend)).toEqual(unavailable(refused));
-  });
-
-  it('is not named as down when the application has closed the client that it handed in', async () => {
-    const redis = new Redis(server.url);
-    const locks = await openLocks({ redis });
-    redis.disconnect();
-    const refused = locks.acquire('closed');
-    await expect(refused).rejects.toThrow(
-      'The client was closed, by quit, disconnect, close or destroy, and does not reconnect',
-    );
-    await expect(refused).rejects.not.toThrow('can be reached');
-  });
-
   it.each(['close', 'destroy'] as const)(
     'a client of node-redis that the application has connected itself is not opened again after its %s [G1024]',
     async (how) => {
@@ -112,46 +92,6 @@ describe('A Redis that refuses connections', () => {
       expect((await locks.acquire('again')).isHeld).toBe(true);
     },
   );
-
-  it('is waited for when the application starts', async () => {
-    const proxy = await proxied();
-    proxy.refuse();
-    const backend = await opened({ redis: proxy.url, commandTimeoutMs: 100 });
-    onTestFinished(() => backend.close());
-    await expect(backend.connect(0)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    await saysWhy(backend, /ECONNREFUSED/);
-    const connecting = backend.connect(NEVER_MS);
-    await proxy.accept();
-    expect(await connecting).toEqual([]);
-  });
-
-  it('is waited for by the calls that came before this was known', async () => {
-    const proxy = await proxied();
-    const backend = await use({ redis: proxy.url, commandTimeoutMs: NEVER_MS });
-    proxy.refuse();
-    proxy.cut();
-    const early = attempt(backend);
-    await saysWhy(backend, /ECONNREFUSED/);
-    expect(await attempt(backend)).toEqual(unavailable(refused));
-    await proxy.accept();
-    expect(await early).toMatchObject({ status: 'acquired' });
-    proxy.cut(); // what is known of an outage ends with it
-    expect(await attempt(backend)).toMatchObject({ status: 'acquired' });
-  });
-});
-
-describe('A Redis that went away while a command of a client of the application was open', () => {
-  it('is named with the reason, although the client keeps that command', async () => {
-    const client = new Redis(server.url).on('error', () => {});
-    onTestFinished(() => client.disconnect());
-    const backend = await use({ redis: client, commandTimeoutMs: 300 });
-    server.pause();
-    expect(await attempt(backend)).toEqual(unavailable('no answer within 300 ms'));
-    await server.kill();
-    await until(() => broken(client), { what: 'the client knows of the break' });
-    await saysWhy(backend, /ECONNREFUSED/);
-    expect(await attempt(backend)).toEqual(unavailable(refused));
-  });
 });
 
 describe('A Redis that takes connections and does not answer', () => {

@@ -1,10 +1,8 @@
-import { Cluster, Redis } from 'ioredis';
+import { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { LockBackend } from 'nest-redis-lock/testing';
 import type { RedisLockModuleOptions } from 'nest-redis-lock';
-import { proxyTo, redisServer, redisServers } from '../support/stage.js';
-import { letVote } from '../support/let-vote.js';
-import { RedisCluster } from '../support/redis-cluster.js';
+import { proxyTo, redisServer } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -60,56 +58,6 @@ describe('A primary that became a replica and kept its connections', () => {
     await acquired(backend);
   });
 
-  it('is left where locks wait for replicas, too', async () => {
-    const [old, next] = [await address(), await redisServer()];
-    const replica = await redisServer('--replicaof', '127.0.0.1', String(old.server.port));
-    const follows = async (primary: RedisServer) =>
-      until(async () => String(await primary.command('INFO', 'replication')).includes('state=online'), {
-        what: 'the replica follows',
-      });
-    await follows(old.server);
-    const backend = await inUse({
-      redis: old.door.url,
-      ttlMs: 60_000,
-      waitForReplicas: { count: 1, timeoutMs: 20_000 },
-    });
-    await becomesReplica(old, next);
-    await replica.command('REPLICAOF', '127.0.0.1', next.port);
-    old.door.retarget(next.port);
-    await follows(next);
-    await acquired(backend);
-  });
-
-  it('is left on each node of a Redlock', async () => {
-    const old = [await address(), await address(), await address()];
-    await letVote(old.map(({ server }) => server));
-    const backend = await inUse({ redlock: old.map(({ door }) => door.url) });
-    const next = await redisServers(2); // they vote at once
-    for (const [index, server] of next.entries()) {
-      await becomesReplica(old[index]!, server);
-      old[index]!.door.retarget(server.port);
-    }
-    expect(await attempt(backend)).toEqual({ status: 'unavailable', causes: [readOnly, readOnly] });
-    await acquired(backend);
-  });
-
-  it('is left by a Cluster, whose client is sent on by the server itself', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
-    const replica = await cluster.addReplica();
-    const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
-    const backend = await inUse({ redis: () => new Cluster(nodes) });
-    expect(await replica.command('CLUSTER', 'FAILOVER', 'TAKEOVER')).toBe('OK');
-    const isReplica = async () => String(await cluster.nodes[0]!.command('INFO', 'replication')).includes('role:slave');
-    await until(isReplica, { what: 'the master has become a replica' });
-    const keys = ['{a}', '{b}', '{c}'].map((tag) => freshKey(tag)); // one of each master
-    for (const key of keys) {
-      await until(async () => (await acquireOn(backend, claimOn(key))).status === 'acquired', {
-        what: `the lock ${key} is granted`,
-      });
-    }
-  });
-
   it('a demoted primary is asked again at most once a second while its address leads to no other server [G65]', async () => {
     const [old, next] = [await address(), await redisServer()];
     const backend = await inUse({ redis: old.door.url });
@@ -124,29 +72,5 @@ describe('A primary that became a replica and kept its connections', () => {
     );
     const seconds = (performance.now() - startedAt) / 1_000;
     expect(old.door.made - before).toBeLessThanOrEqual(1 + seconds);
-  });
-
-  it('keeps a client of the application, and the error says what to do with it', async () => {
-    const [old, next] = [await address(), await redisServer()];
-    const client = new Redis(old.door.url);
-    onTestFinished(() => client.disconnect());
-    const backend = await inUse({ redis: client, commandTimeoutMs: 500 });
-    await becomesReplica(old, next);
-    old.door.retarget(next.port);
-    const before = old.door.made;
-    for (let call = 0; call < 20; call++) {
-      expect(await attempt(backend)).toEqual({
-        status: 'unavailable',
-        causes: [
-          expect.objectContaining({
-            problem: expect.stringContaining('READONLY'),
-            advice: expect.stringContaining('client.disconnect(true)'),
-          }),
-        ],
-      });
-    }
-    expect(old.door.made).toBe(before);
-    client.disconnect(true);
-    await acquired(backend);
   });
 });

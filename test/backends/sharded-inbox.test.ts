@@ -7,15 +7,8 @@ import { ShardedInbox } from '../../lib/stores/redis/node/sharded-inbox.js';
 import { until } from '../support/until.js';
 
 const KEYS = new LockKeys('lock', 'per-slot');
-const [KEY, SAME_SLOT, OTHER_SLOT] = ['key', besideOf('key'), 'other'];
+const [KEY, OTHER_SLOT] = ['key', 'other'];
 const channelOf = (key: string) => KEYS.channelOf(clusterSlot(`lock:{${key}}`), KEYS.inbox('me'));
-
-/** Another key whose lock is in the same slot. */
-function besideOf(key: string): string {
-  for (let index = 0; ; index++) {
-    if (clusterSlot(`lock:{beside ${index}}`) === clusterSlot(`lock:{${key}}`)) return `beside ${index}`;
-  }
-}
 
 /** Lets everything run that waits for no timer. */
 const settled = () => vi.advanceTimersByTimeAsync(0);
@@ -82,90 +75,6 @@ describe('a sharded inbox', () => {
     vi.restoreAllMocks();
   });
 
-  it('connects to a master when a key is first waited for there, and has one channel for each slot', async () => {
-    const { inbox, log, heard, opened } = setUp();
-    await settled();
-    expect([log, inbox.isOpen(KEY), inbox.signOf(KEY)]).toEqual([[], false, 'd']);
-    for (const key of [KEY, SAME_SLOT, KEY, OTHER_SLOT]) inbox.open(key);
-    await opened();
-    expect(log).toEqual([
-      'a connects',
-      `a checks ${tag(KEY)}`,
-      `a subscribes ${tag(KEY)}`,
-      `a subscribes ${tag(OTHER_SLOT)}`,
-    ]);
-    expect([KEY, SAME_SLOT, OTHER_SLOT].map((key) => [inbox.isOpen(key), inbox.signOf(key)])).toEqual(
-      [1, 2, 3].map(() => [true, 'h']),
-    );
-    expect(heard).toEqual([KEY, SAME_SLOT, OTHER_SLOT].map((key) => `listens for ${key}`));
-  });
-
-  it('does not listen for a key whose slot has moved, until it is opened at the new master', async () => {
-    const { inbox, log, cluster, opened } = setUp();
-    inbox.open(KEY);
-    await opened();
-    cluster.master = 'b';
-    expect([inbox.isOpen(KEY), inbox.signOf(KEY)]).toEqual([false, 'd']);
-    inbox.open(KEY);
-    await opened();
-    expect(inbox.isOpen(KEY)).toBe(true);
-    expect(log.slice(3)).toEqual(['b connects', `b checks ${tag(KEY)}`, `b subscribes ${tag(KEY)}`]);
-    cluster.master = 'a'; // where the server has ended the subscription meanwhile
-    expect(inbox.isOpen(KEY)).toBe(false);
-  });
-
-  it.each(['MOVED 1 127.0.0.1:7000', 'CLUSTERDOWN Hash slot not served', 'LOADING Redis is loading'])(
-    'leaves a channel that was refused for a while to the next attempt (%s)',
-    async (message) => {
-      const { inbox, heard, refusals, opened } = setUp();
-      for (const command of ['ssubscribe', 'spublish']) {
-        refusals.set(`a ${command}`, new CommandFault(message, 'refused'));
-      }
-      inbox.open(KEY);
-      await opened();
-      expect([inbox.isOpen(KEY), heard]).toEqual([false, []]);
-      refusals.clear();
-      inbox.open(KEY);
-      await settled();
-      expect([inbox.isOpen(KEY), heard]).toEqual([true, [`listens for ${KEY}`]]);
-    },
-  );
-
-  it.each([
-    ['ssubscribe', "NOPERM this user has no permissions to run the 'ssubscribe' command"],
-    ['spublish', "NOPERM this user has no permissions to run the 'spublish' command"],
-    ['ssubscribe', 'ERR unknown command `ssubscribe`'],
-  ])('says that it is of no use when %s is refused for good (%s)', async (command, message) => {
-    const { inbox, heard, refusals, opened } = setUp();
-    refusals.set(`a ${command}`, new CommandFault(message, 'refused'));
-    inbox.open(KEY);
-    await opened();
-    expect(heard).toContain('refused');
-  });
-
-  it('is of use although a command got no answer', async () => {
-    const { inbox, heard, refusals, opened } = setUp();
-    for (const command of ['ssubscribe', 'spublish']) {
-      refusals.set(`a ${command}`, new CommandFault('Connection is closed.', 'disconnected'));
-    }
-    inbox.open(KEY);
-    await opened();
-    expect(heard).toEqual([]);
-  });
-
-  it('forgets a connection that breaks, and has all who wait ask again', async () => {
-    const { inbox, log, heard, connections, opened } = setUp();
-    inbox.open(KEY);
-    await opened();
-    await vi.advanceTimersByTimeAsync(1_000);
-    connections[0]!.closed();
-    expect([inbox.isOpen(KEY), heard]).toEqual([false, [`listens for ${KEY}`, 'change']]);
-    inbox.open(KEY);
-    await opened();
-    expect(inbox.isOpen(KEY)).toBe(true);
-    expect(log.filter((line) => line === 'a connects')).toHaveLength(2);
-  });
-
   it('forgets a connection on which a subscription is not answered, and has all who wait ask again', async () => {
     const { inbox, log, heard, cluster, opened } = setUp();
     inbox.open(KEY);
@@ -182,30 +91,7 @@ describe('a sharded inbox', () => {
     expect([inbox.isOpen(OTHER_SLOT), heard.at(-1)]).toEqual([true, `listens for ${OTHER_SLOT}`]);
   });
 
-  it('connects to a master that refuses connections at most twice a second, however often it is asked', async () => {
-    const { inbox, log, heard, connections } = setUp();
-    for (let at = 0; at < 2_000; at += 10) {
-      inbox.open(KEY);
-      connections.at(-1)!.closed();
-      await vi.advanceTimersByTimeAsync(10);
-    }
-    expect(log.filter((line) => line === 'a connects')).toHaveLength(4);
-    expect(heard).toEqual([]); // nobody has listened, so nobody has missed a message
-  });
-
   describe('that is checked', () => {
-    it('stays as it is when the message to itself arrives', async () => {
-      const { inbox, log, heard, connections, opened } = setUp();
-      inbox.open(KEY);
-      await opened();
-      await vi.advanceTimersByTimeAsync(1_000);
-      log.length = heard.length = 0;
-      for (let time = 0; time < 5; time++) inbox.check(KEY);
-      connections[0]!.message('?', channelOf(KEY));
-      await vi.advanceTimersByTimeAsync(2_000);
-      expect([log, heard, inbox.isOpen(KEY)]).toEqual([[`a checks ${tag(KEY)}`], [], true]);
-    });
-
     it.each([
       ['nothing arrives', 1],
       ['the server knows of no listener', 0],
@@ -221,18 +107,6 @@ describe('a sharded inbox', () => {
       expect([inbox.isOpen(KEY), heard.at(-1), log.at(-1)]).toEqual([false, 'change', 'a closes']);
     });
 
-    it('is checked by a channel that is open, if there is no reason to doubt one in particular', async () => {
-      const { inbox, log, cluster, opened } = setUp();
-      cluster.hangs = true;
-      inbox.open(KEY);
-      await opened();
-      cluster.hangs = false;
-      inbox.open(OTHER_SLOT);
-      await vi.advanceTimersByTimeAsync(1_000);
-      inbox.check();
-      expect(log.at(-1)).toBe(`a checks ${tag(OTHER_SLOT)}`);
-    });
-
     it('is of no use when it may not publish any more', async () => {
       const { inbox, heard, refusals, opened } = setUp();
       inbox.open(KEY);
@@ -242,17 +116,6 @@ describe('a sharded inbox', () => {
       inbox.check(KEY);
       await settled();
       expect(heard.at(-1)).toBe('refused');
-    });
-
-    it('forgets the channel alone when its slot has moved', async () => {
-      const { inbox, log, refusals, opened } = setUp();
-      for (const key of [KEY, OTHER_SLOT]) inbox.open(key);
-      await opened();
-      await vi.advanceTimersByTimeAsync(1_000);
-      refusals.set('a spublish', new CommandFault('MOVED 1 127.0.0.1:7000', 'refused'));
-      inbox.check(KEY);
-      await vi.advanceTimersByTimeAsync(2_000);
-      expect([inbox.isOpen(KEY), inbox.isOpen(OTHER_SLOT), log.at(-1)]).toEqual([false, true, `a checks ${tag(KEY)}`]);
     });
   });
 
@@ -273,27 +136,5 @@ describe('a sharded inbox', () => {
     inbox.open(KEY);
     await opened();
     expect(inbox.isOpen(KEY)).toBe(true);
-  });
-
-  it('says nothing of a channel that is open only after it was closed', async () => {
-    const { inbox, heard, connections } = setUp();
-    inbox.open(KEY);
-    connections[0]!.opened();
-    inbox.close();
-    await settled();
-    expect([heard, inbox.isOpen(KEY)]).toEqual([[], false]);
-  });
-
-  it('closes all its connections, and says nothing more', async () => {
-    const { inbox, log, heard, cluster, opened } = setUp();
-    inbox.open(KEY);
-    await opened();
-    cluster.master = 'b';
-    inbox.open(KEY);
-    heard.length = 0;
-    inbox.close();
-    await vi.advanceTimersByTimeAsync(100_000);
-    expect(log.slice(-2)).toEqual(['a closes', 'b closes']);
-    expect([heard, inbox.isOpen(KEY), vi.getTimerCount()]).toEqual([[], false, 0]);
   });
 });

@@ -1,20 +1,11 @@
 import { expect, it, vi } from 'vitest';
 import { NodeError } from 'nest-redis-lock';
-import type {
-  AcquireOutcome,
-  AcquireRequest,
-  ExtendRequest,
-  Grant,
-  LockBackend,
-  Place,
-  ReleaseOutcome,
-} from 'nest-redis-lock/testing';
+import type { AcquireOutcome, AcquireRequest, Grant, LockBackend, ReleaseOutcome } from 'nest-redis-lock/testing';
 import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
-import type { Fault, NodeExtension, NodeRelease, Vote } from '../../lib/stores/node/answers.js';
+import type { Fault, NodeRelease, Vote } from '../../lib/stores/node/answers.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
-import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
 import { SingleNodeBackend } from '../../lib/stores/node/single-node.backend.js';
-import { acquireOn, claimOn, placeOf } from '../support/claims.js';
+import { placeOf } from '../support/claims.js';
 
 const WAITING = placeOf('me', 3);
 const LIMIT_MS = 1_000;
@@ -28,49 +19,7 @@ const fault = (mayHaveRun: boolean, disconnected: boolean): Fault => ({
   disconnected,
 });
 const BROKEN = fault(true, true);
-const NOT_SENT = fault(false, true);
-const FAILED_MIDWAY = fault(true, false);
 const NOT_RUN = fault(false, false);
-
-/** An attempt that is answered with these votes, one after the other; each takes so long. */
-async function attempt(
-  votes: Vote[],
-  { waiting, voteMs = 1, replicas }: { waiting?: Place; voteMs?: number; replicas?: NodeExtension } = {},
-) {
-  let now = 0;
-  const sentAt: number[] = [];
-  const givenBack: string[] = [];
-  const node = {
-    acquire: (_request: AcquireRequest, done: (vote: Vote, sentAt: number) => void) => {
-      const sent = now;
-      sentAt.push(sent);
-      now += voteMs;
-      queueMicrotask(() => done(votes[sentAt.length - 1]!, sent));
-    },
-    release: ({ owner }: Grant) => void givenBack.push(`release ${owner}`),
-    waitQueue: { leave: (_key: string, { ticket }: Place) => void givenBack.push(`leave ${ticket}`) },
-    name: 'a node',
-    store: 'a store',
-    connection: { isKnownDown: false, ready: async () => undefined, generation: 'a connection' },
-    timeAt: (_key: string, serverUs: number) => serverUs / 1_000,
-  } as unknown as RedisNode;
-  const replicated: ExtendRequest[] = [];
-  const wait = replicas && {
-    extend: async (request: ExtendRequest) => {
-      replicated.push(request);
-      return replicas;
-    },
-  };
-  const backend = new SingleNodeBackend(
-    node,
-    LIMIT_MS,
-    () => now,
-    wait as unknown as ReplicaWait | undefined,
-    vi.fn<LockBackend['report']>(),
-  );
-  const outcome = await acquireOn(backend, { ...claimOn('key'), owner: 'me' }, waiting);
-  return { outcome, sentAt, givenBack, replicated: replicated.length };
-}
 
 /** Gives a lock back and asks for it again, in one step that is answered with this, and then with the others. */
 async function turn(votes: Vote[]) {
@@ -124,73 +73,4 @@ it.each<[string, Vote[], object]>([
   ],
 ])('A turn %s [G626]', async (_what, votes, expected) => {
   expect(await turn(votes)).toEqual(expected);
-});
-
-const acquired = (fencingToken: number, lastToken: number, sentAt: number) => ({
-  outcome: { status: 'acquired', grant: { fencingToken, lastToken }, sentAt },
-  givenBack: [],
-});
-const unavailable = { status: 'unavailable', causes: [expect.any(NodeError)] };
-
-it('An attempt that is granted counts from before it was sent', async () => {
-  expect(await attempt([GRANTED])).toMatchObject(acquired(7, 7, 0));
-  const block: Vote = { ...GRANTED, lastToken: 9, boundUs: 4_000 };
-  const waited = await attempt([block], { waiting: WAITING });
-  expect(waited).toMatchObject(acquired(7, 9, 0));
-  expect(waited.outcome).toMatchObject({ grant: { nobodyBefore: 4 } });
-});
-
-it('An attempt whose connection broke is sent again, and counts from before that', async () => {
-  const { sentAt, ...rest } = await attempt([BROKEN, NOT_SENT, GRANTED]);
-  expect(sentAt).toEqual([0, 1, 2]);
-  expect(rest).toMatchObject(acquired(7, 7, 2));
-});
-
-it('An attempt whose connection breaks again and again is given up when its time is over', async () => {
-  const { outcome, sentAt } = await attempt(Array(10).fill(BROKEN), { voteMs: LIMIT_MS / 4 });
-  expect(outcome).toEqual(unavailable);
-  expect(sentAt).toHaveLength(4);
-});
-
-it.each([
-  ['of which nothing was sent', [NOT_SENT, NOT_RUN], []],
-  ['that was not run', [NOT_RUN], []],
-  ['that failed midway', [FAILED_MIDWAY], ['it']],
-  ['that may have run before its connection broke', [BROKEN, NOT_RUN], ['it']],
-  ['that may have run when it was sent again', [NOT_SENT, FAILED_MIDWAY], ['it']],
-] as const)('An attempt %s is given back only if it may have run', async (_what, votes, given) => {
-  const alone = await attempt([...votes]);
-  expect(alone).toMatchObject({ outcome: unavailable, givenBack: given.map(() => 'release me') });
-  const queued = await attempt([...votes], { waiting: WAITING });
-  expect(queued).toMatchObject({ outcome: unavailable, givenBack: given.map(() => 'leave me') });
-});
-
-it('An attempt that is refused after it may have run is released, as the place of one who waits is not', async () => {
-  const contended = { status: 'contended', owner: 'other', remainingMs: 5 };
-  expect(await attempt([REFUSED])).toMatchObject({ outcome: { ...contended, queued: false }, givenBack: [] });
-  expect(await attempt([NOT_SENT, REFUSED])).toMatchObject({ outcome: contended, givenBack: [] });
-  expect(await attempt([BROKEN, NOT_SENT, REFUSED])).toMatchObject({ outcome: contended, givenBack: ['release me'] });
-  const waited = await attempt([BROKEN, REFUSED], { waiting: WAITING });
-  expect(waited).toMatchObject({ outcome: { ...contended, queued: true, isRepeated: true }, givenBack: [] });
-  const sentOnce = await attempt([NOT_SENT, REFUSED], { waiting: WAITING });
-  expect(sentOnce.outcome).not.toHaveProperty('isRepeated');
-});
-
-it.each([
-  ['at once', [GRANTED]],
-  ['when it was sent again', [BROKEN, GRANTED]],
-])('An attempt that is granted %s waits for the replicas, and is given back without them', async (_when, votes) => {
-  const has = await attempt(votes, { replicas: { status: 'extended' } });
-  expect(has).toMatchObject({ ...acquired(7, 7, votes.length - 1), replicated: 1 });
-  for (const replicas of [NOT_RUN, { status: 'absent' }] as NodeExtension[]) {
-    expect(await attempt(votes, { replicas })).toMatchObject({ outcome: unavailable, givenBack: ['release me'] });
-    const queued = await attempt(votes, { replicas, waiting: WAITING });
-    expect(queued).toMatchObject({ outcome: unavailable, givenBack: ['leave me'] });
-  }
-});
-
-it('An attempt that is not granted does not wait for the replicas', async () => {
-  for (const vote of [REFUSED, NOT_RUN]) {
-    expect(await attempt([vote], { replicas: { status: 'extended' } })).toMatchObject({ replicated: 0 });
-  }
 });

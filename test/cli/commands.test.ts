@@ -30,59 +30,9 @@ describe('doctor', () => {
     const nowhere = await call(['doctor', '--redis', 'redis://127.0.0.1:1'], { connectMs: 200 });
     expect(nowhere).toMatchObject({ code: 69, out: '', err: expect.stringContaining('ECONNREFUSED') });
   });
-
-  it('the command doctor prints the report as JSON', async () => {
-    const { out } = await call(on('doctor', '--json'));
-    expect(JSON.parse(out)).toMatchObject({ backend: 'redis', nodes: [{ name: server.url.slice('redis://'.length) }] });
-  });
-
-  it('the command doctor writes nothing, also on the nodes of a Redlock, which could not be initialised otherwise', async () => {
-    const nodes = await Promise.all([RedisServer.start(), RedisServer.start()]);
-    const urls = [server, ...nodes].map(({ url }) => url).join(',');
-    try {
-      expect(await call(['doctor', '--redlock', urls])).toMatchObject({ code: 0 });
-      expect(await Promise.all(nodes.map((node) => node.keys()))).toEqual([[], []]);
-    } finally {
-      await Promise.all(nodes.map((node) => node.stop()));
-    }
-  });
-
-  it('the command doctor breaks long lines for a terminal', async () => {
-    await server.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
-    const { out } = await call(on('doctor'), { columns: 80 });
-    await server.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
-    expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
-    expect(out.replaceAll(/\s+/g, ' ')).toContain('Set noeviction, or give locks a Redis of their own.');
-  });
 });
 
 describe('inspect', () => {
-  it('the command inspect shows the holder of a lock, and exits with 1 when it is free', async () => {
-    const locks = await openLocks({ redis: server.url });
-    const key = freshKey();
-    expect(await call(on('inspect', key))).toEqual({ code: 1, out: `${key} is free\n`, err: '' });
-    expect(await call(on('inspect', key, '--json'))).toEqual({ code: 1, out: 'null\n', err: '' });
-    const lock = await locks.acquire(key);
-    const { code, out } = await call(on('inspect', key));
-    expect(code).toBe(0);
-    expect(out).toContain(`pid ${process.pid} on `);
-    expect(out).toContain(digestOf(lock.owner));
-    expect(out).toContain(String(lock.fencingToken));
-    const { out: json } = await call(on('inspect', key, '--json'));
-    expect(JSON.parse(json)).toMatchObject({ key, digest: digestOf(lock.owner), holder: { pid: process.pid } });
-  });
-
-  it('the command inspect takes a key that begins with a dash behind "--"', async () => {
-    expect(await call([...on('inspect'), '--', '--json'])).toMatchObject({ code: 1, out: '--json is free\n' });
-  });
-
-  it('the prefix is that of the application', async () => {
-    const locks = await openLocks({ redis: server.url, keyPrefix: 'other' });
-    await locks.acquire('with-prefix');
-    expect(await call(on('inspect', 'with-prefix'))).toMatchObject({ code: 1 });
-    expect(await call(on('inspect', 'with-prefix', '--prefix', 'other'))).toMatchObject({ code: 0 });
-  });
-
   it('no text from Redis or the command line reaches the terminal with control characters [G478]', async () => {
     const key = `${ESC}${CSI}${BIDI}evil\nsecond line`;
     await server.command('SET', `lock:{${key}}`, `${ESC}owner${CSI}`, 'PX', 60_000);
@@ -111,41 +61,6 @@ describe('inspect', () => {
 });
 
 describe('ls', () => {
-  it('the command ls lists the locks that are held, by a pattern', async () => {
-    const locks = await openLocks({ redis: server.url, keyPrefix: 'ls' });
-    const ls = (...argv: string[]) => call(on('ls', '--prefix', 'ls', ...argv));
-    expect(await ls()).toEqual({ code: 0, out: '', err: '' });
-    for (const key of ['order:2', 'order:1', 'other']) await locks.acquire(key);
-    const { out } = await ls('order:*');
-    const rows = out.trimEnd().split('\n');
-    expect(rows.map((row) => row.split('\t').slice(6))).toEqual([
-      ['exclusive', '1', 'unknown'],
-      ['exclusive', '1', 'unknown'],
-    ]);
-    expect(rows.map((row) => row.split('\t')[0])).toEqual(['order:1', 'order:2']);
-    expect(rows[0]).toContain(`\tpid ${process.pid} on `);
-    expect(JSON.parse((await ls('--json')).out)).toMatchObject({ locks: { length: 3 }, complete: true });
-    expect(await ls('--limit', '2')).toMatchObject({ code: 0, err: expect.stringContaining('These may not be all') });
-  });
-
-  it('the command ls prints a table that is as wide as the terminal, whatever the keys are', async () => {
-    const locks = await openLocks({ redis: server.url, keyPrefix: 'wide' });
-    const ls = () => call(on('ls', '--prefix', 'wide'), { columns: 80 });
-    expect(await ls()).toMatchObject({ out: 'no lock is held\n' });
-    await locks.acquire(`${ESC}${'long'.repeat(100)}`);
-    await locks.acquire('\u9396'.repeat(50));
-    const { owner } = await locks.acquire('short');
-    await server.command('SET', 'wide:{foreign}', `${ESC}${'owner'.repeat(100)}`);
-    const { out } = await ls();
-    const lines = out.trimEnd().split('\n');
-    expect(lines[0]).toMatch(/^KEY +HOLDER +DIGEST +HELD +LEFT +WAITING$/);
-    expect(lines).toHaveLength(5);
-    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(80);
-    expect(out).toContain(digestOf(owner)); // whole
-    expect(out).toContain('\\u{1b}[31mlon');
-    expect(out).not.toContain('\u001b');
-  });
-
   it('the command ls looks again and again with --watch, until it is interrupted', async () => {
     const locks = await openLocks({ redis: server.url, keyPrefix: 'watch' });
     const lock = await locks.acquire('a');
@@ -195,17 +110,6 @@ describe('ls', () => {
     await lock.release();
     await Promise.all([inside, ...waiting].map(async (each) => (await each).release()));
   });
-
-  it('the commands inspect and ls show the calls that wait behind the holder where no process waits in the queue', async () => {
-    const holder = await openLocks({ redis: server.url });
-    const key = freshKey();
-    const lock = await holder.acquire(key);
-    await server.command('SET', `lock:{${key}}:calls`, `${lock.owner}@1`, 'PX', 60_000);
-    expect((await call(on('inspect', key))).out).toMatch(/waiting +behind the holder: 1 call\n$/);
-    expect((await call(on('ls', key))).out).toMatch(/\t1\texclusive\t1\t1\n$/);
-    expect((await call(on('ls', key), { columns: 120 })).out).toMatch(/ 1 process, 1 call\n$/);
-    await lock.release();
-  });
 });
 
 describe('release', () => {
@@ -248,18 +152,5 @@ describe('release', () => {
     await take(3);
     expect(await call(on('release', key, '--force'), { answer: 'y' })).toMatchObject({ code: 0 });
     expect(await left()).toBeUndefined();
-  });
-
-  it('the command release takes nothing from a holder that came while the question was read', async () => {
-    const locks = await openLocks({ redis: server.url });
-    const key = freshKey();
-    const first = await locks.acquire(key);
-    const answer = async () => {
-      await first.release();
-      await locks.acquire(key);
-      return 'yes';
-    };
-    expect(await call(on('release', key, '--force'), { answer })).toMatchObject({ code: 1 });
-    expect(await locks.isLocked(key)).toBe(true);
   });
 });

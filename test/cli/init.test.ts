@@ -54,39 +54,6 @@ describe('init', () => {
     await day.acquire(freshKey());
   });
 
-  it('it leaves no connection open, whatever the outcome', async () => {
-    for (const code of [0, 1]) {
-      expect(await init()).toMatchObject({ code });
-      for (const server of servers) {
-        const names = async () => String(await server.command('CLIENT', 'LIST'));
-        await until(async () => !(await names()).includes('name=nest-redis-lock'), {
-          what: 'its connection is closed',
-        });
-      }
-    }
-  });
-
-  it.each([
-    ['a lock', ['SET', 'lock:{order:7}', 'a/1/b/2@0000000000000001', 'PX', 60_000]],
-    ['a fencing counter', ['SET', 'lock:fence:17', '0000000000000001']],
-    ['an admission', ['SET', 'lock:admission', '1 20 another']],
-    ['waiters', ['ZADD', 'lock:{order:7}:queue', 1, 'x']],
-    ['anything else under the prefix', ['SET', 'lock:', '']],
-  ])(
-    'the command init writes nothing when one of the nodes has %s, and nothing overrides that',
-    async (_what, command) => {
-      const [, , third] = servers as [RedisServer, RedisServer, RedisServer];
-      await third.command(...(command as [string, ...string[]]));
-      const before = await Promise.all(servers.map((server) => server.keys()));
-      for (const options of [['--yes'], []]) {
-        const { code, out, err } = await init(options, { answer: 'y' });
-        expect({ code, out }).toEqual({ code: 1, out: '' });
-        expect(err).toContain(`${nameOf(third)}: it has been used, as it has the key ${String(command[1])}`);
-      }
-      expect(await Promise.all(servers.map((server) => server.keys()))).toEqual(before);
-    },
-  );
-
   it('the command init refuses nodes of which one holds a lock of a client that asks for no admission [G486]', async () => {
     const locks = await openLocks({ redlock: urls(), admission: false });
     await locks.acquire(freshKey());
@@ -170,25 +137,6 @@ describe('init', () => {
     expect(await init([], { answer: 'y' })).toMatchObject({ code: 0 });
   });
 
-  it('it looks again at all nodes when the question has been answered', async () => {
-    const answer = async () => {
-      await servers[2]!.command('SET', 'lock:fence:17', '0000000000000001');
-      return 'y';
-    };
-    expect(await init([], { answer })).toMatchObject({ code: 1, out: '' });
-    expect(await admissions()).toEqual([null, null, null]);
-  });
-
-  it('it writes another epoch each time, so that votes from before a flush do not count after it', async () => {
-    const epochs: string[] = [];
-    for (const _ of [1, 2]) {
-      expect(await init()).toMatchObject({ code: 0 });
-      epochs.push(String((await admissions())[0]).split(' ')[0]!);
-      await Promise.all(servers.map((server) => server.command('FLUSHALL')));
-    }
-    expect(epochs[0]).not.toBe(epochs[1]);
-  });
-
   it('it refuses nodes that are not independent masters', async () => {
     const [first, second, third] = servers as [RedisServer, RedisServer, RedisServer];
     const twice = [first.url, second.url, first.url.replace('127.0.0.1', 'localhost')].join(',');
@@ -197,30 +145,5 @@ describe('init', () => {
     expect(await init()).toMatchObject({ code: 1 });
     await third.command('REPLICAOF', 'NO', 'ONE');
     expect(await admissions()).toEqual([null, null, null]);
-  });
-
-  it('it names the right that it lacks', async () => {
-    const [first] = servers as [RedisServer];
-    await first.command('ACL', 'SETUSER', 'default', '-scan');
-    expect(await init()).toMatchObject({ code: 69, err: expect.stringContaining('+scan') });
-    await first.command('ACL', 'SETUSER', 'default', '+scan');
-    expect(await admissions()).toEqual([null, null, null]);
-  });
-
-  it('it refuses a server with so many keys that the look would hold it up', async () => {
-    const [first] = servers as [RedisServer];
-    await first.command('DEBUG', 'POPULATE', 110_000, 'foreign', 1);
-    const { code, err } = await init();
-    await first.command('FLUSHALL');
-    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('more than 100000 keys') });
-  });
-
-  it('it looks at the keys of the prefix only, whatever characters that has', async () => {
-    const prefix = 'a*[b]?\\';
-    const [first] = servers as [RedisServer];
-    await first.command('MSET', 'abb!:admission', 1, 'a*[b]?\\x:y', 1, 'lock:fence', 1, 'aa:{x}', 1);
-    expect(await init(['--yes', '--prefix', prefix])).toMatchObject({ code: 0 });
-    expect(await first.command('GET', `${prefix}:admission`)).toMatch(/^\d{16} 0 \w{40}$/);
-    expect(await init(['--yes', '--prefix', prefix])).toMatchObject({ code: 1 });
   });
 });

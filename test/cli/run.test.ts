@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
-import { LockHandle } from '../../lib/core/lease/lock-handle.js';
 import { compileLibrary } from '../support/compiled-library.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks as open } from '../../lib/compose/open-locks.js';
@@ -51,16 +50,6 @@ const terminalIs = (stream?: 'stdin' | 'stdout' | 'stderr') => {
     process[name].isTTY = name === stream;
     onTestFinished(() => void (process[name].isTTY = isTTY));
   }
-};
-/** The process is paused for longer than a ttl of 1 s where `run` asks whether the lock is held. */
-const pausesAtTheStart = (when: 'before' | 'after') => {
-  const { assertHeld } = LockHandle.prototype;
-  const pause = () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_200);
-  vi.spyOn(LockHandle.prototype, 'assertHeld').mockImplementationOnce(function (this: LockHandle) {
-    if (when === 'before') pause();
-    assertHeld.call(this);
-    if (when === 'after') pause();
-  });
 };
 const run = (key: string, ...rest: string[]) => call(['run', key, '--redis', server.url, ...rest]);
 
@@ -138,22 +127,6 @@ describe('run', () => {
     expect(process.listenerCount(signal)).toBe(before);
   });
 
-  it.each(['stdin', 'stdout', 'stderr'] as const)(
-    'what a terminal sends to the command itself is not passed on, where one is known by its %s',
-    async (stream) => {
-      const file = freshFile();
-      const traps = `trap 'touch ${file}.twice' INT QUIT; trap 'exit 9' TERM;`;
-      const running = run(freshKey(), ...waits(file, traps));
-      await runs(file);
-      terminalIs(stream);
-      process.emit('SIGINT', 'SIGINT');
-      process.emit('SIGQUIT', 'SIGQUIT');
-      process.emit('SIGTERM', 'SIGTERM');
-      expect(await running).toMatchObject({ code: 9 });
-      expect(existsSync(`${file}.twice`)).toBe(false);
-    },
-  );
-
   it('the command run does not run the command while another holds the lock, and exits with 75 [G481]', async () => {
     const key = freshKey();
     const file = freshFile();
@@ -166,20 +139,6 @@ describe('run', () => {
     await lock.release();
     expect(await waiting).toMatchObject({ code: 0 });
     expect(existsSync(file)).toBe(true);
-  });
-
-  it('it does not run the command without servers, and exits with 69', async () => {
-    const file = freshFile();
-    const argv = ['run', 'x', '--redis', 'redis://127.0.0.1:1', ...shell(`touch ${file}`)];
-    const { code } = await call(argv, { connectMs: 200 });
-    expect(code).toBe(69);
-    expect(existsSync(file)).toBe(false);
-  });
-
-  it('it keeps the lock for the time of --hold', async () => {
-    const key = freshKey();
-    expect(await run(key, '--hold', '1m', ...shell('exit 0'))).toMatchObject({ code: 0 });
-    expect((await locks.inspect(key))!.keptUntil).toBeInstanceOf(Date);
   });
 
   it('the command run stops the command when the lock is lost, and exits with 76 however that ends [G482]', async () => {
@@ -206,24 +165,6 @@ describe('run', () => {
   });
 });
 
-describe('run of a process that is paused', () => {
-  it('a command whose lock is lost before its start is never started', async () => {
-    const file = freshFile();
-    pausesAtTheStart('before');
-    expect(await run(freshKey(), '--ttl', '1s', ...shell(`touch ${file}`))).toMatchObject({ code: 76 });
-    expect(existsSync(file)).toBe(false);
-  });
-
-  it('a command whose lock is lost while it is started is stopped at once', async () => {
-    const file = freshFile();
-    pausesAtTheStart('after');
-    const script = `i=0; while [ $i -lt 600 ]; do sleep 0.05; i=$((i + 1)); done; touch ${file}`;
-    const { code, err } = await run(freshKey(), '--ttl', '1s', ...shell(script));
-    expect({ code, err }).toEqual({ code: 76, err: expect.stringContaining('the command is stopped') });
-    expect(existsSync(file)).toBe(false);
-  });
-});
-
 describe('run as a process', () => {
   beforeAll(() => void compileLibrary(), 60_000);
 
@@ -242,27 +183,6 @@ describe('run as a process', () => {
     writeFileSync(`${file}.go`, '');
     expect(await ended).toBe(9);
     expect(await locks.isLocked(key)).toBe(false);
-  });
-
-  it('the command is in the process group of the command line, so that a terminal stops and continues both', async () => {
-    const file = freshFile();
-    const { cli, ended } = start('run', freshKey(), ...waits(file, `trap 'exit 9' CONT;`));
-    await runs(file);
-    process.kill(-cli.pid!, 'SIGCONT');
-    expect(await ended).toBe(9);
-  });
-
-  it('a signal while it waits for the lock ends the wait, and the command is never run', async () => {
-    const key = freshKey();
-    const file = freshFile();
-    const lock = await locks.acquire(key);
-    const { cli, ended } = start('run', key, '--wait', '1m', ...shell(`touch ${file}`));
-    await until(async () => Number(await server.command('ZCARD', `lock:{${key}}:queue`)) > 0, { what: 'it waits' });
-    cli.kill('SIGTERM');
-    expect(await ended).toBe(143);
-    expect(await server.command('ZCARD', `lock:{${key}}:queue`)).toBe(0);
-    await lock.release();
-    expect(existsSync(file)).toBe(false);
   });
 
   it('the lock of a command line that was killed ends after its ttl, also while the command still runs [G484]', async () => {

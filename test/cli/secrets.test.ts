@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -37,13 +37,6 @@ describe('The credentials of the servers', () => {
         /needs a password, and none was given: NOAUTH\. Set REDIS_PASSWORD, or put .* URL\.$/m,
       ),
     });
-  });
-
-  it('one that a Cluster needs and nobody gave is asked for', async () => {
-    const server = await RedisServer.start({ args: ['--requirepass', RIGHT, '--cluster-enabled', 'yes'] });
-    onTestFinished(() => server.stop());
-    const { code, err } = await call(['doctor', '--cluster', urlOf(server)], { connectMs: 1_000 });
-    expect({ code, err }).toEqual({ code: 69, err: expect.stringMatching(/NOAUTH .*\. Set REDIS_PASSWORD/) });
   });
 
   it('no password is ever printed, whatever is wrong [G477]', async () => {
@@ -172,20 +165,6 @@ describe('Wrong command lines', () => {
     expect({ code, said: out + err }).toEqual({ code: 64, said: expect.stringContaining(message) });
   });
 
-  it('an empty REDIS_URL exits with 64 and says that it is empty', async () => {
-    const { code, err } = await call(['doctor'], { env: { REDIS_URL: '' } });
-    expect({ code, err }).toEqual({ code: 64, err: expect.stringContaining('REDIS_URL is empty') });
-  });
-
-  it('--version prints the version of the package, with a command or without', async () => {
-    const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
-      version: string;
-    };
-    for (const argv of [['--version'], ['doctor', '--version']]) {
-      expect(await call(argv)).toEqual({ code: 0, out: `${version}\n`, err: '' });
-    }
-  });
-
   it.each(['doctor', 'ls', 'inspect', 'release', 'run', 'init', 'ddl'])(
     'the help of %s is that command alone: its arguments, each of its options, and what it exits with',
     async (command) => {
@@ -203,13 +182,4 @@ describe('Wrong command lines', () => {
       expect(out).not.toMatch(new RegExp(`^  ${other} `, 'm'));
     },
   );
-
-  it('--help lists all commands', async () => {
-    const { code, out } = await call(['--help']);
-    expect(code).toBe(0);
-    expect(out.match(/^ {2}[a-z]+(?= )/gm)!.map((name) => name.trim())).toEqual(
-      expect.arrayContaining(['doctor', 'ls', 'inspect', 'release', 'run', 'init', 'ddl']),
-    );
-    expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
-  });
 });

@@ -343,19 +343,6 @@ it('the check of what is left gets the beginning of all keys that it is to look 
   expect(asked.filter((key) => !key.startsWith(prefix!))).toEqual([]);
 });
 
-it('the contract closes its backend, then tears down what it was set up with', async () => {
-  const { runner, before, after } = noting();
-  const calls: string[] = [];
-  const toy = Object.assign(new ToyBackend(now), { close: async () => void calls.push('close') });
-  describeBackend(
-    'of a test',
-    async () => ({ backend: fromPromises(toy), tearDown: () => calls.push('tear down') }),
-    runner,
-  );
-  for (const run of [...before, ...after]) await run();
-  expect(calls).toEqual(['close', 'tear down']);
-});
-
 it('the contract without a test runner is refused, and says how to pass one', () => {
   const setUp = defective(() => ({}));
   const refusal = {

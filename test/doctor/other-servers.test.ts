@@ -113,13 +113,6 @@ describe('The doctor on servers other than Redis', () => {
     expect(node.summary).toMatch(new RegExp(`^${server} ${version.replaceAll('.', '\\.')}, `));
   });
 
-  it('the doctor measures the age of a KeyDB as that of a Redis, and not that of the others', async () => {
-    const old = await diagnose(KEYDB.replace('6.3.4', '6.0.18').replace('active-replica', 'master'));
-    expect(codes(old.findings)).toEqual(['error too-old']);
-    expect(old.findings[0]!.message).toContain('runs KeyDB 6.0.18: locks need KeyDB 6.2 or newer');
-    expect(codes((await diagnose(DRAGONFLY)).findings)).not.toContain('error too-old'); // its own version is 1.31.0
-  });
-
   it('an application does not start on an active replica of KeyDB [G402]', async () => {
     const { name, node, findings } = await diagnose(KEYDB);
     expect(node).toMatchObject({ role: 'replica', activeReplica: true, replicaOf: '172.31.27.147:6379' });
@@ -181,14 +174,5 @@ describe('The doctor on servers other than Redis', () => {
     expect(await found([one!, ...others])).toEqual(['error no-run-id', 'error no-run-id', 'error no-run-id']);
     expect(await found([one!, servers[1]!.url, servers[2]!.url])).toEqual(['warning no-run-id']);
     expect(await found([one!, ...others], false)).toEqual([]);
-  });
-
-  it('nodes without replication, whose history is all zeros, are independent', async () => {
-    const servers = await redisServers(3);
-    const infos = [1, 2, 3].map((at) => GARNET.replace('run_id:f5', `run_id:${at}5`));
-    const doors = await Promise.all(infos.map((info, at) => posingAs(info, servers[at]!)));
-    const redlock = doors.map(({ url }) => url);
-    const { findings } = await diagnosisOf({ redlock, admission: false, lazyConnect: true });
-    expect(codes(findings)).toEqual(Array(3).fill('error scripts-not-atomic'));
   });
 });

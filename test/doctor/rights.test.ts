@@ -1,4 +1,4 @@
-import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService, RedisLockModuleOptions } from 'nest-redis-lock';
 import { nodeError } from '../../lib/stores/redis/client/advice.js';
@@ -11,7 +11,6 @@ import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { aclUser, refusals, RIGHTS } from './acl-user.js';
 import { commandTimeoutMs, diagnosed } from './diagnosed.js';
-import { replicaOf } from '../support/replica-of.js';
 import { shardOf } from '../support/stored.js';
 
 /** What the doctor says that it cannot see without the right that shows all settings. */
@@ -111,16 +110,6 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
     expect(needed((await Promise.all(servers.map((server) => refusals(server)))).flat())).toEqual([]);
   });
 
-  it('may do all that waiting for replicas needs, with the further right that is documented for it', async () => {
-    const primary = await redisServer();
-    await replicaOf(primary);
-    const redis = await aclUser(primary, { also: ['+wait'] });
-    const waiting = () => open({ redis, waitForReplicas: { count: 1, timeoutMs: 10_000 } });
-    await wholePath([await waiting(), await waiting()], (key, count) => untilQueued(primary, key, count));
-    expect((await primary.calls()).wait).toBeGreaterThan(0);
-    expect(await refusals(primary)).toEqual([]);
-  });
-
   it('a user with the documented rights may do all that a Cluster needs, with the further rights that are documented for it [G234]', async () => {
     const cluster = await starting;
     await Promise.all(cluster.nodes.map(refusals)); // those of the tests before
@@ -156,51 +145,6 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
 });
 
 describe('The doctor', () => {
-  it('names the rights to sharded messages in a Cluster, where locks are handed over without them, too', async () => {
-    const cluster = await starting;
-    const also = ['+cluster|slots', '+cluster|info'];
-    const [login] = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
-    const [{ port }] = cluster.nodes as [RedisServer];
-    const locks = await open({
-      redis: () => new Cluster([{ host: '127.0.0.1', port }], { redisOptions: login! }),
-    });
-    const { nodes, findings } = await diagnosed(locks);
-    const sharded = ['+pubsub|shardnumsub', '+spublish', '+ssubscribe'];
-    expect(nodes.map(({ missingRights }) => [...missingRights].sort())).toEqual([sharded, sharded, sharded]);
-    const consequences = findings
-      .filter(({ code }) => code === 'missing-rights')
-      .map(({ severity, message }) => {
-        return [severity, /: (each lock .*)\. Add them/.exec(message)?.[1]];
-      });
-    expect(consequences).toEqual(
-      nodes.map(() => ['warning', 'each lock that is handed over sends a message to all nodes of the Cluster']),
-    );
-  });
-
-  it('tries the keys and channels that locks of a Cluster have, whichever of its options has the key prefix', async () => {
-    const cluster = await starting;
-    const sharded = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
-    const also = ['+cluster|slots', '+cluster|info', ...sharded, 'resetkeys', '~app:lock:*'];
-    await Promise.all(cluster.nodes.map(refusals)); // those of the tests before
-    const [login] = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
-    const [{ port }] = cluster.nodes as [RedisServer];
-    const options: ClusterOptions[] = [
-      { keyPrefix: 'app:', redisOptions: login! },
-      { redisOptions: { ...login!, keyPrefix: 'app:' } },
-      { keyPrefix: 'app:', redisOptions: { ...login!, keyPrefix: 'of its nodes:' } },
-    ];
-    const missing = await Promise.all(
-      options.map(async (each) => {
-        const locks = await open({ redis: () => new Cluster([{ host: '127.0.0.1', port }], each) });
-        await locks.withLock('key', () => {});
-        const { nodes } = await diagnosed(locks);
-        return nodes.map(({ missingRights }) => missingRights);
-      }),
-    );
-    expect(missing).toEqual(options.map(() => [[], [], []]));
-    expect(needed((await Promise.all(cluster.nodes.map((node) => refusals(node)))).flat())).toEqual([]);
-  });
-
   /** Nobody is asked for INFO but by the doctor. */
   const quiet = (login: RedisOptions) => ({ ...login, enableReadyCheck: false });
 
@@ -237,72 +181,12 @@ describe('The doctor', () => {
     expect(nodes.map(({ missingRights }) => missingRights)).toEqual([[right]]);
   });
 
-  it.each([
-    ['+set', 'error', 'no lock can be taken'],
-    ['~lock:*', 'error', 'no lock can be taken'],
-    ['+subscribe', 'warning', 'locks are not handed over'],
-    ['&lock:inbox:*', 'warning', 'locks are not handed over'],
-    ['+pubsub|numsub', 'warning', 'a lock that is handed over is confirmed before the work under it begins'],
-  ])('says when %s is missing (%s) that %s', async (right, severity, consequence) => {
-    const [server] = servers as [RedisServer];
-    const locks = await open({ redis: await aclUser(server, { without: [right] }) });
-    const { findings } = await diagnosed(locks);
-    expect(findings.filter(({ code }) => code === 'missing-rights')).toEqual([
-      {
-        severity,
-        code: 'missing-rights',
-        node: `127.0.0.1:${server.port}`,
-        message: expect.stringMatching(new RegExp(`^127.0.0.1:${server.port} does not give its user the rights `)),
-      },
-    ]);
-    const { message } = findings.find(({ code }) => code === 'missing-rights')!;
-    expect(message).toContain(` ${right}: ${consequence}`);
-  });
-
-  it('is what the error of a call points to that lacks a right, by itself or in a script', async () => {
-    const [server] = servers as [RedisServer];
-    for (const right of ['+evalsha', '+set', '~lock:*']) {
-      const locks = await open({ redis: await aclUser(server, { without: [right] }) });
-      const refused = (await locks.acquire('refused').catch((error: unknown) => error)) as Error;
-      expect(refused.message).toMatch(/Give its user that right \(ACL SETUSER\); LockService.diagnose\(\) names all/);
-      expect(refused.message).not.toContain('can be reached');
-    }
-  });
-
   it('the error of a call names the right that a script lacks in the words of Redis 7.2 and Valkey, too [G407]', () => {
     const { advice } = nodeError(
       'a:6379',
       "ERR ACL failure in script: User locks has no permissions to run the 'set' command script: bd6f, on @user_script:1.",
     );
     expect(advice).toContain('Give its user that right (ACL SETUSER)');
-  });
-
-  it('names the right to wait for replicas where locks do', async () => {
-    const [server] = servers as [RedisServer];
-    const redis = await aclUser(server);
-    const locks = await open({ redis, waitForReplicas: { count: 1, timeoutMs: 50 } });
-    const { nodes, findings } = await diagnosed(locks);
-    expect(nodes.map(({ missingRights }) => missingRights)).toEqual([['+wait']]);
-    expect(findings.map(({ severity, message }) => [severity, message])).toContainEqual([
-      'error',
-      expect.stringContaining(' +wait: no lock can be taken'),
-    ]);
-    const refused = (await locks.acquire('refused').catch((error: unknown) => error)) as Error;
-    expect(refused.message).toMatch(/NOPERM .*\. Give its user that right \(ACL SETUSER\); .*\.$/);
-    await aclUser(server, { also: ['+wait'] });
-    const allowed = await diagnosed(locks);
-    expect(allowed.nodes.map(({ missingRights }) => missingRights)).toEqual([[]]);
-    expect(allowed.findings.map(({ code }) => code)).toContain('too-few-replicas');
-  });
-
-  it('names the keys and channels by the prefixes of the client and of the module', async () => {
-    const [server] = servers as [RedisServer];
-    const login = await aclUser(server);
-    const locks = await open({ redis: { ...login, keyPrefix: 'app:' }, keyPrefix: 'turns' });
-    expect((await diagnosed(locks)).nodes[0]!.missingRights.sort()).toEqual(['&turns:inbox:*', '~app:turns:*']);
-    const allowed = await aclUser(server, { also: ['~app:turns:*', '&turns:inbox:*'] });
-    const others = await open({ redis: { ...allowed, keyPrefix: 'app:' }, keyPrefix: 'turns' });
-    expect((await diagnosed(others)).nodes[0]!.missingRights).toEqual([]);
   });
 
   it('the doctor without the rights to check names what it could not check, and finds the rest [G236]', async () => {
@@ -325,22 +209,6 @@ describe('The doctor', () => {
     ]);
     expect(JSON.stringify({ nodes, findings })).not.toMatch(/user '?locks\b/i); // newer servers repeat the name
     await locks.withLock('still', () => {});
-  });
-
-  it('knows version, role and eviction policy, but not the snapshots, without the right to CONFIG', async () => {
-    const [server] = servers as [RedisServer];
-    const locks = await open({ redis: await aclUser(server) });
-    const { nodes, findings } = await diagnosed(locks);
-    expect(nodes).toMatchObject([
-      {
-        version: expect.stringMatching(/^\d+\./),
-        role: 'master',
-        evictionPolicy: 'noeviction',
-        persistence: { appendOnly: false },
-      },
-    ]);
-    expect(nodes[0]!.persistence).not.toHaveProperty('snapshots');
-    expect(findings).toEqual([]);
   });
 
   it('names commands that the server does not know', async () => {

@@ -1,47 +1,17 @@
-import { LockOptionsError, LockService, LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
+import { LockOptionsError, LockUnavailableError } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
 import { proxyTo, redisServer, redisServers } from '../support/stage.js';
-import { makeApp } from '../support/nest-app.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { replicaOf } from '../support/replica-of.js';
-import { commandTimeoutMs, diagnosed } from './diagnosed.js';
-import { logOf, logOfAnswering } from './starting.js';
+import { commandTimeoutMs } from './diagnosed.js';
+import { logOf } from './starting.js';
 import { failureOf } from '../support/failed-start.js';
 
 const urls = (servers: readonly { url: string }[]) => servers.map(({ url }) => url);
 const DURABLE = ['--appendonly', 'yes'];
 
 describe('An application that starts', () => {
-  it('logs what it found in one block', async () => {
-    const server = await redisServer(...DURABLE);
-    const lines = await logOfAnswering({ redis: server.url, commandTimeoutMs });
-    expect(lines).toHaveLength(1);
-    expect(lines[0]).toMatch(
-      new RegExp(
-        '^log Locks of "default", on one Redis:\n' +
-          `  127.0.0.1:${server.port}: \\w+ [\\d.]+, master, 0 replicas, noeviction, ` +
-          'append-only file \\(fsync everysec\\), clock [+-]?\\d+ ms \\(± \\d+\\)$',
-      ),
-    );
-  });
-
-  it('warns of what may cost locks, in the same block', async () => {
-    const server = await redisServer(...DURABLE, '--maxmemory-policy', 'allkeys-lru', '--maxmemory', '100mb');
-    const lines = await logOfAnswering({ redis: server.url, commandTimeoutMs });
-    expect(lines).toHaveLength(1);
-    expect(lines[0]).toMatch(
-      /^warn Locks of .*\n.*allkeys-lru.*\n {2}warning: .* may evict locks, and then two callers can hold the same lock/,
-    );
-  });
-
-  it('reports as an error what no lock can be had with, and goes on', async () => {
-    const server = await redisServer(...DURABLE, '--maxmemory', '1');
-    const lines = await logOfAnswering({ redis: server.url, commandTimeoutMs });
-    expect(lines).toHaveLength(1);
-    expect(lines[0]).toMatch(/^error Locks of .*\n {2}error: .* refuses writes \(OOM/s);
-  });
-
   it('an application starts with a server that is slow, and says after a second that it is [G230]', async () => {
     const server = await redisServer(...DURABLE);
     await server.command('CLIENT', 'PAUSE', 60_000, 'WRITE');
@@ -77,25 +47,6 @@ describe('An application that starts', () => {
         new RegExp(`^warn Redlock nodes do not vote yet: ${nodes.join('; ')}\\. Wait: .*admission: false\\.$`),
       ),
     ]);
-  });
-
-  it('checks nothing with lazyConnect, not even a list that is unsafe', async () => {
-    const [one, two] = (await redisServers(2)) as [RedisServer, RedisServer];
-    const redlock = [one.url, two.url, `redis://localhost:${one.port}`];
-    expect(await logOf({ redlock, lazyConnect: true })).toEqual([]);
-    const { locks } = await makeApp({}, { redlock, commandTimeoutMs, lazyConnect: true });
-    expect((await diagnosed(locks)).findings).toMatchObject([{ severity: 'error', code: 'same-server' }]);
-  });
-
-  it('says nothing of locks in memory', async () => {
-    expect(await logOf({ memory: true })).toEqual([]);
-  });
-
-  it('names the registration', async () => {
-    const server = await redisServer();
-    const billing = RedisLockModule.forRoot({ name: 'billing', redis: server.url });
-    const { app } = await makeApp({ imports: [billing] });
-    expect(await app.get<LockService>('LockService(billing)').diagnose()).toMatchObject({ registration: 'billing' });
   });
 });
 

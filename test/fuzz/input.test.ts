@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { LockError, lockKey, LockKeyError, LockOptionsError } from '../../lib/index.js';
 import { KeyTemplate } from '../../lib/core/keys/key.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
-import { checkRequest } from '../../lib/core/options/call-options.js';
 import { fuzz } from './seeds.js';
 
 const RUNS = 400;
@@ -134,27 +133,6 @@ describe('whatever it is given', () => {
       RUNS,
     );
     expect(sharedObjects()).toEqual(before);
-  });
-
-  it('a memory registration takes any one option only within its bounds', async () => {
-    await fuzz(
-      fc.property(fc.constantFrom('ttlMs', 'waitMs', 'maxWaiters', 'cohortMs'), value, (name, given) => {
-        const resolved = outcome(() => resolveOptions({ memory: true, [name]: given } as never));
-        const isTaken = !(resolved instanceof LockError);
-        expect(isTaken).toBe(isTaken && (given === undefined || Number.isInteger(given)));
-      }),
-      RUNS / 2,
-    );
-  });
-
-  it('the options of a call are taken or refused', async () => {
-    await fuzz(
-      fc.property(fc.dictionary(fc.oneof(word, fc.constantFrom('ttlMs', 'waitMs', 'signal')), value), (given) => {
-        const refusal = outcome(() => checkRequest(given));
-        expect(refusal === undefined || refusal instanceof LockOptionsError).toBe(true);
-      }),
-      RUNS / 2,
-    );
   });
 
   it('a URL is taken, or refused without being shown [G136]', async () => {

@@ -50,21 +50,6 @@ function work(locks: LockService, key: string, options = {}) {
 }
 
 describe('an election', () => {
-  it('an election has one leader, whose term is the fencing token of the lock with the key', async () => {
-    const [a, b] = await Promise.all([open(), open()]);
-    const first = a.leader('outbox');
-    await elected(first);
-    const second = b.leader('outbox');
-    await untilQueued(server, 'outbox', 1);
-    expect(second.isLeader).toBe(false);
-    expect(second.term).toBeUndefined();
-    expect(first.term).toBeGreaterThan(0);
-    expect(await a.inspect('outbox')).toMatchObject({ fencingToken: first.term });
-    const { remainingMs } = (await b.inspect('outbox'))!;
-    expect(remainingMs).toBeGreaterThan(10_000);
-    expect(remainingMs).toBeLessThanOrEqual(15_000);
-  });
-
   it('there is one election for each registration and key, however often it is asked for, and refuses other options [G316]', async () => {
     const [a, other] = await Promise.all([open(), openLocks({ redis: server.url }, 'other')]);
     const leader = a.leader('outbox', { ttlMs: 15_000 });
@@ -77,17 +62,6 @@ describe('an election', () => {
     expect(() => a.leader('outbox', { waitMs: 1 } as object)).toThrow('There is no option "waitMs"');
     expect(() => a.leader('outbox', { ttlMs: 1 })).toThrow(LockOptionsError);
     expect(() => a.leader('')).toThrow(LockKeyError);
-  });
-
-  it('an election is independent of those of other keys in the same process', async () => {
-    const [a, b] = await Promise.all([open(), open()]);
-    const [outbox, inbox] = [a.leader('outbox'), a.leader('inbox')];
-    await Promise.all([elected(outbox), elected(inbox)]);
-    b.leader('outbox');
-    await untilQueued(server, 'outbox', 1);
-    await outbox.resign();
-    expect(outbox.isLeader).toBe(false);
-    expect(inbox.isLeader).toBe(true);
   });
 
   it('a leader that resigns is behind all who wait, and each term has a greater token and another owner [G318]', async () => {
@@ -199,22 +173,6 @@ describe('the work of a leader', () => {
     ofB.gate.open();
   });
 
-  it('work for leaders is skipped by followers, and by a leader that resigns, except within its work', async () => {
-    const [a, b] = await Promise.all([open(), open()]);
-    await elected(a.leader('outbox'));
-    expect(await b.ifLeader('outbox', {}, () => 'ran')).toBeUndefined();
-    const gate = new Gate();
-    const tick = a.ifLeader('outbox', {}, async () => {
-      await gate.opened;
-      return a.ifLeader('outbox', {}, () => 'nested');
-    });
-    const resigning = a.leader('outbox').resign();
-    expect(await a.ifLeader('outbox', {}, () => 'ran')).toBeUndefined();
-    gate.open();
-    expect(await tick).toBe('nested');
-    await resigning;
-  });
-
   it('work for leaders is skipped when work of a lost term asks for it, whether another process leads by then or not [G505]', async () => {
     const [a, b] = await Promise.all([open(), open()]);
     await elected(a.leader('outbox'));
@@ -230,43 +188,6 @@ describe('the work of a leader', () => {
     });
     await expect(tick).rejects.toBeInstanceOf(LockLostError);
     expect(ran).toEqual([]);
-  });
-
-  it('the work of a leader may resign: it does not wait for itself', async () => {
-    const locks = await open();
-    const leader = locks.leader('outbox');
-    await elected(leader);
-    const { term } = leader;
-    await locks.ifLeader('outbox', {}, () => leader.resign());
-    await until(() => leader.isLeader && leader.term! > term!, { what: 'it leads again' });
-  });
-
-  it('work that throws ends the term, and is called again after a pause', async () => {
-    const locks = await open();
-    const leader = locks.leader('outbox');
-    const states = statesOf(leader);
-    const began: number[] = [];
-    locks.whileLeader('outbox', {}, async () => {
-      began.push(performance.now());
-      throw new Error('broken');
-    });
-    await until(() => began.length === 2, { what: 'it is called again' });
-    expect(began[1]! - began[0]!).toBeGreaterThan(450);
-    expect(states.slice(0, 4)).toEqual(['campaigning', 'leading', 'ending: failed', 'campaigning']);
-  });
-
-  it('work that throws after its term is over ends no other one', async () => {
-    const locks = await open();
-    const leader = locks.leader('outbox');
-    const states = statesOf(leader);
-    locks.whileLeader('outbox', {}, async ({ signal }) => {
-      await new Promise((aborted) => signal.addEventListener('abort', aborted));
-      signal.throwIfAborted();
-    });
-    await elected(leader);
-    await leader.resign();
-    await elected(leader);
-    expect(states).toEqual(['campaigning', 'leading', 'ending: resigned', 'campaigning', 'leading']);
   });
 });
 
@@ -303,29 +224,5 @@ describe('closing the application', () => {
     await closing;
     expect(states).toEqual(['campaigning', 'leading', 'ending: closing', 'closed']);
     await elected(next);
-  });
-
-  it('closing the application ends the campaign of a follower, and none begins after that', async () => {
-    const [a, b] = await Promise.all([open(), open()]);
-    await elected(a.leader('outbox'));
-    const states = statesOf(b.leader('outbox'));
-    await untilQueued(server, 'outbox', 1);
-    const closing = b.onApplicationShutdown();
-    const late = statesOf(b.leader('late'));
-    await closing;
-    expect(states).toEqual(['campaigning', 'closed']);
-    expect(late).toEqual(['closed']);
-    expect(await a.isLocked('late')).toBe(false);
-    await untilQueued(server, 'outbox', 0);
-  });
-
-  it('a leader says that the election is over even if the work does not end', async () => {
-    const locks = await open({ shutdownTimeoutMs: 20 });
-    const { terms } = work(locks, 'outbox');
-    const states = statesOf(locks.leader('outbox'));
-    await until(() => terms.length === 1, { what: 'the work runs' });
-    await locks.onApplicationShutdown();
-    expect(states).toEqual(['campaigning', 'leading', 'ending: closing', 'closed']);
-    expect(() => terms[0]!.assertHeld()).toThrow(LockLostError);
   });
 });

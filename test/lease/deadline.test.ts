@@ -5,7 +5,6 @@ import { RedisServer } from '../support/redis-server.js';
 import { blockEventLoop } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { ownerOn } from '../support/stored.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -29,27 +28,6 @@ it('a lock whose event loop was blocked for twice the ttl is not held in the fir
 });
 
 describe('a wall clock', () => {
-  it('that is set ahead, or ran on while the machine slept, costs the lease, and the lock is free for the next', async () => {
-    const locks = await openLocks({ redis: server.url });
-    const lock = await locks.acquire('ahead', { ttlMs: 20_000 });
-    const wall = Date.now.bind(Date);
-    vi.spyOn(Date, 'now').mockImplementation(() => wall() + 60_000);
-    expect(lock.isHeld).toBe(false);
-    expect(lock.signal.reason).toMatchObject({ reason: 'stalled' });
-    const next = await locks.acquire('ahead', { waitMs: 10_000 });
-    expect(next.isHeld).toBe(true);
-    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
-  });
-
-  it('that is set ahead ends a lease without watchdog too, and its key does not stay for the rest of the ttl', async () => {
-    const locks = await openLocks({ redis: server.url, watchdog: false });
-    const lock = await locks.acquire('ahead-off', { ttlMs: 20_000 });
-    const wall = Date.now.bind(Date);
-    vi.spyOn(Date, 'now').mockImplementation(() => wall() + 60_000);
-    expect(lock.isHeld).toBe(false);
-    await until(() => isFree('ahead-off'), { what: 'the key is released' });
-  });
-
   it('a wall clock that is set back changes nothing about a lock [G9]', async () => {
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('back', { ttlMs: 1_500 });
@@ -59,15 +37,6 @@ describe('a wall clock', () => {
     await until(() => lock.remainingMs > 1_350, { what: 'the lease has been extended' });
     expect(lock.remainingMs).toBeLessThanOrEqual(1_500);
     expect(await lock.release()).toBe(true);
-  });
-
-  it('that is set back does not prolong a lease without watchdog', async () => {
-    const locks = await openLocks({ redis: server.url, watchdog: false });
-    const lock = await locks.acquire('back-off', { ttlMs: 200 });
-    const wall = Date.now.bind(Date);
-    vi.spyOn(Date, 'now').mockImplementation(() => wall() - 3_600_000);
-    await until(() => isFree('back-off'), { what: 'Redis has ended the lease' });
-    expect(lock.isHeld).toBe(false);
   });
 });
 
@@ -92,29 +61,5 @@ describe('a grant that arrives when nothing is left of its ttl', () => {
     await refused;
     await until(async () => (await server.calls()).del === 1, { what: 'the grant is undone' });
     expect(await isFree('late')).toBe(true);
-  });
-
-  it('is undone and asked for again while there is time to wait', async () => {
-    const { proxy, locks } = await heldUp();
-    await server.resetCalls();
-    proxy.hold();
-    const acquiring = locks.acquire('again', { ttlMs: 700, waitMs: 10_000 });
-    await passMs(700);
-    proxy.release();
-    const lock = await acquiring;
-    expect(lock.isHeld).toBe(true);
-    expect(await ownerOn(server, 'again')).toBe(lock.owner);
-    expect(await lock.release()).toBe(true);
-    expect(await isFree('again')).toBe(true);
-  });
-
-  it('counts from when it was sent: what the reply took is gone from the lease', async () => {
-    const { proxy, locks } = await heldUp();
-    proxy.hold();
-    const acquiring = locks.acquire('slow', { ttlMs: 10_000 });
-    await passMs(400);
-    proxy.release();
-    const lock = await acquiring;
-    expect(lock.remainingMs).toBeLessThanOrEqual(10_000 - 102 - 400 + 5);
   });
 });

@@ -2,7 +2,6 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { LockEvent, LockLostReason, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 let server: RedisServer;
@@ -126,45 +125,5 @@ describe('a holder whose Redis', () => {
     await until(() => lock.remainingMs > before, { what: 'a later extension has succeeded' });
     expect(events.map(({ type }) => type)).not.toContain('lost');
     expect(await lock.release()).toBe(true);
-  });
-
-  it('is killed keeps the lock until its deadline, then loses it as unavailable, with the cause', async () => {
-    const own = await ownServer();
-    const locks = await openLocks({ redis: own.url });
-    const lock = await locks.acquire('killed', { ttlMs: TTL_MS });
-    await own.kill();
-    await until(() => lock.signal.aborted, { what: 'the lock is lost' });
-    expect(lock.signal.reason).toMatchObject({
-      reason: 'unavailable',
-      cause: { message: expect.stringContaining(`127.0.0.1:${own.port}`) },
-    });
-  });
-
-  it('is killed and restarted empty learns that the lock is gone, before its deadline', async () => {
-    const own = await ownServer();
-    const locks = await openLocks({ redis: own.url });
-    const lock = await locks.acquire('restarted', { ttlMs: 4_500 });
-    const startedAt = performance.now();
-    await own.restart();
-    await until(() => lock.signal.aborted, { what: 'the lock is lost' });
-    expect(lock.signal.reason).toMatchObject({ reason: 'expired' });
-    expect(performance.now() - startedAt).toBeLessThan(4_000);
-    expect((await locks.acquire('restarted')).fencingToken).toBeGreaterThan(lock.fencingToken);
-  });
-
-  it('made an extension run, whose answer never came, has the key released after the deadline', async () => {
-    const own = await ownServer();
-    const proxy = await TcpProxy.start(own.port);
-    onTestFinished(() => proxy.stop());
-    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 300 });
-    const lock = await locks.acquire('script-is-loaded');
-    await lock.extend();
-    const { reason } = await loses(locks, 'unanswered', () => proxy.dropReplies());
-    expect(reason).toBe('unavailable');
-    expect(await own.keys('lock:{unanswered}')).not.toEqual([]);
-    await own.resetCalls();
-    proxy.passReplies();
-    await until(async () => (await own.keys('lock:{unanswered}')).length === 0, { what: 'the key is gone' });
-    expect((await own.calls()).del).toBe(1);
   });
 });

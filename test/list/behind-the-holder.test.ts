@@ -63,32 +63,6 @@ it.each<[string, () => RedisLockModuleOptions]>([
   },
 );
 
-it('an extension by hand tells it as one of the watchdog does', async () => {
-  const [holding, other] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
-  const key = freshKey();
-  const lock = await holding.acquire(key, { ttlMs: TTL_MS });
-  const next = wait(holding, key);
-  await lock.extend();
-  expect(await behind(other, key)).toBe(1);
-  await lock.release();
-  await (await next.lock).release();
-});
-
-it('a majority of the nodes of a Redlock shows it, whichever node is down', async () => {
-  const nodes = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
-  const options = { redlock: nodes.map(({ url }) => url), admission: false, commandTimeoutMs: 500 };
-  const [holding, other] = [await openLocks(options), await openLocks(options)];
-  const key = freshKey();
-  const lock = await holding.acquire(key, { ttlMs: TTL_MS });
-  const { lock: next } = wait(holding, key);
-  await nodes[0]!.stop();
-  await sleep(EXTENDED_WITHIN_MS);
-  expect(await behind(other, key)).toBe(1);
-  await lock.release();
-  await (await next).release();
-  await Promise.all(nodes.slice(1).map((node) => node.stop()));
-});
-
 it('what the last holder has told is not shown of the next one in another process [G937]', async () => {
   const [holding, other] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
   const key = freshKey();
@@ -107,62 +81,4 @@ it('what the last holder has told is not shown of the next one in another proces
     holders: [{ waiters: undefined }],
   });
   await taken.release();
-});
-
-it('a lock that is passed on within its process shows how many wait behind its next holder', async () => {
-  const [holding, other] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
-  const key = freshKey();
-  const lock = await holding.acquire(key, { ttlMs: TTL_MS });
-  const [first, second, third] = [wait(holding, key), wait(holding, key), wait(holding, key)];
-  await sleep(EXTENDED_WITHIN_MS);
-  expect(await behind(other, key)).toBe(3);
-  await lock.release();
-  const next = await first.lock;
-  await sleep(SHOWN_MS);
-  expect(await behind(other, key)).toBe(2);
-  await next.release();
-  await (await second.lock).release();
-  await (await third.lock).release();
-});
-
-it('a process whose calls wait in the queue, too, is shown there with all of them, and not as the holder once more', async () => {
-  const [holding, other] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
-  const key = freshKey();
-  const lock = await holding.acquire(key, { ttlMs: TTL_MS });
-  const calls = [wait(holding, key), wait(holding, key), wait(holding, key, 'shared')];
-  await sleep(EXTENDED_WITHIN_MS);
-  for (const locks of [other, holding]) {
-    const { holders, waitingProcesses } = (await locks.inspect(key))!;
-    expect(waitingProcesses!.map(({ waiters }) => waiters)).toEqual([3]);
-    expect(holders.map(({ waiters }) => waiters)).toEqual([undefined]);
-  }
-  await lock.release();
-  await Promise.all(calls.map(async (call) => (await call.lock).release()));
-});
-
-it('nothing is told of a lock that nobody waits for in its process, nor of one that is shared', async () => {
-  const [holding, other] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
-  const [key, shared] = [freshKey(), freshKey()];
-  const locks = [
-    await holding.acquire(key, { ttlMs: TTL_MS }),
-    await holding.acquire(shared, { ttlMs: TTL_MS, mode: 'shared' }),
-  ];
-  const calls = [wait(other, key), wait(holding, shared)];
-  await sleep(2 * TTL_MS);
-  for (const each of [key, shared]) {
-    expect(await isTold(each)).toBe(0);
-    expect((await holding.inspect(each))!.waitingProcesses).toMatchObject([{ waiters: 1 }]);
-  }
-  for (const lock of locks) await lock.release();
-  await Promise.all(calls.map(async (call) => (await call.lock).release()));
-});
-
-it('a lock in memory shows it exactly', async () => {
-  const locks = await openLocks({ memory: true });
-  const lock = await locks.acquire('memory');
-  const calls = [wait(locks, 'memory'), wait(locks, 'memory')];
-  await sleep(1);
-  expect(await behind(locks, 'memory')).toBe(2);
-  await lock.release();
-  await Promise.all(calls.map(async (call) => (await call.lock).release()));
 });

@@ -1,11 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { LockInfo, RedisLockModuleOptions } from 'nest-redis-lock';
-import type { AcquireOutcome } from 'nest-redis-lock/testing';
 import { digestOf, parseOwner } from '../../lib/api/holder.js';
-import { openService } from '../../lib/compose/composition.js';
-import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
-import { monotonic } from '../../lib/core/time/clock.js';
-import { MemoryBackend } from '../../lib/stores/memory/memory.backend.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -54,40 +49,6 @@ it.each(STORES)(
   },
 );
 
-it('inspect and list show all who share a lock, with the token that all of them have', async () => {
-  const backend = new MemoryBackend(monotonic);
-  const { service: locks } = await openService(backend, {
-    options: resolveServiceOptions({}),
-    registration: 'default',
-    now: monotonic,
-    processName: 'host/1/a',
-  });
-  const owners = ['web-1/7/abc/1', 'web-2/8/abc/1'];
-  const request = { key: 'report', hold: { mode: 'shared' }, ttlMs: 60_000 } as const;
-  const tokens: unknown[] = [];
-  for (const owner of owners) {
-    const outcome = await new Promise<AcquireOutcome>((done) => backend.acquire({ ...request, owner }, done));
-    if (outcome.status === 'acquired') tokens.push(outcome.grant.fencingToken);
-  }
-  const seen = (await locks.inspect('report'))!;
-  expect(seen).toMatchObject({ mode: 'shared', holder: { host: 'web-1', pid: 7 }, digest: digestOf(owners[0]!) });
-  expect(seen.holders.map(({ holder }) => holder)).toEqual(owners.map(parseOwner));
-  expect(seen).not.toHaveProperty('permits', expect.anything());
-  expect(tokens).toEqual([seen.fencingToken, seen.fencingToken]);
-  expect(await listed(locks, 'report')).toMatchObject({ mode: 'shared', holders: [{ permits: undefined }, {}] });
-  await locks.close();
-});
-
-it('an exclusive lock has one holder, which the fields of the lock describe as ever', async () => {
-  const locks = await openLocks({ memory: true });
-  const lock = await locks.acquire('order');
-  const seen = (await locks.inspect('order'))!;
-  const { holder, digest, since, remainingMs, fencingToken } = seen;
-  expect(seen).toMatchObject({ mode: 'exclusive', permits: undefined });
-  expect(seen.holders).toEqual([{ holder, digest, since, remainingMs, permits: undefined, waiters: 0 }]);
-  expect({ digest, fencingToken }).toEqual({ digest: digestOf(lock.owner), fencingToken: lock.fencingToken });
-});
-
 it.each(STORES)(
   'permits are taken by force from the holder that was named alone, and without a name from all (%s) [G891]',
   async (_, options) => {
@@ -111,25 +72,6 @@ it.each(STORES)(
     expect(await locks.forceRelease('forced')).toBe(false);
     await until(() => reasons.length === 3, { what: 'the losses' });
     expect(reasons).toEqual([b, c, d].map(({ owner }) => [owner, 'forced']));
-  },
-);
-
-it.each(STORES)(
-  'a shared lock is taken by force from one of those who share it, or from all (%s)',
-  async (_, options) => {
-    const locks = await openLocks(options());
-    // With a time limit each call has a lease of its own.
-    const share = () => locks.acquire('shared', { mode: 'shared', maxHoldMs: 60_000 });
-    const [a, b, c] = [await share(), await share(), await share()];
-    expect(await locks.inspect('shared')).toMatchObject({ mode: 'shared', fencingToken: a.fencingToken });
-    expect(await locks.forceRelease('shared', { owner: digestOf(b.owner) })).toBe(true);
-    expect([a.isHeld, b.isHeld, c.isHeld]).toEqual([true, false, true]);
-    expect((await locks.inspect('shared'))!.holders.map(({ digest }) => digest)).toEqual(
-      [a, c].map((each) => digestOf(each.owner)),
-    );
-    expect(await locks.forceRelease('shared')).toBe(true);
-    expect([a.isHeld, c.isHeld]).toEqual([false, false]);
-    expect(c.signal.reason).toMatchObject({ reason: 'forced' });
   },
 );
 
@@ -157,15 +99,4 @@ it('a call that is refused permits is told one holder and how many others there 
   const alone = await locks.acquire('full', { waitMs: 0 }).catch((error: unknown) => error as Error);
   expect(alone).toMatchObject({ message: expect.stringMatching(/held by pid \d+ on \S+ \(its lease/) as string });
   expect(alone).not.toHaveProperty('others', expect.anything());
-});
-
-it('on Redis, too, a call that is refused permits is told one holder, and how many others there are', async () => {
-  const locks = await openLocks({ redis: server.url });
-  const held = [await locks.acquirePermits('full', { limit: 2 }), await locks.acquirePermits('full', { limit: 2 })];
-  const refusal = await locks.acquirePermits('full', { limit: 2, waitMs: 0 }).catch((error: unknown) => error as Error);
-  expect(refusal).toMatchObject({ code: 'LOCK_CONTENDED', permits: 1, others: 1, holder: { pid: process.pid } });
-  expect((refusal as Error).message).toMatch(
-    /^1 permit of "full" is not free: the lock is held by pid \d+ on \S+ and 1 other \(one of their leases runs for another \d+ ms\); /,
-  );
-  await Promise.all(held.map((permit) => permit.release()));
 });

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { CommandFault, type RedisClient } from '../../lib/stores/redis/client/redis-client.js';
+import { type RedisClient } from '../../lib/stores/redis/client/redis-client.js';
 import type { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import { KeyScan } from '../../lib/stores/redis/node/key-scan.js';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
@@ -26,7 +26,6 @@ function scanOf(
 }
 
 const page = (cursor: unknown, ...keys: string[]): unknown => [cursor, keys.map((key) => `lock:{${key}}`)];
-const empty: Ask = () => Promise.resolve(page('0'));
 const REQUEST = { match: '*', limit: 10, budgetMs: 1_000 };
 
 it('a search has one command in flight to each server, goes on where that ended, and has each key once [G439]', async () => {
@@ -49,38 +48,6 @@ it('a search has one command in flight to each server, goes on where that ended,
     scanned: 6_000,
   });
   expect(most).toBe(1);
-});
-
-it.each<[string, Ask, string]>([
-  ['answers nothing', () => Promise.resolve([]), 'unexpected answer to SCAN'],
-  ['answers something else', () => Promise.resolve('OK'), 'unexpected answer to SCAN'],
-  ['does not answer', () => new Promise(() => {}), 'no answer within 50 ms'],
-  ['refuses', () => Promise.reject(new CommandFault('ERR unknown command', 'refused')), 'ERR unknown command'],
-  ['has lost its connection', () => Promise.reject(new CommandFault('closed', 'disconnected')), 'closed'],
-])('a search fails, and names the server, if one of several %s', async (_how, ask, problem) => {
-  const scan = scanOf({ one: empty, other: ask });
-  expect(await scan.run(REQUEST)).toMatchObject({ status: 'failed', errors: [{ node: 'other', problem }] });
-});
-
-it('a search fails if its connection was made anew on the way, as a cursor is of no use to another server', async () => {
-  const one: Ask = (cursor) => Promise.resolve(page(cursor === '0' ? '7' : '0'));
-  expect(await scanOf({ one }).run(REQUEST)).toMatchObject({ status: 'scanned', isComplete: true });
-  const broken = scanOf({ one }, ['one'], () => ({}));
-  expect(await broken.run(REQUEST)).toMatchObject({
-    status: 'failed',
-    errors: [{ node: 'one', problem: 'its connection broke during the search' }],
-  });
-});
-
-it('a search fails if slots of a Cluster have no master, or one that the client is not connected to', async () => {
-  const scan = scanOf({ one: empty }, ['one', 'other', undefined]);
-  expect(await scan.run(REQUEST)).toMatchObject({
-    status: 'failed',
-    errors: [
-      { node: 'other', problem: 'not connected' },
-      { node: 'cluster', problem: 'some of its slots have no master' },
-    ],
-  });
 });
 
 it('a search for keys with many stars has Redis look for the text before the first one, and compares the rest itself [G536]', async () => {

@@ -1,7 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import type { Lock, LockInfo, LockService, LockUnavailableError, RedisLockModuleOptions } from 'nest-redis-lock';
-import { matcherOf } from 'nest-redis-lock/testing';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -112,19 +111,6 @@ it('services with different prefixes do not see each other’s locks, whether th
   expect(await Promise.all(all.map((locks) => keysOf(locks)))).toEqual([['of 0'], ['of 1'], ['of 2'], ['of 3']]);
 });
 
-it('what other programs keep under names like those of locks is listed only if a call could ask for it', async () => {
-  const locks = await openLocks({ redis: redis.url, keyPrefix: 'mixed' });
-  await redis.command('SET', 'mixed:{foreign}', 'a value without a token');
-  await redis.command('SET', 'mixed:{}', 'no key');
-  await redis.command('SET', 'mixed:{}}', 'no key');
-  await redis.command('SET', 'mixed:{open', 'no lock');
-  await redis.command('ZADD', 'mixed:{set}', 1, 'no string');
-  const { locks: found } = await locks.list();
-  expect(found).toMatchObject([
-    { key: 'foreign', remainingMs: Infinity, holder: { owner: 'a value without a token' } },
-  ]);
-});
-
 it('a list that its limit or its budget has cut short says so [G418]', async () => {
   const locks = await openLocks({ redis: redis.url, keyPrefix: 'bounded' });
   const memory = await openLocks({ memory: true });
@@ -165,19 +151,6 @@ it('list() refuses options that it does not know, or that are out of bounds [G43
       message: expect.stringContaining(message),
     });
   }
-});
-
-it.each([
-  ['*', ['', 'a', 'a*b'], []],
-  ['a*', ['a', 'ab', 'a*'], ['ba']],
-  ['a*a', ['aa', 'aba'], ['a', 'ab']],
-  ['a*b*c', ['abc', 'axbxc', 'abbcc'], ['acb', 'ac', 'abcd']],
-  ['*b*b*', ['bb', 'abab'], ['b', 'ab']],
-  ['ab*ba', ['abba', 'ab-ba'], ['aba']],
-  ['a.c', ['a.c'], ['abc']],
-])('in memory %s fits %j and not %j', (match, fitting, others) => {
-  const fits = matcherOf(match);
-  expect([...fitting, ...others].filter((key) => fits(key))).toEqual(fitting);
 });
 
 it('a list of a Redis that hangs ends in time, and is sent nothing more until it answers [G419]', async () => {

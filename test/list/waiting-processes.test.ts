@@ -97,22 +97,6 @@ it.each<[string, () => RedisLockModuleOptions]>([
   },
 );
 
-it('a process that waits for a lock in several modes is shown once, with all of its calls', async () => {
-  const [holding, waiting] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
-  const lock = await holding.acquire('modes');
-  const calls = [
-    waiting.acquire('modes'),
-    waiting.acquire('modes', { mode: 'shared' }),
-    waiting.acquirePermits('modes', { limit: 2 }),
-  ];
-  await untilQueued(redis, 'modes', 3);
-  await sleep(TOLD_WITHIN_MS);
-  expect((await holding.inspect('modes'))!.waitingProcesses).toMatchObject([{ pid: process.pid, waiters: 3 }]);
-  expect((await holding.inspect('modes'))!.waitingProcesses).toHaveLength(1);
-  await lock.release();
-  await Promise.all(calls.map(async (each) => (await each).release()));
-});
-
 it('a process that is silent while others show that they wait is left out of those that wait [G435]', async () => {
   const [holding, waiting] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
   const key = 'silent';
@@ -143,19 +127,6 @@ it('a process that is silent while others show that they wait is left out of tho
   await redis.command('DEL', queue);
   await lock.release();
   await (await waits).release();
-});
-
-it('the first hundred places of a queue are shown, also of processes that have all been silent for long', async () => {
-  const locks = await openLocks({ redis: redis.url });
-  const lock = await locks.acquire('long');
-  const queue = 'lock:{long}:queue';
-  await redis.command('SET', 'lock:{long}', `${(await redis.command('GET', 'lock:{long}')) as string}+`, 'KEEPTTL');
-  const places = Array.from({ length: 150 }, (_, at) => [at + 1, `g channel host/${at}/process/1`]).flat();
-  await redis.command('ZADD', queue, ...places, -(Date.now() - 5_000) * 1_000, 'h channel');
-  const { waitingProcesses } = (await locks.inspect('long'))!;
-  expect(waitingProcesses!.map(({ pid }) => pid)).toEqual(Array.from({ length: 100 }, (_, at) => at));
-  await redis.command('DEL', queue);
-  await lock.release();
 });
 
 it('the processes that wait for a lock of a Redlock are those of all its nodes [G436]', async () => {

@@ -101,14 +101,6 @@ it.each([
   expect(refusalOf(source).message).toContain(problem);
 });
 
-it('a refusal of a method says how to import Observable where only its type was imported', () => {
-  // The compiler writes Function for a type that is not there at run time.
-  const source = `class Streaming { @Locked('x') run(): Function { return run; } }`;
-  expect(refusalOf(source).message).toContain(
-    'If it returns an Observable, import that as a value, not with "import type"',
-  );
-});
-
 it.each<[options: string, problem: string]>([
   ['null', 'the options must be an object: got null.'],
   ['5_000', 'the options must be an object: got 5000.'],
@@ -211,23 +203,4 @@ describe.each(Object.entries(RIGHT))('@%s', (name, right) => {
       expect(define, source).toThrow(`Write ${right}, with parentheses.`);
     }
   });
-});
-
-it('the refusal of a decorator without parentheses names the class and the member', () => {
-  expect(refusalOf('class Orders { @Locked async pay() {} }').message).toBe(
-    "@Locked was used without parentheses on Orders.pay, and would do nothing there. Write @Locked('key'), with parentheses.",
-  );
-});
-
-it('what is written with parentheses is taken, also where it looks like what a decorator gets', () => {
-  function classic(): string {
-    return 'key';
-  }
-  for (const key of [() => 'key', (...parts: string[]) => parts.join(), classic, ['a', 'b'], 'pay']) {
-    expect((Locked as (key: unknown, options?: object) => unknown)(key, {})).toBeTypeOf('function');
-    expect((Locked as (key: unknown) => unknown)(key)).toBeTypeOf('function');
-  }
-  expect(LockedCron(new Date(), 'key', { holdMs: 1_000 })).toBeTypeOf('function');
-  expect(InjectLockService('billing')).toBeTypeOf('function');
-  expect(FencingToken()).toBeTypeOf('function');
 });

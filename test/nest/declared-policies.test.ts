@@ -65,19 +65,4 @@ describe('with policies that are declared', () => {
       ]);
     },
   );
-
-  it('what names declared policies, and a registration that has all or none of them, compiles', () => {
-    expect(diagnostics.filter(({ line }) => line < first || line >= first + MISTAKES.length)).toEqual([]);
-  });
-});
-
-it('without a declaration any name of a policy compiles', () => {
-  const source = `
-    import { Limited, Locked, RedisLockModule } from 'nest-redis-lock';
-    RedisLockModule.forRoot({ memory: true, policies: { any: { ttlMs: 5_000 }, other: { limit: 5 } } });
-    export class Right {
-      @Locked('x', { policy: 'any' }) async locked(): Promise<void> {}
-      @Limited('x', { policy: 'other' }) async limited(): Promise<void> {}
-    }`;
-  expect(diagnosticsOf(source)).toEqual([]);
 });

@@ -68,8 +68,6 @@ class Handlers {
 const began = () => until(() => done.includes('began'), { what: 'the handler runs' });
 const held = ({ locks }: TestApp) => until(() => locks.isLocked('x'), { what: 'the lock is held' });
 const free = ({ locks }: TestApp) => until(async () => !(await locks.isLocked('x')), { what: 'the lock is free' });
-const waits = ({ locks }: TestApp, count: number) =>
-  until(async () => (await locks.inspect('x'))?.waiters === count, { what: `${count} wait` });
 
 /** A client that hangs up when told to; its server knows of it when `gone` is settled. */
 function client({ app, url }: TestApp, path: string) {
@@ -119,52 +117,6 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
       await hangUp();
       await free(test);
       expect([done, ticks.observed]).toEqual([['began', 'ended'], false]);
-    });
-
-    it('is given back when the promise brings its stream too late, which never begins', async () => {
-      const test = await start();
-      const { hangUp } = client(test, 'async-sse');
-      await held(test);
-      await hangUp();
-      expect(await test.locks.isLocked('x')).toBe(true);
-      gate.open();
-      await free(test);
-      expect([done, ticks.observed]).toEqual([[], false]);
-    });
-
-    it('that a stream waits for is not waited for any more', async () => {
-      const test = await start();
-      await using _lock = await test.locks.acquire('x');
-      const { hangUp } = client(test, 'sse');
-      await waits(test, 1);
-      await hangUp();
-      await waits(test, 0);
-      expect(done).toEqual([]);
-    });
-  });
-
-  describe('a stream to a client', () => {
-    it.each(['sse', 'async-sse'])(
-      'sends its values as they come, under the lock, and gives it back at the end: %s',
-      async (path) => {
-        const test = await start();
-        const reader = client(test, path);
-        gate.open();
-        await began();
-        ticks.next('one');
-        await until(() => reader.text.includes('data: one'), { what: 'the first value came' });
-        expect(await test.locks.isLocked('x')).toBe(true);
-        ticks.complete();
-        await free(test);
-      },
-    );
-
-    it('ends without an event when it is skipped', async () => {
-      const test = await start();
-      await using _lock = await test.locks.acquire('x');
-      const response = await fetch(`${test.url}/busy-sse`);
-      expect([response.status, (await response.text()).includes('data')]).toEqual([200, false]);
-      expect(done).toEqual([]);
     });
   });
 });

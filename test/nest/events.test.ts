@@ -1,85 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { EventEmitter2, EventEmitterModule, OnEvent } from '@nestjs/event-emitter';
-import { Cron, Interval, ScheduleModule, SchedulerRegistry, Timeout } from '@nestjs/schedule';
 import { Locked, LockService } from 'nest-redis-lock';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
-import { until } from '../support/until.js';
 
 let seen: string[];
 beforeEach(() => {
   seen = [];
-});
-
-describe('scheduled methods are locked, with the decorators in either order:', () => {
-  const NEVER = '0 0 1 1 *';
-
-  @Injectable()
-  class Jobs {
-    constructor(private readonly locks: LockService) {}
-
-    @Cron(NEVER, { name: 'above' })
-    @Locked('above', { waitMs: 0, onContended: 'skip' })
-    async above(): Promise<void> {
-      seen.push(this.locks.current().key);
-    }
-
-    @Locked('below', { waitMs: 0, onContended: 'skip' })
-    @Cron(NEVER, { name: 'below' })
-    async below(): Promise<void> {
-      seen.push(this.locks.current().key);
-    }
-
-    @Timeout(1)
-    @Locked('timeout')
-    async timeout(): Promise<void> {
-      seen.push(this.locks.current().key);
-    }
-
-    @Locked('interval')
-    @Interval(1)
-    async interval(): Promise<void> {
-      if (!seen.includes('interval')) seen.push(this.locks.current().key);
-    }
-  }
-
-  const imports = [ScheduleModule.forRoot()];
-
-  it.each(['above', 'below'])('@Cron, with @Locked %s', async (name) => {
-    const { app, locks, events } = await makeApp({
-      imports: [ScheduleModule.forRoot({ intervals: false, timeouts: false })],
-      providers: [Jobs],
-    });
-    const job = app.get(SchedulerRegistry).getCronJob(name);
-    const held = await locks.acquire(name);
-    await job.fireOnTick();
-    await until(() => events.some(({ type }) => type === 'contended'), { what: 'the job was skipped' });
-    expect(seen).toEqual([]);
-    await held.release();
-    await job.fireOnTick();
-    await until(() => seen.length > 0, { what: 'the job has run' });
-    expect(seen).toEqual([name]);
-  });
-
-  it('@Timeout and @Interval', async () => {
-    await makeApp({ imports, providers: [Jobs] });
-    await until(() => seen.length === 2, { what: 'both have run' });
-    expect(seen.sort()).toEqual(['interval', 'timeout']);
-  });
-
-  it('in the module that comes before the scheduler, and in the one after it', async () => {
-    const registered = [ScheduleModule.forRoot({ intervals: false, timeouts: false })];
-    for (const modules of [
-      { imports: registered, providers: [Jobs] },
-      { imports: [{ module: class First {}, providers: [Jobs] }, ...registered] },
-      { imports: [...registered, { module: class Last {}, providers: [Jobs] }] },
-    ]) {
-      const { app, acquired } = await makeApp(modules);
-      await app.get(SchedulerRegistry).getCronJob('above').fireOnTick();
-      await until(() => acquired.length > 0, { what: 'the job has taken its lock' });
-      expect(acquired).toEqual(['above']);
-    }
-  });
 });
 
 it('listeners of events are locked, with the decorators in either order [G181]', async () => {

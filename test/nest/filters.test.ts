@@ -1,14 +1,10 @@
 import { once } from 'node:events';
-import type { ServerResponse } from 'node:http';
 import {
   Catch,
   Controller,
   Get,
-  Injectable,
   Post,
-  Res,
   UseFilters,
-  UseInterceptors,
   type ArgumentsHost,
   type INestApplication,
   type ModuleMetadata,
@@ -21,7 +17,6 @@ import { WsAdapter } from '@nestjs/platform-ws';
 import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets';
 import {
   LockContendedError,
-  LockedInterceptor,
   LockError,
   LockExceptionFilter,
   LockGraphQLExceptionFilter,
@@ -309,71 +304,14 @@ describe.each(HTTP_ADAPTERS)('a filter that was made by new, on %s,', (_name, ma
 });
 
 describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
-  let thrown: LockError;
-
   @Controller()
   class Throws {
-    @Get('thrown')
-    async thrown(): Promise<never> {
-      throw thrown;
-    }
-
-    @Get('intercepted')
-    @UseInterceptors(LockedInterceptor)
-    async intercepted(): Promise<never> {
-      throw thrown;
-    }
-
-    @Get('filtered')
-    @UseFilters(LockHttpExceptionFilter)
-    async filtered(): Promise<never> {
-      throw thrown;
-    }
-
-    @Get('begun')
-    @UseInterceptors(LockedInterceptor)
-    async begun(@Res({ passthrough: true }) response: { raw?: ServerResponse } & ServerResponse): Promise<never> {
-      (response.raw ?? response).write('begun');
-      throw thrown;
-    }
-
     @Post('request')
     @Locked('order:{body.id}', { waitMs: 0 })
     async ofRequest(): Promise<void> {}
   }
 
   const start = () => startApp({ controllers: [Throws] }, undefined, undefined, makeAdapter());
-  const header = async (url: string) => (await fetch(url)).headers.get('retry-after');
-
-  it.each([
-    [1, '1'],
-    [1_000, '1'],
-    [1_001, '2'],
-    [0, '1'],
-    [Infinity, null],
-    [undefined, null],
-  ])('of a lock that is held for %s ms more is %s', async (remainingMs, expected) => {
-    const { url } = await start();
-    thrown = new LockContendedError('k', 0, { remainingMs });
-    expect(await header(`${url}/intercepted`)).toBe(expected);
-    expect(await header(`${url}/filtered`)).toBe(expected);
-    expect(await header(`${url}/thrown`)).toBe(null);
-  });
-
-  it('is not set for other errors', async () => {
-    const { url } = await start();
-    thrown = LockUnavailableError.from('acquired', 'k', []);
-    expect(await header(`${url}/intercepted`)).toBe(null);
-    expect(await header(`${url}/filtered`)).toBe(null);
-  });
-
-  it('is not set on a response that has begun, and its error is not replaced [Nest 12]', async () => {
-    const { url, log } = await start();
-    thrown = new LockContendedError('k', 0, { remainingMs: 1_000 });
-    const response = await fetch(`${url}/begun`);
-    expect([await response.text(), response.headers.get('retry-after')]).toEqual(['begun', null]);
-    expect(log.lines).toEqual([expect.stringMatching(/^error LockContendedError/)]);
-  });
 
   it('Retry-After is set where a lock is refused, beside the plain answer of Nest [G200]', async () => {
     const { url, locks } = await start();
@@ -382,16 +320,6 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
     expect([response.status, response.headers.get('retry-after')]).toEqual([409, '5']);
     expect(await response.json()).toEqual({ statusCode: 409, message: 'Conflict' });
   });
-});
-
-it('a key made of arguments lacks no field of a request', async () => {
-  @Injectable()
-  class Service {
-    @Locked('order:{0}')
-    async pay(_id?: string): Promise<void> {}
-  }
-  const { app } = await makeApp({ providers: [Service] });
-  await expect(app.get(Service).pay()).rejects.toMatchObject({ code: 'LOCK_KEY', status: 500, field: undefined });
 });
 
 it('the filter for all leaves an error to the caller of a transport that it does not know', () => {

@@ -154,18 +154,6 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(acquired).toEqual(['order:a']);
   });
 
-  it('leaves an exception of the handler its status and body, and gives the lock back', async () => {
-    const { url, locks } = await start();
-    const missing = await fetch(`${url}/missing`);
-    expect([missing.status, await missing.json()]).toEqual([
-      404,
-      { statusCode: 404, message: 'no such order', error: 'Not Found' },
-    ]);
-    const odd = await fetch(`${url}/odd`);
-    expect([odd.status, await odd.json()]).toEqual([499, { reason: 'odd' }]);
-    expect(await Promise.all([locks.isLocked('missing'), locks.isLocked('odd')])).toEqual([false, false]);
-  });
-
   it('a held lock is answered with 409, which names neither key nor holder to the client, but the log does [G184]', async () => {
     const { app, url, locks, log } = await start();
     await using _held = await locks.acquire('secret-key');
@@ -186,25 +174,6 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     ]);
     expect(app.get(Orders).ran).toBe(0);
     expect(log.lines.join()).toContain(`127.0.0.1:${redis.port}`);
-  });
-
-  it.each([
-    ['a path parameter', 'params/x:y/z', 'x%3Ay:z'],
-    ['another split of the same letters', 'params/x/y:z', 'x:y%3Az'],
-    ['a query parameter', 'query?id=q', 'q'],
-    ['a header, in any letter case', 'headers', 'acme'],
-    ['the user that a guard found', 'user', 'ada:7'],
-    ['a function of the context', 'context/5', 'Orders.context:ada:5'],
-  ])('makes the key of %s', async (_what, path, key) => {
-    const { url, acquired } = await start();
-    expect((await fetch(`${url}/${path}`, { headers: { 'x-TENANT': 'acme' } })).status).toBe(200);
-    expect(acquired).toEqual([key]);
-  });
-
-  it('makes the key of a path in the body', async () => {
-    const { url, acquired } = await start();
-    expect((await post(`${url}/body`, { order: { lines: [{ sku: 12 }] } })).status).toBe(201);
-    expect(acquired).toEqual(['12']);
   });
 
   it.each([

@@ -1,18 +1,14 @@
-import { applyDecorators, Inject, Injectable, Module, Scope, SetMetadata } from '@nestjs/common';
+import { Inject, Injectable, Scope } from '@nestjs/common';
 import type { Provider } from '@nestjs/common';
-import { LazyModuleLoader, REQUEST } from '@nestjs/core';
-import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+import { REQUEST } from '@nestjs/core';
 import {
   LeaderOnly,
-  Locked,
   LockOptionsError,
   LockService,
   type LockEvent,
-  RedisLockModule,
   WhileLeader,
   type Leadership,
 } from 'nest-redis-lock';
-import { Observable } from 'rxjs';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp } from '../support/nest-app.js';
@@ -86,80 +82,6 @@ describe('@LeaderOnly', () => {
     expect(locks.leader('outbox').isLeader).toBe(true);
     expect(await locks.isLocked('outbox')).toBe(true);
   });
-
-  it('@LeaderOnly works with @Cron, in any order, and keeps the metadata of the method', async () => {
-    const Noted = SetMetadata('note', 'kept');
-    @Injectable()
-    class Crons {
-      ran = 0;
-
-      @Cron('0 0 1 1 *', { name: 'above' })
-      @LeaderOnly('crons')
-      @Noted
-      async above(): Promise<void> {
-        this.ran++;
-      }
-
-      @LeaderOnly('crons')
-      @Cron('0 0 1 1 *', { name: 'below' })
-      async below(): Promise<void> {
-        this.ran++;
-      }
-
-      @applyDecorators(LeaderOnly('crons'), Noted)
-      async composed(): Promise<void> {
-        this.ran++;
-      }
-    }
-    const { app, locks } = await makeApp({ imports: [ScheduleModule.forRoot()], providers: [Crons] });
-    await untilElected(locks, 'crons');
-    const registry = app.get(SchedulerRegistry);
-    for (const name of ['above', 'below']) await registry.getCronJob(name).fireOnTick();
-    await app.get(Crons).composed();
-    expect(app.get(Crons).ran).toBe(3);
-    expect(Reflect.getMetadata('note', Crons.prototype.above)).toBe('kept');
-    await locks.leader('crons').resign();
-    for (const name of ['above', 'below']) await registry.getCronJob(name).fireOnTick();
-    expect(app.get(Crons).ran).toBe(3);
-  });
-
-  it('a method with @LeaderOnly that is not async runs, with a warning, and one that returns a stream is refused', async () => {
-    let subscribed = false;
-    @Injectable()
-    class Sync {
-      @LeaderOnly('sync')
-      value(): Promise<number | undefined> {
-        return 5 as unknown as Promise<number | undefined>;
-      }
-
-      @LeaderOnly('sync')
-      stream(): Promise<undefined> {
-        return new Observable(() => void (subscribed = true)) as unknown as Promise<undefined>;
-      }
-    }
-    const { app, locks, log } = await makeApp({ providers: [Sync] });
-    await untilElected(locks, 'sync');
-    expect(await app.get(Sync).value()).toBe(5);
-    expect(log.lines).toEqual([expect.stringContaining('Sync.value is @LeaderOnly and returned a plain value.')]);
-    await expect(app.get(Sync).stream()).rejects.toThrow('Sync.stream is @LeaderOnly and must return a Promise');
-    expect(subscribed).toBe(false);
-  });
-
-  it('a method with @LeaderOnly can be locked as well, by another key', async () => {
-    @Injectable()
-    class Both {
-      constructor(readonly locks: LockService) {}
-
-      @LeaderOnly('both')
-      @Locked('other')
-      async run(): Promise<string | undefined> {
-        return [this.locks.current().key, this.locks.current('both').key].join();
-      }
-    }
-    const { app, locks } = await makeApp({ providers: [Both] });
-    await untilElected(locks, 'both');
-    expect(await app.get(Both).run()).toBe('other,both');
-  });
 });
 
 describe('@WhileLeader', () => {
@@ -195,25 +117,6 @@ describe('@WhileLeader', () => {
     ]);
     await until(() => calls.length === 2, { what: 'it is called again' });
     expect(calls[1]! - calls[0]!).toBeGreaterThan(450);
-  });
-
-  it('a method with @WhileLeader that ends by the error of its signal is not logged', async () => {
-    @Injectable()
-    class Throwing {
-      ended = 0;
-
-      @WhileLeader('throwing')
-      async relay({ signal }: Leadership): Promise<void> {
-        await new Promise((aborted) => signal.addEventListener('abort', aborted));
-        this.ended++;
-        signal.throwIfAborted();
-      }
-    }
-    const { app, log, locks } = await makeApp({ providers: [Throwing] });
-    await untilElected(locks, 'throwing');
-    await locks.leader('throwing').resign();
-    expect(app.get(Throwing).ended).toBe(1);
-    expect(log.lines).toEqual([]);
   });
 });
 
@@ -298,34 +201,4 @@ describe('a class is not defined', () => {
     expect(defining(decorator)).toThrow(LockOptionsError);
     expect(defining(decorator)).toThrow(message);
   });
-});
-
-describe('a lazy module', () => {
-  it('the first call of a method with @LeaderOnly in a lazy module begins its election', async () => {
-    @Module({ providers: [Ticker] })
-    class Lazy {}
-    const { app, locks } = await makeApp({});
-    const module = await app.get(LazyModuleLoader).load(() => Lazy);
-    const ticker = module.get(Ticker);
-    expect(await ticker.tick()).toBeUndefined();
-    const term = await untilElected(locks);
-    expect(await ticker.tick()).toBe(`tick in term ${term}`);
-  });
-});
-
-it('a named registration has elections of its own', async () => {
-  @Injectable()
-  class Named {
-    readonly terms: Leadership[] = [];
-
-    @WhileLeader('outbox', { registration: 'other', ttlMs: 5_000 })
-    async relay(leadership: Leadership): Promise<void> {
-      this.terms.push(leadership);
-    }
-  }
-  const other = RedisLockModule.forRoot({ memory: true, name: 'other' });
-  const { app, locks } = await makeApp({ imports: [other], providers: [Named, Relay] });
-  await until(() => app.get(Named).terms.length === 1, { what: 'the method is called' });
-  await untilElected(locks);
-  expect(app.get(Relay).terms).toHaveLength(1);
 });

@@ -4,19 +4,16 @@ import { Test } from '@nestjs/testing';
 import {
   fromContext,
   Limited,
-  Locked,
   LockContendedError,
   LockedInterceptor,
   LockExceptionFilter,
   LockOptionsError,
   LockService,
   LockUnavailableError,
-  NotLocked,
   RedisLockModule,
-  type LockEvent,
 } from 'nest-redis-lock';
-import { LockBench, LockTestingModule, withoutLocks } from 'nest-redis-lock/testing';
-import { lastValueFrom, Observable, of, Subject } from 'rxjs';
+import { LockBench, LockTestingModule } from 'nest-redis-lock/testing';
+import { Observable, of, Subject } from 'rxjs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp, openApp, startApp, type TestApp } from '../support/nest-app.js';
@@ -143,34 +140,6 @@ describe('a method with @Limited', () => {
     expect(crowd.most).toBe(2);
     expect(locks.size).toBe(0);
   });
-
-  it('takes several permits at once, for which it waits until so many are free', async () => {
-    const { partners, locks } = await open();
-    const { gate, calls } = await full(partners);
-    const large = partners.large('a');
-    await waiting(locks, 'partner:a', 1);
-    expect(partners.calls).toEqual([]);
-    gate.open();
-    expect(await large).toBe('partner:a');
-    await calls;
-  });
-
-  it('keeps out of a lock of the same key, as that keeps out of it', async () => {
-    const { partners, locks } = await open();
-    await using held = await locks.acquire('partner:a');
-    await expect(partners.impatient('a')).rejects.toThrow(LockContendedError);
-    await held.release();
-    expect(await partners.impatient('a')).toBe('ran');
-    const { gate, calls } = await full(partners);
-    expect(await locks.tryAcquire('partner:a')).toBeNull();
-    gate.open();
-    await calls;
-  });
-
-  it('runs under the permits of the method that calls it, without others of the same key', async () => {
-    const { partners } = await open();
-    expect(await partners.nested('x')).toBe('x nested:x');
-  });
 });
 
 describe('when too many permits are held', () => {
@@ -192,24 +161,6 @@ describe('when too many permits are held', () => {
     gate.open();
     await calls;
   });
-
-  it('skips the call, or returns what a function of the arguments returns, as onContended says', async () => {
-    const { partners } = await open();
-    const { gate, calls } = await full(partners);
-    expect(await partners.skipping('a')).toBeUndefined();
-    expect(await partners.answering('a', 5)).toBe('a is busy: 5');
-    gate.open();
-    await calls;
-    expect([await partners.skipping('a'), await partners.answering('a', 5)]).toEqual(['ran', 'ran']);
-  });
-
-  it('does not take the contention of a nested method for its own, and says what the call held meanwhile', async () => {
-    const { partners } = await open();
-    const { gate, calls } = await full(partners);
-    await expect(partners.outer('a')).rejects.toMatchObject({ key: 'partner:a', holding: ['outer'] });
-    gate.open();
-    await calls;
-  });
 });
 
 describe('a stream of a method with @Limited', () => {
@@ -228,113 +179,6 @@ describe('a stream of a method with @Limited', () => {
     partners.ticks.complete();
     await heldBy(0);
   });
-
-  it('ends at once if it is skipped', async () => {
-    const { partners } = await open();
-    const { gate, calls } = await full(partners);
-    expect(await lastValueFrom(partners.watchUnlessBusy('a'), { defaultValue: 'nothing' })).toBe('nothing');
-    gate.open();
-    await calls;
-    expect(await lastValueFrom(partners.watchUnlessBusy('a'))).toBe(1);
-  });
-
-  it('that was not declared is refused, and the message names @Limited', async () => {
-    const { partners, log } = await open();
-    const problem = 'so that @Limited can hold the permits from the subscription on';
-    await expect(partners.undeclared('a')).rejects.toThrow(problem);
-    expect(log.lines).toEqual([expect.stringContaining(problem)]);
-  });
-});
-
-describe('a call of a method with @Limited that cannot be served as it is', () => {
-  it('is warned of for a plain value, and refused for a key that is missing, and several keys, and each message names @Limited', async () => {
-    const { partners, log } = await open();
-    expect(await partners.returnsText('a')).toBe('text');
-    expect(log.lines).toEqual([expect.stringContaining('Partners.returnsText is @Limited and returned a plain value')]);
-    await expect(partners.ofPath({})).rejects.toThrow(/^@Limited on Partners\.ofPath: .* The method did not run\.$/);
-    await expect(partners.several()).rejects.toThrow(
-      '@Limited on Partners.several: the key function returned an array, and permits are those of one key: return a string. The method did not run.',
-    );
-    expect(partners.calls).toEqual([]);
-    expect(log.lines.join()).not.toContain('@Locked');
-  });
-
-  it('is refused for an instance that Nest did not make, at the start if that can be seen', async () => {
-    const starting = makeApp({ providers: [{ provide: Partners, useFactory: () => new Partners({} as LockService) }] });
-    await expect(starting).rejects.toThrow(
-      /^Partners\.call in RootTestModule is @Limited, but has no LockService: .*; or call LockService\.withPermits in the method, without @Limited\.$/,
-    );
-  });
-
-  it('is warned of at the start where it overrides a method with @Limited, unless it says @NotLocked', async () => {
-    class Unlimited extends Partners {
-      override async impatient(): Promise<string> {
-        return 'ran';
-      }
-      @NotLocked()
-      override async skipping(): Promise<string | undefined> {
-        return 'ran';
-      }
-    }
-    const { log } = await makeApp({ providers: [Unlimited] });
-    expect(log.lines).toEqual([
-      expect.stringContaining(
-        'warn Unlimited.impatient overrides Partners.impatient, which is @Limited, but has no such',
-      ),
-    ]);
-  });
-
-  it('is refused by the order of locks, where it takes permits in two orders', async () => {
-    @Injectable()
-    class Both {
-      @Limited('first', { limit: 2 })
-      async first(next?: () => Promise<unknown>): Promise<void> {
-        await next?.();
-      }
-      @Limited('second', { limit: 2 })
-      async second(next?: () => Promise<unknown>): Promise<void> {
-        await next?.();
-      }
-    }
-    const { app } = await makeApp({ providers: [Both] }, { memory: true, lockOrder: 'throw' });
-    const both = app.get(Both);
-    await both.first(() => both.second());
-    await expect(both.second(() => both.first())).rejects.toThrow(
-      'Both.first takes "first" under "second" (Both.second); Both.second takes "second" under "first" (Both.first)',
-    );
-  });
-
-  it('is warned of inside a transaction, with @Limited named', async () => {
-    const { app, log } = await makeApp({ providers: [Partners] }, { memory: true, insideTransaction: () => true });
-    await app.get(Partners).impatient('a');
-    expect(log.lines).toEqual([
-      expect.stringMatching(/Partners\.impatient takes .* Put @Limited above @Transactional/),
-    ]);
-  });
-});
-
-it('the label of permits is the text of their key, or the option, in events and in stats', async () => {
-  @Injectable()
-  class Labelled {
-    constructor(readonly locks: LockService) {}
-    @Limited('partner:{0}', { limit: 2 })
-    async ofKey(_partner: string): Promise<string[]> {
-      return this.locks.stats().map(({ label }) => label);
-    }
-    @Limited((partner: string) => partner, { limit: 2 })
-    async ofMethod(_partner: string): Promise<void> {}
-    @Limited('partner:{0}', { limit: 2, label: 'partners' })
-    async ofOption(_partner: string): Promise<void> {}
-  }
-  const { app, events } = await makeApp({ providers: [Labelled] });
-  const labelled = app.get(Labelled);
-  expect(await labelled.ofKey('a')).toEqual(['partner:{0}']);
-  await labelled.ofMethod('a');
-  await labelled.ofOption('a');
-  const acquired = events.filter(
-    (event): event is Extract<LockEvent, { type: 'acquired' }> => event.type === 'acquired',
-  );
-  expect(acquired.map(({ label }) => label)).toEqual(['partner:{0}', 'Labelled.ofMethod', 'partners']);
 });
 
 describe('a handler with @Limited', () => {
@@ -394,27 +238,6 @@ describe('a handler with @Limited', () => {
     },
   );
 
-  it('answers with what onContended returns for the context of the request', async () => {
-    const { url, locks } = await startApp({ controllers: [Handlers] });
-    await using _permit = await locks.acquirePermits('a', { limit: 1 });
-    expect(await (await fetch(`${url}/context/a`)).text()).toBe('context is busy');
-  });
-
-  it('answers 503 through the filter when the lock service is closing', async () => {
-    const { url, app } = await startApp({ controllers: [Handlers], providers: [filter] });
-    await app.get(LockService).beforeApplicationShutdown();
-    const refused = await fetch(`${url}/params/a`);
-    expect([refused.status, await refused.json()]).toEqual([
-      503,
-      expect.objectContaining({ code: 'LOCK_UNAVAILABLE' }),
-    ]);
-  });
-
-  it('answers 400 when a key function of the context returns several keys', async () => {
-    const { url } = await startApp({ controllers: [Handlers] });
-    expect((await fetch(`${url}/several/a`)).status).toBe(400);
-  });
-
   it('holds its permits once, wherever else the interceptor is registered, and is refused without one', async () => {
     const test = await startApp({ controllers: [Handlers] }, undefined, (app) =>
       app.useGlobalInterceptors(app.get(LockedInterceptor)),
@@ -423,27 +246,6 @@ describe('a handler with @Limited', () => {
     expect(test.acquired).toEqual(['b']);
     await expect(test.app.get(Handlers).params('b')).rejects.toThrow(
       'Handlers.params was called without LockedInterceptor',
-    );
-  });
-
-  it('an application does not start with a key of the request on a plain service, or of a parameter that is not there', async () => {
-    @Injectable()
-    class Plain {
-      @Limited('x:{params.id}', { limit: 1 })
-      async run(): Promise<void> {}
-    }
-    await expect(makeApp({ providers: [Plain] })).rejects.toThrow(
-      'Plain.run in RootTestModule is @Limited with the key "x:{params.id}", which is made of the request, but it is no handler: ' +
-        'nothing reads a request for it. Make the key of its arguments, as with {0}, or move the decorator to the handler.',
-    );
-    @Controller('orders')
-    class Orders {
-      @Get(':id')
-      @Limited('x:{params.idd}', { limit: 1 })
-      async find(): Promise<void> {}
-    }
-    await expect(makeApp({ controllers: [Orders] })).rejects.toThrow(
-      'Orders.find in RootTestModule is @Limited with the key "x:{params.idd}", but its route',
     );
   });
 });
@@ -468,28 +270,6 @@ describe('a registration without permits', () => {
     await expect(starting).rejects.toThrow(
       /^OnRedlock\.run in RootTestModule is @Limited of the registration "other"\. The store of this registration has no permits\. On a Redlock /,
     );
-  });
-
-  it('an application does not start when a method with @Locked shares a lock that its store cannot share, and says why', async () => {
-    @Injectable()
-    class Readers {
-      @Locked('x', { mode: 'shared', registration: 'other' })
-      async read(): Promise<void> {}
-    }
-    const imports = [RedisLockModule.forRoot({ redlock: nodes.urls, name: 'other' })];
-    await expect(makeApp({ imports, providers: [Readers] })).rejects.toThrow(
-      /^Readers\.read in RootTestModule is @Locked of the registration "other"\. The store of this registration has no shared locks\. On a Redlock /,
-    );
-  });
-
-  it('starts without such methods, and refuses a call of the service before the store is asked', async () => {
-    const imports = [RedisLockModule.forRoot({ redlock: nodes.urls, name: 'other' })];
-    const { app } = await makeApp({ imports, providers: [Partners] });
-    const other: LockService = app.get('LockService(other)');
-    await expect(other.withPermits('x', { limit: 2 }, () => 'ran')).rejects.toMatchObject({
-      code: 'LOCK_OPTIONS',
-      message: expect.stringMatching(/^The store of this registration has no permits\. On a Redlock /),
-    });
   });
 });
 
@@ -524,16 +304,6 @@ describe('the testing kit', () => {
     expect(bench.journal.filter(({ event }) => event === 'lost')).toHaveLength(2);
     await testing.close();
   });
-
-  it('an instance that was made with new runs its methods with @Limited by withoutLocks', async () => {
-    class Plain {
-      @Limited('x', { limit: 1 })
-      async run(): Promise<string> {
-        return 'ran';
-      }
-    }
-    expect(await withoutLocks(new Plain()).run()).toBe('ran');
-  });
 });
 
 describe('two applications on one Redis', () => {
@@ -558,50 +328,4 @@ describe('two applications on one Redis', () => {
     await until(async () => !(await apps[0]!.locks.isLocked('partner:a')), { what: 'all permits are given back' });
     await Promise.all(apps.map(({ app }) => app.close()));
   });
-
-  it('a handler answers 409 while another application holds the permits, and 503 when Redis is down', async () => {
-    @Controller()
-    class Handlers {
-      @Get(':id')
-      @Limited('{params.id}', { limit: 1, waitMs: 0 })
-      async run(): Promise<string> {
-        return 'ran';
-      }
-    }
-    const { locks } = await makeApp({}, { redis: server.url });
-    const { url } = await startApp({ controllers: [Handlers] }, { redis: server.url });
-    await using permit = await locks.acquirePermits('a', { limit: 1 });
-    const busy = await fetch(`${url}/a`);
-    expect(busy.status).toBe(409);
-    expect(Number(busy.headers.get('retry-after'))).toBeGreaterThan(0);
-    await permit.release();
-    expect(await (await fetch(`${url}/a`)).text()).toBe('ran');
-    await server.kill();
-    expect((await fetch(`${url}/a`)).status).toBe(503);
-    await server.restart();
-  });
-});
-
-it('a second decorator of its kind, or @Locked, is refused on a method with @Limited', () => {
-  const both = (first: MethodDecorator, second: MethodDecorator) => () => {
-    class Both {
-      @first
-      @second
-      async run(): Promise<void> {}
-    }
-    return Both;
-  };
-  const limited = (): MethodDecorator => Limited('x', { limit: 2 });
-  const locked = (): MethodDecorator => Locked('x');
-  const instead = 'keep one, and in the method call';
-  expect(both(limited(), limited())).toThrow(
-    '@Limited on Both.run: the method has another one: take one of them with LockService.withPermits.',
-  );
-  expect(both(limited(), locked())).toThrow(
-    `@Limited on Both.run: the method is @Locked, too: ${instead} LockService.withPermits or LockService.withLock instead of the other.`,
-  );
-  expect(both(locked(), limited())).toThrow(
-    `@Locked on Both.run: the method is @Limited, too: ${instead} LockService.withLock or LockService.withPermits instead of the other.`,
-  );
-  expect(both(NotLocked(), limited())).toThrow('the method is both @Limited and @NotLocked: remove one of them.');
 });

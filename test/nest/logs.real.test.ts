@@ -1,15 +1,12 @@
 import { ConsoleLogger, Controller, Get, Injectable, Param, type Provider } from '@nestjs/common';
-import { EventEmitter2, EventEmitterModule, OnEvent } from '@nestjs/event-emitter';
-import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
-import { APP_FILTER } from '@nestjs/core';
+import { EventEmitterModule, OnEvent } from '@nestjs/event-emitter';
+import { Cron, ScheduleModule } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
-import { LockExceptionFilter, Locked, LockService, RedisLockModule } from 'nest-redis-lock';
+import { Locked, LockService, RedisLockModule } from 'nest-redis-lock';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { makeApp, type TestApp } from '../support/nest-app.js';
 import { printedLines } from '../support/printed-lines.js';
 import { RedisServer } from '../support/redis-server.js';
-import { COUNTER } from '../support/stored.js';
 import { until } from '../support/until.js';
 
 @Controller()
@@ -84,20 +81,6 @@ describe('what the logger of Nest prints', () => {
     expect(lines.filter((line) => new RegExp(refusal).test(line))).toHaveLength(20);
   });
 
-  it('with a filter of this library is one warning in an outage, and the refused calls for who debugs', async () => {
-    const redis = await RedisServer.start();
-    onTestFinished(() => redis.stop());
-    const filter = { provide: APP_FILTER, useClass: LockExceptionFilter };
-    const { url, lines } = await startPrinting({ redis: redis.url, commandTimeoutMs: 200 }, filter);
-    await redis.kill();
-    lines.length = 0;
-    await Promise.all(Array.from({ length: 20 }, () => fetch(`${url}/static`)));
-    vi.restoreAllMocks();
-    const levels = lines.map((line) => / (DEBUG|WARN|ERROR) /.exec(line)?.[1]);
-    expect(levels.filter((level) => level !== 'DEBUG')).toEqual(['WARN']);
-    expect(levels.filter((level) => level === 'DEBUG')).toHaveLength(20);
-  });
-
   it.each([
     ['static', 'Orders.byStatic: Lock "order"'],
     ['argument/1', 'Orders.byArgument: Lock "order:1"'],
@@ -109,22 +92,6 @@ describe('what the logger of Nest prints', () => {
     await fetch(`${url}/${path}`);
     vi.restoreAllMocks();
     expect(lines).toEqual([expect.stringContaining(`LockContendedError: ${begin} is held by pid ${process.pid}`)]);
-  });
-
-  it('of a contended cron job or listener has no stack', async () => {
-    const { app, locks, lines } = await startPrinting({ memory: true });
-    await using _one = await locks.acquire('nightly');
-    await using _two = await locks.acquire('paid');
-    await app.get(SchedulerRegistry).getCronJob('nightly').fireOnTick();
-    app.get(EventEmitter2).emit('paid');
-    await until(() => lines.length >= 3, { what: 'both have failed' });
-    vi.restoreAllMocks();
-    const named = lines.map((line) => /Lock\w+Error: .*? is held|(?<=\] )Jobs.onPaid: .*? is held/.exec(line)?.[0]);
-    expect(named).toEqual([
-      'LockContendedError: Jobs.nightly: Lock "nightly" is held',
-      'Jobs.onPaid: Lock "paid" is held',
-      'LockContendedError: Jobs.onPaid: Lock "paid" is held', // instead of its stack
-    ]);
   });
 });
 
@@ -150,34 +117,5 @@ describe('an outage of a server that refuses to write', () => {
     expect(outages(test)).toEqual([outage('127.*NOREPLICAS')]);
     await redis.command('CONFIG', 'SET', 'min-replicas-to-write', '0');
     await again(test);
-  });
-
-  it('is not over while the key that could not be locked still cannot be', async () => {
-    await redis.command('ACL', 'SETUSER', 'narrow', 'on', 'nopass', '+@all', '~lock:{free}*', '~lock:fence', '&*');
-    const test = await makeApp({}, { redis: `redis://narrow:any@127.0.0.1:${redis.port}`, commandTimeoutMs: 20_000 });
-    await expect(test.locks.acquire('b')).rejects.toThrow('NOPERM');
-    await redis.command('ACL', 'LOG', 'RESET');
-    await until(
-      async () => {
-        const [entry] = (await redis.command('ACL', 'LOG')) as unknown[][];
-        return entry && Number(entry[entry.indexOf('count') + 1]) >= 2;
-      },
-      { what: 'it was refused twice more' },
-    );
-    await (await test.locks.acquire('free')).release();
-    expect(outages(test)).toEqual([outage('127.*NOPERM')]);
-    await redis.command('ACL', 'SETUSER', 'narrow', '~lock:{b}*');
-    await again(test);
-  });
-
-  it('the end of an outage is found with a key beside the one that failed, and nothing of it stays in Redis but the counter', async () => {
-    const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 20_000 });
-    await redis.command('CONFIG', 'SET', 'min-replicas-to-write', '1', 'slowlog-log-slower-than', '0');
-    await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
-    await redis.command('CONFIG', 'SET', 'min-replicas-to-write', '0');
-    await again(test);
-    expect(await redis.keys()).toEqual([COUNTER]);
-    expect(JSON.stringify(await redis.command('SLOWLOG', 'GET', -1))).toContain('"lock:{a}:probe}"');
-    expect(clusterSlot('lock:{a}:probe}')).toBe(clusterSlot('lock:{a}')); // in a Cluster it is tried on the same server
   });
 });

@@ -3,8 +3,7 @@ import { Locked, LockOptionsError, LockService } from 'nest-redis-lock';
 import { lastValueFrom, Observable, of, toArray } from 'rxjs';
 import { describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { makeApp, startApp } from '../support/nest-app.js';
-import { until } from '../support/until.js';
+import { makeApp } from '../support/nest-app.js';
 
 const whisper = Symbol('whisper');
 
@@ -64,56 +63,6 @@ const orders = async () => {
   return { ...test, orders: test.app.get(Orders) };
 };
 
-it('passes this, the arguments and the result through', async () => {
-  const { orders: service, acquired } = await orders();
-  expect(await service.add('k', 1, 2, 3)).toBe('orders,k,6');
-  expect(acquired).toEqual(['k']);
-});
-
-it('runs once at a time for each key', async () => {
-  const { orders: service, locks } = await orders();
-  const gate = new Gate();
-  const calls = [service.count('a', gate), service.count('a', gate), service.count('b', gate)];
-  const queued = async () => service.running === 2 && (await locks.inspect('a'))?.waiters === 1;
-  await until(queued, { what: 'two run and one waits' });
-  gate.open();
-  await Promise.all(calls);
-  expect([service.most, service.running]).toEqual([2, 0]);
-});
-
-it('rejects with the very error of the method, and gives the lock back', async () => {
-  const { orders: service, locks } = await orders();
-  await expect(service.fail()).rejects.toThrow(Refused);
-  await expect(service.fail()).rejects.toMatchObject({ message: 'with a cause', cause: 'of its own' });
-  await expect(service.throwsAtOnce()).rejects.toThrow('at once');
-  expect(await locks.isLocked('x')).toBe(false);
-});
-
-it('waits for a thenable that is no Promise', async () => {
-  expect(await (await orders()).orders.thenable()).toBe('later');
-});
-
-it('locks private methods and methods named by a symbol', async () => {
-  const { orders: service } = await orders();
-  expect(await service.callPrivate()).toBe('a private:a');
-  expect(await service[whisper]()).toBe('symbol');
-});
-
-it('takes the key before the method can change its arguments', async () => {
-  class Mutable {
-    @Locked('{0.id}')
-    async run(order: { id: string }): Promise<void> {
-      order.id = 'changed';
-    }
-  }
-  const { app, acquired } = await makeApp({ providers: [Mutable] });
-  const order = { id: 'given' };
-  const call = app.get(Mutable).run(order);
-  order.id = 'meanwhile';
-  await call;
-  expect(acquired).toEqual(['given']);
-});
-
 describe('does not run, and says why,', () => {
   it('a locked method of an object made with new does not run, and says why [G187]', async () => {
     const { locks } = await orders();
@@ -123,26 +72,6 @@ describe('does not run, and says why,', () => {
     );
     await expect(service.count('x', new Gate())).rejects.toBeInstanceOf(LockOptionsError);
     expect(service.most).toBe(0);
-  });
-
-  it('in a constructor, where nothing is injected yet', async () => {
-    let called: Promise<unknown> | undefined;
-    class Eager {
-      constructor() {
-        called = this.warmUp();
-        called.catch(() => {});
-      }
-
-      @Locked('warm-up')
-      async warmUp(): Promise<void> {}
-    }
-    await makeApp({ providers: [Eager] });
-    await expect(called).rejects.toThrow('In a constructor nothing is injected yet: call it in onModuleInit.');
-  });
-
-  it('without its object', async () => {
-    const { count } = (await orders()).orders;
-    await expect(count('x', new Gate())).rejects.toThrow('or the method was called without its object');
   });
 });
 
@@ -193,12 +122,6 @@ describe('a method that is not async', () => {
     expect(await locks.isLocked('a')).toBe(false);
   });
 
-  it('answers requests, with one warning', async () => {
-    const { url, log } = await startApp({ controllers: [Sync] });
-    for (let request = 0; request < 2; request++) expect(await (await fetch(url)).text()).toBe('true');
-    expect(log.lines).toEqual([warning('handler')]);
-  });
-
   it('emits the values of a stream that is promised where it was declared', async () => {
     const { app, locks } = await makeApp({ controllers: [Sync] });
     expect(await lastValueFrom(app.get(Sync).streamOfPromise().pipe(toArray()))).toEqual([1, 2]);
@@ -228,64 +151,4 @@ describe('a method that returns what would run without the lock', () => {
     await expect(app.get(Loose).run()).rejects.toBeInstanceOf(LockOptionsError);
     expect(await locks.isLocked('x')).toBe(false);
   });
-
-  it('does not have its Observable subscribed to', async () => {
-    let subscribed = false;
-    class Undeclared {
-      @Locked('x')
-      run(): Promise<unknown> {
-        return new Observable(() => {
-          subscribed = true;
-        }) as unknown as Promise<unknown>;
-      }
-    }
-    const { app } = await makeApp({ providers: [Undeclared] });
-    await expect(app.get(Undeclared).run()).rejects.toThrow(
-      'Undeclared.run returned an Observable, but is not declared to return an Observable: write its return type',
-    );
-    expect(subscribed).toBe(false);
-  });
-
-  it('does not end the process when its caller takes the promise for an Observable', async () => {
-    class Undeclared {
-      @Locked('x')
-      run() {
-        return of(1);
-      }
-    }
-    const { app, locks } = await makeApp({ providers: [Undeclared] });
-    // The rejection is left alone here: Vitest would fail the run if it were unhandled.
-    expect(() => app.get(Undeclared).run().subscribe()).toThrow(TypeError);
-    await until(async () => !(await locks.isLocked('x')), { what: 'the call has ended' });
-  });
-});
-
-it('starts a lazy thenable, like a query, once', async () => {
-  let started = 0;
-  const query = () => ({
-    then: (resolve: (value: string) => void) => {
-      started++;
-      resolve('rows');
-    },
-  });
-
-  @Controller()
-  class Queries {
-    @Get('request/:id')
-    @Locked('{params.id}')
-    byRequest(): Promise<string> {
-      return query() as Promise<string>;
-    }
-
-    @Get('argument')
-    @Locked('x')
-    byArgument(): Promise<string> {
-      return query() as Promise<string>;
-    }
-  }
-  const { app, url } = await startApp({ controllers: [Queries] });
-  expect(await (await fetch(`${url}/request/1`)).text()).toBe('rows');
-  expect(started).toBe(1);
-  expect(await app.get(Queries).byArgument()).toBe('rows');
-  expect(started).toBe(2);
 });

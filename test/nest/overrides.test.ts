@@ -2,7 +2,6 @@ import { Controller, Injectable, Post, type Type } from '@nestjs/common';
 import {
   Fenced,
   FENCE_STORE,
-  FencingToken,
   LeaderOnly,
   Locked,
   LockOptionsError,
@@ -51,14 +50,6 @@ describe('an override without a decorator', () => {
     expect(log.lines).toEqual([warning('Unlocked.pay', 'Orders.pay', '@Locked')]);
   });
 
-  it('the start of an application warns of it on instances of a factory, too', async () => {
-    class Unlocked extends Orders {
-      override async pay(): Promise<void> {}
-    }
-    const { log } = await makeApp({ providers: [{ provide: Orders, useFactory: () => new Unlocked() }] });
-    expect(log.lines).toEqual([warning('Unlocked.pay', 'Orders.pay', '@Locked')]);
-  });
-
   it('the start of an application warns of an override without another decorator of the library', async () => {
     @Injectable()
     class Jobs {
@@ -97,39 +88,6 @@ describe('an override without a decorator', () => {
     expect(log.lines).toEqual([warning('OtherStock.write', 'Stock.write', '@Fenced and @Locked')]);
   });
 
-  it('the start of an application does not warn where an override is decorated, or is said to be meant', async () => {
-    class AlsoLocked extends Orders {
-      @Locked('other')
-      override async pay(): Promise<void> {}
-    }
-    class Meant extends Orders {
-      @NotLocked()
-      override async pay(): Promise<void> {
-        await super.pay();
-      }
-    }
-    class OfMeant extends Meant {
-      override async pay(): Promise<void> {}
-    }
-    class Inheriting extends Orders {
-      async refund(): Promise<void> {}
-    }
-    expect(await logOf(Orders, AlsoLocked, Meant, OfMeant, Inheriting)).toEqual([]);
-  });
-
-  it('an override needs no parameter decorator again, and one alone does not stand for @Locked', async () => {
-    class Stock {
-      async write(@FencingToken('stock') _token: number): Promise<void> {}
-    }
-    class Plain extends Stock {
-      override async write(_token: number): Promise<void> {}
-    }
-    class Tokened extends Orders {
-      override async pay(@FencingToken('order') _token?: number): Promise<void> {}
-    }
-    expect(await logOf(Plain, Tokened)).toEqual([warning('Tokened.pay', 'Orders.pay', '@Locked')]);
-  });
-
   it('@NotLocked beside @Locked is refused when the class is defined, in either order [G619]', () => {
     const problem = 'Locked on Both.pay: the method is both @Locked and @NotLocked: remove one of them.';
     const below = () => {
@@ -152,17 +110,5 @@ describe('an override without a decorator', () => {
       expect(define).toThrow(LockOptionsError);
       expect(define).toThrow(problem);
     }
-  });
-
-  it('@NotLocked is refused where it is no decorator of a method', () => {
-    const define = (place: 'class' | 'property') => () => {
-      const decorate = NotLocked() as (target: object, name?: string, descriptor?: PropertyDescriptor) => void;
-      if (place === 'class') decorate(Orders);
-      else decorate(Orders.prototype, 'none');
-    };
-    expect(define('class')).toThrow(LockOptionsError);
-    expect(define('property')).toThrow(
-      '@NotLocked on Orders.none: it belongs on a method of a class that Nest makes, and this is no method.',
-    );
   });
 });

@@ -1,4 +1,4 @@
-import { Injectable, Module, type DynamicModule } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { ScheduleModule } from '@nestjs/schedule';
 import {
   LockContendedError,
@@ -8,17 +8,14 @@ import {
   LockOptionsError,
   LockService,
   RedisLockModule,
-  type LockedOptions,
   type RedisLockModuleOptions,
 } from 'nest-redis-lock';
 import { LockedCron, type LockedCronOptions } from 'nest-redis-lock/schedule';
-import { LockBench, LockTestingModule, withoutLocks } from 'nest-redis-lock/testing';
-import { firstValueFrom, Observable, of } from 'rxjs';
+import { LockBench } from 'nest-redis-lock/testing';
+import { Observable, of } from 'rxjs';
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { makeApp } from '../support/nest-app.js';
-
-type Policies = RedisLockModuleOptions['policies'];
 
 const policies = {
   slow: { ttlMs: 120_000, waitMs: 0 },
@@ -65,27 +62,6 @@ describe('a call that names a policy', () => {
       });
     },
   );
-
-  it('an option that is undefined leaves it to the policy', async () => {
-    const asked = await askedFor((locks) => locks.withLock('a', { policy: 'slow', ttlMs: undefined }, () => {}));
-    expect(asked).toMatchObject({ ttlMs: 120_000 });
-  });
-
-  it('never waits if it is tryAcquire, whatever the policy says', async () => {
-    const locks = await openLocks({ memory: true, policies: { patient: { waitMs: 60_000, ttlMs: 600_000 } } });
-    await using held = await locks.acquire('a');
-    expect(await locks.tryAcquire('a', { policy: 'patient' })).toBeNull();
-    expect(await locks.tryAcquireAll(['b', 'a'], { policy: 'patient' })).toBeNull();
-    await held.release();
-    await using free = (await locks.tryAcquire('a', { policy: 'patient' }))!;
-    expect(free.remainingMs).toBeGreaterThan(60_000);
-  });
-
-  it('keeps its lock for the holdMs of the policy', async () => {
-    const locks = await open();
-    await locks.withLock('a', { policy: 'kept' }, () => {});
-    expect(await locks.tryAcquire('a')).toBeNull();
-  });
 
   it('for permits has the limit of the policy, or its own [G869]', async () => {
     const locks = await open();
@@ -161,13 +137,6 @@ describe('a call that names a policy', () => {
     expect((error as Error).message).toContain(message);
     expect(await locks.isLocked('a')).toBe(false);
   });
-
-  it('is told where to name it if the registration has none', async () => {
-    const locks = await openLocks({ memory: true });
-    await expect(locks.acquire('a', { policy: 'slow' })).rejects.toThrow(
-      'There is no policy "slow": the registration has none. Name it in the option policies of its forRoot.',
-    );
-  });
 });
 
 describe('policies of a registration', () => {
@@ -225,38 +194,6 @@ describe('policies of a registration', () => {
     await expect(starting).rejects.toThrow(LockOptionsError);
     await expect(starting).rejects.toThrow(message);
   });
-
-  it('are checked against the bounds of the store, when the service is made', async () => {
-    const redis = 'redis://127.0.0.1:1';
-    const starting = makeApp(
-      {},
-      {
-        redis,
-        lazyConnect: true,
-        waitForReplicas: { count: 1, timeoutMs: 1_000 },
-        policies: { quick: { ttlMs: 2_000 } },
-      },
-    );
-    await expect(starting).rejects.toThrow(/^In policies\.quick: ttlMs must be at least 3000: got 2000\. /);
-  });
-
-  it('can say what is undefined, like an option that is not configured, and take that of the registration', async () => {
-    const locks = await openLocks({ memory: true, ttlMs: 600_000, policies: { slow: { ttlMs: undefined } } });
-    await using lock = await locks.acquire('a', { policy: 'slow' });
-    expect(lock.remainingMs).toBeGreaterThan(60_000);
-  });
-
-  it('of two registrations with one name must be the same', async () => {
-    const one = (ttlMs: number): DynamicModule => {
-      @Module({ imports: [RedisLockModule.forRoot({ memory: true, policies: { slow: { ttlMs } } })] })
-      class Importing {}
-      return { module: Importing };
-    };
-    await expect(makeApp({ imports: [one(50)] }, { memory: true, policies: { slow: { ttlMs: 60 } } })).rejects.toThrow(
-      '(policies)',
-    );
-    await makeApp({ imports: [one(50)] }, { memory: true, policies: { slow: { ttlMs: 50 } } });
-  });
 });
 
 describe('a method that names a policy', () => {
@@ -293,33 +230,6 @@ describe('a method that names a policy', () => {
       expect(refusal).toBeInstanceOf(LockContendedError);
       expect((refusal as LockContendedError).waitedMs).toBeLessThan(5_000); // without the policy it waits for 10 s
     }
-  });
-
-  it('has its own options before those of the policy, also with a stream', async () => {
-    const { app } = await makeApp({ providers: [Imports] }, { memory: true, policies });
-    const remainingMs = await firstValueFrom(app.get(Imports).stream('7'));
-    expect(remainingMs).toBeLessThan(60_000);
-    expect(remainingMs).toBeGreaterThan(1_000);
-  });
-
-  it('with @Limited needs no limit of its own', async () => {
-    const { app, locks } = await makeApp({ providers: [Imports] }, { memory: true, policies });
-    const imports = app.get(Imports);
-    await using _one = await locks.acquirePermits('partner:a', { limit: 2 });
-    expect(await imports.call('a')).toBe('called');
-    await using _two = await locks.acquirePermits('partner:a', { limit: 2 });
-    await expect(imports.call('a')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
-  });
-
-  it('runs on a bench that has the policy, with and without Nest', async () => {
-    const { app } = await makeApp(
-      { providers: [Imports], imports: [LockTestingModule.forRoot({ name: 'other', policies })] },
-      { memory: true, policies },
-    );
-    await app.get(Imports).import('7');
-    const bench = new LockBench({ policies });
-    await withoutLocks(new Imports(bench.locks), bench).call('7');
-    expect(bench.journal[0]).toMatchObject({ event: 'acquired', key: 'partner:7', permits: 1, waitMs: 0 });
   });
 
   const AT_DEFINITION: [options: object, message: string][] = [
@@ -393,59 +303,5 @@ describe('a method that names a policy', () => {
     async (message, decorate) => {
       expect(await refusalAtStart(decorate)).toContain(message);
     },
-  );
-
-  it('is told where to name it if the registration has none', async () => {
-    expect(await refusalAtStart(Locked('job', { policy: 'slow' }), { memory: true })).toBe(
-      '@Locked. There is no policy "slow": the registration has none. Name it in the option policies of its forRoot.',
-    );
-  });
-
-  it('finds it in the registration that it names, and is refused if that does not have it', async () => {
-    const ofBilling: LockedOptions = { policy: 'invoice', registration: 'billing' };
-    @Injectable()
-    class Job {
-      @Locked('job', ofBilling)
-      async run(): Promise<void> {}
-    }
-    const billing = (more: Policies) => RedisLockModule.forRoot({ memory: true, name: 'billing', policies: more });
-    await makeApp({ providers: [Job], imports: [billing({ invoice: { ttlMs: 5_000 } })] });
-    const elsewhere = makeApp(
-      { providers: [Job], imports: [billing({ other: {} })] },
-      { memory: true, policies: { invoice: {} } },
-    );
-    await expect(elsewhere).rejects.toThrow(
-      'Job.run in RootTestModule is @Locked of the registration "billing". There is no policy "invoice": expected "other".',
-    );
-  });
-
-  it('is a cron job whose holdMs is that of its policy', async () => {
-    @Injectable()
-    class Job {
-      runs = 0;
-      @LockedCron('0 0 1 1 *', 'nightly', { policy: 'kept' })
-      async run(): Promise<void> {
-        this.runs++;
-      }
-    }
-    const { app, locks } = await makeApp(
-      { providers: [Job], imports: [ScheduleModule.forRoot()] },
-      { memory: true, policies },
-    );
-    await app.get(Job).run();
-    await app.get(Job).run();
-    expect(app.get(Job).runs).toBe(1);
-    expect(await locks.inspect('nightly')).toMatchObject({ keptUntil: expect.any(Date) });
-  });
-});
-
-it('a method whose ttlMs its registration cannot serve is refused when the application starts, as each call would be', async () => {
-  @Injectable()
-  class Job {
-    @Locked('job', { ttlMs: 100 })
-    async run(): Promise<void> {}
-  }
-  await expect(makeApp({ providers: [Job] }, { memory: true, marginMs: 95 })).rejects.toThrow(
-    'Job.run in RootTestModule is @Locked. marginMs must leave a tenth of ttlMs: got marginMs 95 with ttlMs 100.',
   );
 });

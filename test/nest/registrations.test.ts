@@ -3,9 +3,7 @@ import { LazyModuleLoader } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { Redis } from 'ioredis';
 import {
-  getLockServiceToken,
   InjectLockService,
-  Locked,
   LockOptionsError,
   LockService,
   RedisLockModule,
@@ -13,7 +11,6 @@ import {
 } from 'nest-redis-lock';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
-import { until } from '../support/until.js';
 
 type Options = RedisLockModuleOptions & { name?: string; isGlobal?: boolean };
 
@@ -40,14 +37,6 @@ class ByConstructor {
   constructor(readonly locks: LockService) {}
 }
 
-@Injectable()
-class ByDecorator {
-  @Locked('x')
-  async run(): Promise<string> {
-    return 'ran';
-  }
-}
-
 describe('without forRoot RedisLockModule is refused, and the modules are named', () => {
   const bare = (name: string, ...providers: Type[]) => moduleOf(name, { imports: [RedisLockModule], providers });
   const NOTHING = 'RedisLockModule without forRoot, which registers nothing.';
@@ -58,18 +47,6 @@ describe('without forRoot RedisLockModule is refused, and the modules are named'
       `OrdersModule imports ${NOTHING} Write RedisLockModule.forRoot({ … }) or forRootAsync({ … }) there.`,
     );
     await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
-  });
-
-  it.each([
-    ['is injected', ByConstructor],
-    ['is needed by @Locked', ByDecorator],
-  ])('in the log, too, where the service that is missing %s, of which Nest may speak first', async (_, provider) => {
-    const log = new RecordingLogger();
-    await expect(logging(log, bare('OrdersModule', provider))).rejects.toThrow(
-      /RedisLockModule without forRoot|LockService/,
-    );
-    const said = () => log.lines.filter((line) => line.startsWith(`error OrdersModule imports ${NOTHING} Write `));
-    await until(() => said().length === 1, { what: 'it is logged' });
   });
 
   it('RedisLockModule without forRoot is refused where another module registers it for all, and the modules are named [G213]', async () => {
@@ -99,32 +76,6 @@ describe('without forRoot RedisLockModule is refused, and the modules are named'
         'imports of OrdersModule and StockModule.',
     );
   });
-
-  it('where a lazy module does it; the application goes on', async () => {
-    const app = await start(RedisLockModule.forRoot({ memory: true }));
-    const loading = app.get(LazyModuleLoader).load(() => bare('LazyModule'));
-    await expect(loading).rejects.toThrow(`LazyModule imports ${NOTHING} AppModule registers it for all modules`);
-    expect(await app.get(LockService).withLock('x', () => 'ran')).toBe('ran');
-  });
-});
-
-describe('a module may', () => {
-  it('export RedisLockModule again', async () => {
-    const local = RedisLockModule.forRoot({ memory: true, isGlobal: false });
-    const Shared = moduleOf('SharedModule', { imports: [local], exports: [RedisLockModule] });
-    const app = await start(moduleOf('OrdersModule', { imports: [Shared], providers: [ByConstructor, ByDecorator] }));
-    expect(await app.get(ByDecorator).run()).toBe('ran');
-  });
-
-  it('import what another one imports', async () => {
-    const locks = RedisLockModule.forRoot({ memory: true });
-    const app = await start(
-      locks,
-      moduleOf('OrdersModule', { imports: [locks] }),
-      moduleOf('StockModule', { imports: [locks] }),
-    );
-    expect(app.get(LockService, { strict: false, each: true })).toHaveLength(1);
-  });
 });
 
 describe('two registrations under one name', () => {
@@ -132,8 +83,6 @@ describe('two registrations under one name', () => {
     const [one, other] = [first, second].map((each) => ('module' in each ? each : RedisLockModule.forRoot(each)));
     return start(moduleOf('OrdersModule', { imports: [one!] }), moduleOf('StockModule', { imports: [other!] }));
   };
-  const servicesOf = (app: TestingModule, name?: string) =>
-    new Set(app.get<LockService>(getLockServiceToken(name), { strict: false, each: true }));
   const client = (): Redis => {
     const made = new Redis({ lazyConnect: true });
     onTestFinished(() => made.disconnect());
@@ -207,56 +156,6 @@ describe('two registrations under one name', () => {
     );
   });
 
-  it('are refused when one module imports both', async () => {
-    const imports = [RedisLockModule.forRoot({ memory: true }), RedisLockModule.forRoot({ memory: true, fair: true })];
-    await expect(start(...imports)).rejects.toThrow(
-      /^AppModule registers RedisLockModule under one name, "default", but/,
-    );
-  });
-
-  it('are refused by the names of dynamic modules, and of the registration', async () => {
-    const dynamic = (name: string, options: Options) => ({
-      module: moduleOf(name, {}),
-      imports: [RedisLockModule.forRoot({ ...options, name: 'billing' })],
-    });
-    await expect(
-      start(dynamic('One', { memory: true }), dynamic('Other', { memory: true, fair: true })),
-    ).rejects.toThrow(
-      'One and Other register RedisLockModule under one name, "billing", but with different options (fair)',
-    );
-  });
-
-  it.each<[what: string, one: () => Options | DynamicModule, other: () => Options | DynamicModule]>([
-    ['written twice', () => ({ memory: true, ttlMs: 5_000 }), () => ({ memory: true, ttlMs: 5_000 })],
-    ['with a default written out', () => ({ memory: true }), () => ({ memory: true, ttlMs: 30_000, name: 'default' })],
-    ['for a module and for all', () => ({ memory: true, isGlobal: false }), () => ({ memory: true })],
-    [
-      'with options of ioredis',
-      () => ({ redis: { host: 'a', port: 1 }, ...lazily }),
-      () => ({ redis: { port: 1, host: 'a' }, ...lazily }),
-    ],
-    [
-      'as a constant and by a factory',
-      () => ({ memory: true }),
-      () => RedisLockModule.forRootAsync({ useFactory: async () => ({ memory: true }) }),
-    ],
-  ])('are one when they are equal, %s: there is one service', async (_, one, other) => {
-    const app = await twice(one(), other());
-    expect(servicesOf(app).size).toBe(1);
-  });
-
-  it('are one with one client, or one function', async () => {
-    const handed = client();
-    expect(servicesOf(await twice({ redis: handed, ...lazily }, { redis: handed, ...lazily })).size).toBe(1);
-    let made = 0;
-    const make = () => {
-      made++;
-      return new Redis({ lazyConnect: true, port: 1, retryStrategy: () => null });
-    };
-    expect(servicesOf(await twice({ redis: make, ...lazily }, { redis: make, ...lazily })).size).toBe(1);
-    expect(made).toBe(1);
-  });
-
   it('two registrations under one name that are one exclude each other, and a nested call enters [G211]', async () => {
     const parts = ['OrdersModule', 'StockModule'].map((name) => {
       @Injectable()
@@ -300,22 +199,5 @@ describe('two registrations under one name', () => {
     const loaded = await loader.load(() => lazy({ memory: true }));
     expect(loaded.get(LockService, { strict: false })).toBe(app.get(LockService));
     expect(await app.get(LockService).withLock('x', () => 'ran')).toBe('ran');
-  });
-
-  it('of a lazy module can be tried again when Redis could not be reached', async () => {
-    const app = await start(RedisLockModule.forRoot({ memory: true }));
-    let isUp = false;
-    const redis = () => {
-      if (!isUp) throw new Error('no configuration yet');
-      return client();
-    };
-    const load = () => {
-      const imports = [RedisLockModule.forRoot({ redis, ...lazily, name: 'billing', isGlobal: false })];
-      return app.get(LazyModuleLoader).load(() => moduleOf('LazyModule', { imports }));
-    };
-    await expect(load()).rejects.toThrow('no configuration yet');
-    isUp = true;
-    const loaded = await load();
-    expect(loaded.get<LockService>(getLockServiceToken('billing'), { strict: false }).registration).toBe('billing');
   });
 });

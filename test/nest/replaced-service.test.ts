@@ -92,30 +92,6 @@ describe.each(STAND_INS)('with %s in the place of the service', (_, make, got) =
     await expect(paying).rejects.toBeInstanceOf(LockOptionsError);
     expect(ran).toEqual([]);
   });
-
-  it.each([
-    ['request/1', 'Handlers.ofRequest'],
-    ['static', 'Handlers.ofText'],
-  ])('the handler of %s does not run, and says so', async (path, method) => {
-    const { url, log } = await replaced();
-    expect((await fetch(`${url}/${path}`)).status).toBe(500);
-    expect(log.lines.join()).toContain(`${method} did not run: its LockService is ${got}`);
-    expect(log.lines.join()).toContain(ADVICE);
-    expect(ran).toEqual([]);
-  });
-});
-
-it('a method of a registration that was not replaced runs', async () => {
-  const { app } = await start((builder) => builder.overrideProvider(LockService).useValue({}));
-  await app.get(Orders).bill();
-  expect(ran).toEqual(['bill']);
-});
-
-it('a method of a named registration that was replaced says so', async () => {
-  const { app } = await start((builder) => builder.overrideProvider(getLockServiceToken('billing')).useValue({}));
-  await app.get(Orders).pay('7');
-  await expect(app.get(Orders).bill()).rejects.toThrow('Orders.bill did not run: its LockService is');
-  expect(ran).toEqual(['pay 7']);
 });
 
 it('a service of another copy of the library is no mock', async () => {
@@ -129,12 +105,4 @@ it('a service of another copy of the library is no mock', async () => {
   await expect(app.get(Orders).bill()).rejects.toThrow(
     'is a LockService of another copy of nest-redis-lock. Run npm ls nest-redis-lock to see why it is there twice.',
   );
-});
-
-it('mocks that are made for whatever is missing are refused, too', async () => {
-  const testing = await Test.createTestingModule({ providers: [Orders] })
-    .useMocker(deepMock)
-    .compile();
-  await expect(testing.get(Orders).pay('7')).rejects.toThrow('its LockService is a plain object');
-  expect(ran).toEqual([]);
 });

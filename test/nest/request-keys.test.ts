@@ -1,35 +1,8 @@
-import {
-  Body,
-  Controller,
-  Get,
-  Injectable,
-  Module,
-  Param,
-  Post,
-  Query,
-  RequestMapping,
-  Version,
-  VersioningType,
-  type INestApplication,
-  type Type,
-} from '@nestjs/common';
-import { APP_FILTER, RouterModule } from '@nestjs/core';
-import { Args, Query as GraphQLQuery, Resolver } from '@nestjs/graphql';
-import { MessagePattern } from '@nestjs/microservices';
-import { WsAdapter } from '@nestjs/platform-ws';
-import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets';
-import {
-  Fenced,
-  FENCE_STORE,
-  FencingToken,
-  fromContext,
-  LockExceptionFilter,
-  Locked,
-  LockOptionsError,
-  type FenceStore,
-} from 'nest-redis-lock';
+import { Body, Controller, Get, Injectable, Post, Query, type INestApplication, type Type } from '@nestjs/common';
+import { APP_FILTER } from '@nestjs/core';
+import { LockExceptionFilter, Locked, LockOptionsError } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
-import { HTTP_ADAPTERS, makeApp, post, startApp } from '../support/nest-app.js';
+import { makeApp, post, startApp } from '../support/nest-app.js';
 
 /** A controller with one handler, whose key is made of `{params.id}` unless told otherwise. */
 function controller(controllerPath: string | string[], path: string | string[], key = 'order:{params.id}'): Type {
@@ -65,36 +38,6 @@ describe('a part of the key that is a parameter of the route', () => {
     );
   });
 
-  it('an application does not start when a key in an array, or that of @Fenced or @FencingToken, names a parameter that is not there', async () => {
-    @Controller('orders')
-    class Several {
-      @Post(':id')
-      @Locked(['all', 'order:{params.id}', 'item:{params.item.id}'])
-      async change(): Promise<void> {}
-    }
-    await expect(start(Several)).rejects.toThrow(
-      'Several.change in RootTestModule is @Locked with the key "item:{params.item.id}"',
-    );
-    @Controller('stock')
-    class Stock {
-      @Post(':sku')
-      @Fenced('stock:{params.skuu}')
-      async write(): Promise<void> {}
-    }
-    const store: FenceStore = { raise: async () => true };
-    await expect(
-      makeApp({ controllers: [Stock], providers: [{ provide: FENCE_STORE, useValue: store }] }),
-    ).rejects.toThrow('Stock.write in RootTestModule is @Fenced with the key "stock:{params.skuu}"');
-    @Controller('stock')
-    class Tokens {
-      @Post(':sku')
-      write(@FencingToken('stock:{params.SKU}') _token: number): void {}
-    }
-    await expect(start(Tokens)).rejects.toThrow(
-      'Tokens.write in RootTestModule is @FencingToken with the key "stock:{params.SKU}", but its route /stock/:sku has no parameter',
-    );
-  });
-
   it.each<[what: string, of: Type, configure?: (app: INestApplication) => unknown]>([
     ['of the handler', controller('orders', ':id')],
     ['of the controller', controller('orders/:id', 'items')],
@@ -105,41 +48,6 @@ describe('a part of the key that is a parameter of the route', () => {
     ['of a path with a wildcard, whose names are not known here', controller('files', '*id')],
   ])('an application starts with a key made of a parameter %s', async (_, of, configure) => {
     await expect(start(of, configure)).resolves.toBeDefined();
-  });
-
-  it('an application starts with a key made of a parameter in the path of a module, or in a version', async () => {
-    const Orders = controller('orders', '');
-    @Module({ controllers: [Orders] })
-    class OrdersModule {}
-    const routes = RouterModule.register([{ path: 'tenants/:id', module: OrdersModule }]);
-    await expect(makeApp({ imports: [OrdersModule, routes] })).resolves.toBeDefined();
-    @Controller('orders')
-    class Versioned {
-      @Get()
-      @Version(':id')
-      @Locked('order:{params.id}')
-      async find(): Promise<void> {}
-    }
-    await expect(start(Versioned, (app) => app.enableVersioning({ type: VersioningType.URI }))).resolves.toBeDefined();
-  });
-
-  it('an application starts with a key made of a parameter with a pattern, which Fastify takes', async () => {
-    const Orders = controller('orders', ':id(^\\d+)');
-    const adapter = HTTP_ADAPTERS[1]![1]();
-    await expect(makeApp({ controllers: [Orders] }, { memory: true }, undefined, adapter)).resolves.toBeDefined();
-  });
-
-  it.each(HTTP_ADAPTERS)('a request on %s finds the parameters that the start has found', async (_, adapter) => {
-    @Controller('orders')
-    class Orders {
-      @RequestMapping({ path: [':id', ':id/items/:item-:size'] })
-      @Locked('order:{params.id}')
-      async find(@Param('id') id: string): Promise<string> {
-        return id;
-      }
-    }
-    const { url } = await startApp({ controllers: [Orders] }, { memory: true }, undefined, adapter());
-    for (const path of ['7', '7/items/shoe-42']) expect(await (await fetch(`${url}/orders/${path}`)).text()).toBe('7');
   });
 });
 
@@ -167,41 +75,6 @@ describe('a key of the request', () => {
       }
     },
   );
-
-  it('an application starts with keys of the request on all kinds of handlers, and with fromContext anywhere', async () => {
-    @Controller('orders')
-    class Orders {
-      @Post()
-      @Locked('order:{body.id}')
-      async create(@Body() _body: object): Promise<void> {}
-      @MessagePattern('create')
-      @Locked('order:{data.id}')
-      async message(): Promise<void> {}
-    }
-    @WebSocketGateway()
-    class Gateway {
-      @Locked('order:{data.id}')
-      @SubscribeMessage('create')
-      async create(): Promise<void> {}
-    }
-    @Resolver()
-    class OrdersResolver {
-      @Locked('order:{args.id}')
-      @GraphQLQuery(() => String)
-      async order(@Args('id') id: string): Promise<string> {
-        return id;
-      }
-    }
-    /** Other libraries call methods of providers with a context, too. */
-    @Injectable()
-    class OfAnotherLibrary {
-      @Locked(fromContext((context) => context.getArgByIndex<string>(0)))
-      async handle(): Promise<void> {}
-    }
-    const providers = [Gateway, OrdersResolver, OfAnotherLibrary];
-    const withSockets = (app: INestApplication) => app.useWebSocketAdapter(new WsAdapter(app));
-    await expect(makeApp({ controllers: [Orders], providers }, { memory: true }, withSockets)).resolves.toBeDefined();
-  });
 
   it('the first request without a part of the key is logged as a warning, once for each part [G554]', async () => {
     @Controller('orders')

@@ -1,6 +1,6 @@
 import { Controller, Injectable, Post, type ExecutionContext } from '@nestjs/common';
 import { fromContext, Locked, LockContendedError, LockKeyError, LockOptionsError, LockService } from 'nest-redis-lock';
-import { lastValueFrom, Observable, of } from 'rxjs';
+import { Observable, of } from 'rxjs';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openApp, post, type TestApp } from '../support/nest-app.js';
 
@@ -120,21 +120,6 @@ describe('@Locked with several keys', () => {
     expect(await anyLocked('account:x', 'account:y', 'bank')).toBe(false);
   });
 
-  it('two methods with the same keys in opposite order exclude each other, and both run', async () => {
-    const both = [transfers.transfer({ id: 'x' }, 'y'), transfers.transfer({ id: 'y' }, 'x')];
-    expect(await Promise.all(both)).toEqual([
-      [true, true, true],
-      [true, true, true],
-    ]);
-    expect(made.acquired).toHaveLength(6);
-  });
-
-  it('a stream with several keys holds all of them until it ends', async () => {
-    expect(await lastValueFrom(transfers.stream('x'))).toBe(true);
-    expect(made.acquired.sort()).toEqual(['a:x', 'b']);
-    expect(await anyLocked('a:x', 'b')).toBe(false);
-  });
-
   it('a method does not run, and holds none of its keys, while one of them is held elsewhere [G361]', async () => {
     const bank = await made.locks.acquire('bank');
     const refusal = await transfers.throwing('x').catch((error: unknown) => error);
@@ -176,27 +161,6 @@ describe('@Locked with several keys', () => {
     expect(await answer.json()).toEqual([true, true, true]);
     expect(made.acquired.sort()).toEqual(['order:7', 'orders', 'user:ada']);
     expect(await anyLocked('order:7', 'orders', 'user:ada')).toBe(false);
-  });
-
-  it('a request that lacks what one of the keys is made of is answered with 400, and takes none of the locks', async () => {
-    expect((await post(`${url}/of-request`, { id: 7 })).status).toBe(400);
-    expect((await post(`${url}/of-context`, { keys: [] })).status).toBe(400);
-    expect((await post(`${url}/of-context`, { keys: ['a', ''] })).status).toBe(400);
-    expect([orders.ran, made.acquired]).toEqual([0, []]);
-    expect((await post(`${url}/of-context`, { keys: ['b', 'a'] })).status).toBe(201);
-    expect([orders.ran, made.acquired.sort()]).toEqual([1, ['a', 'b']]);
-  });
-
-  it('a handler with several request templates does not run when it is called directly', async () => {
-    await expect(orders.ofRequest()).rejects.toThrow('was called without LockedInterceptor');
-    expect([orders.ran, made.acquired]).toEqual([0, []]);
-  });
-
-  it('onContended gets the context where one key of several is made of the request', async () => {
-    const lock = await made.locks.acquire('orders');
-    expect(await (await post(`${url}/answering`, { id: 7 })).json()).toEqual({ busy: '/answering' });
-    expect([orders.ran, await made.locks.isLocked('order:7')]).toEqual([0, false]);
-    await lock.release();
   });
 
   it('static texts alone are locked by the interceptor of a handler, elsewhere at the call [G366]', async () => {

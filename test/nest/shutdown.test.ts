@@ -11,10 +11,8 @@ import {
   type BeforeApplicationShutdown,
   type CanActivate,
   type ModuleMetadata,
-  type OnApplicationBootstrap,
   type OnModuleDestroy,
 } from '@nestjs/common';
-import { LazyModuleLoader } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import { Redis } from 'ioredis';
 import {
@@ -31,7 +29,6 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, 
 import { Gate } from '../support/gate.js';
 import { makeApp, RecordingLogger, startApp, type TestApp } from '../support/nest-app.js';
 import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { keysOfLocks } from '../support/stored.js';
 
@@ -160,37 +157,6 @@ it('logs that it still waits for permits until the last of them is released, and
   await closing;
 });
 
-it('does not wait in its log for a lock that was downgraded, and then released, while it closes', async () => {
-  const { app, locks, log, events } = await makeApp({}, { memory: true, shutdownTimeoutMs: 60_000 });
-  const leaked = await locks.acquire('leaked');
-  const lock = await locks.acquire('downgraded');
-  const closing = app.close();
-  await until(() => events.some(({ type }) => type === 'closing'), { what: 'it waits for locks' });
-  await (await lock.downgrade()).release();
-  await until(() => log.lines.length > 0, { what: 'it says what it waits for' });
-  expect(log.lines).toEqual([expect.stringContaining('(shutdownTimeoutMs): "leaked". ')]);
-  await leaked.release();
-  await closing;
-});
-
-it('logs as an error, which tests print, which locks it still waits for after a second', async () => {
-  const { app, locks, log, events } = await makeApp({}, { memory: true, shutdownTimeoutMs: 60_000 });
-  const leaked = await Promise.all(Array.from({ length: 12 }, (_, index) => locks.acquire(`leaked ${index}`)));
-  const inTime = await locks.acquire('in time');
-  const closing = app.close();
-  await until(() => events.some(({ type }) => type === 'closing'), { what: 'it waits for locks' });
-  await inTime.release();
-  await until(() => log.lines.length > 0, { what: 'it says what it waits for' });
-  const named = leaked.slice(0, 10).map(({ key }) => `"${key}"`);
-  expect(log.lines).toEqual([
-    `error Waiting for locks to be released, for up to 60000 ms (shutdownTimeoutMs): ${named.join(', ')}, 2 more. ` +
-      'If their work has ended, a release or an await is missing.',
-  ]);
-  for (const lock of leaked) await lock.release();
-  await closing;
-  expect(log.lines).toHaveLength(1);
-});
-
 it('closing the application leaves a client that it was handed open and as it was [G192]', async () => {
   const client = new Redis(redis.port, { connectionName: 'handed' });
   onTestFinished(() => client.disconnect());
@@ -202,15 +168,6 @@ it('closing the application leaves a client that it was handed open and as it wa
   expect([client.status, await client.ping()]).toEqual(['ready', 'PONG']);
   expect(Object.keys(client).sort()).toEqual(before);
   expect(['ready', 'end', 'error'].map((event) => client.listenerCount(event))).toEqual([0, 0, 0]);
-});
-
-it('closes the connections of every registration', async () => {
-  const source = { host: '127.0.0.1', port: redis.port, connectionName: 'several' };
-  const billing = RedisLockModule.forRoot({ name: 'billing', redis: source });
-  const { app } = await makeApp({ imports: [billing] }, { redis: source });
-  expect(await connections('several')).toHaveLength(2);
-  await app.close();
-  await until(async () => (await connections('several')).length === 0, { what: 'the connections are closed' });
 });
 
 /** An application with two registrations, and the service of the second one. */
@@ -319,60 +276,6 @@ describe('an application with two registrations', () => {
     expect(await (await waits).release()).toBe(true);
     expect(await other.locks.withLock('new', ({ isHeld }) => isHeld)).toBe(true);
   });
-
-  it('does not close when a registration that is loaded later fails to start', async () => {
-    const { app, locks } = await makeShop();
-    const proxies = [await TcpProxy.start(redis.port), await TcpProxy.start(redis.port)];
-    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
-    const sameServer = [redis.url, ...proxies.map(({ url }) => url)];
-    const late = RedisLockModule.forRoot({ name: 'late', redlock: sameServer, admission: false });
-    await expect(app.get(LazyModuleLoader).load(() => late)).rejects.toBeInstanceOf(LockOptionsError);
-    expect(await locks.withLock('still', ({ closing }) => closing.aborted)).toBe(false);
-  });
-});
-
-describe('work that ends only when it is told to', () => {
-  /** Holds its lock for as long as the application runs. */
-  @Injectable()
-  class Leader implements OnApplicationBootstrap {
-    turns = 0;
-    running?: Promise<void>;
-    constructor(@Inject(LockService) readonly locks: LockService) {}
-
-    onApplicationBootstrap(): void {
-      this.running = this.lead();
-    }
-
-    @Locked('leader')
-    async lead(): Promise<void> {
-      const lock = this.locks.current();
-      for (; !lock.closing.aborted; this.turns++) await nextTurn();
-      lock.assertHeld();
-    }
-  }
-
-  /** Waits for its work before anything of it is taken down, as applications do. */
-  @Injectable()
-  class WaitingLeader extends Leader implements OnModuleDestroy {
-    async onModuleDestroy(): Promise<void> {
-      await this.running;
-    }
-  }
-
-  it.each([
-    ['', Leader],
-    [', also where its own onModuleDestroy waits for it', WaitingLeader],
-  ])('ends when lock.closing aborts, so that closing takes no time%s', async (_also, Work) => {
-    const { app } = await makeApp(
-      { providers: [Work] },
-      { redis: redis.url, commandTimeoutMs: 20_000, shutdownTimeoutMs: 600_000 },
-    );
-    const leader = app.get(Work);
-    await until(() => leader.turns > 0, { what: 'it leads' });
-    await app.close();
-    await leader.running;
-    expect(await redis.keys('lock:{leader}')).toEqual([]);
-  });
 });
 
 it('a closing application gives out locks until all hooks of onModuleDestroy and beforeApplicationShutdown are done, but no longer has calls wait [G221]', async () => {
@@ -417,24 +320,4 @@ it('a closing application gives out locks until all hooks of onModuleDestroy and
     beforeApplicationShutdown: granted,
     onApplicationShutdown: { free: refused, tried: refused, busy: refused },
   });
-});
-
-it('serves requests that come while hooks of onModuleDestroy run', async () => {
-  const hook = new Gate();
-
-  @Injectable()
-  class SlowHook implements OnModuleDestroy {
-    async onModuleDestroy(): Promise<void> {
-      began = true;
-      await hook.opened;
-    }
-  }
-
-  const { app, url } = await startApp({ controllers: [Handlers], providers: [SlowHook] });
-  gate.open();
-  const closing = app.close();
-  await runs();
-  expect(await get(`${url}/slow`)).toBe('200 delivered');
-  hook.open();
-  await closing;
 });

@@ -43,10 +43,6 @@ describe.each(HTTP_ADAPTERS)('spellings of one account on %s', (_name, makeAdapt
     return app.acquired;
   }
 
-  it('are several keys of the request, since the pipes run when the lock is held', async () => {
-    expect(await keysOf(await start(), [['raw/17'], ['raw/017']])).toEqual(['account:17', 'account:017']);
-  });
-
   it('are one key of the arguments, which the pipes have folded, or the key function does [G565]', async () => {
     expect(
       await keysOf(await start(), [
@@ -105,16 +101,4 @@ it('the payment of docs/handlers.md is made once when two requests spell its acc
   const statuses = (await Promise.all(answers)).map(({ status }) => status);
   expect(statuses.sort()).toEqual([201, 409]);
   expect(balances.get(17)).toBe(0);
-});
-
-it('the voucher of docs/handlers.md has one key, however its code is written', async () => {
-  const { Accounts, AccountsController } = await exampleWith<{ Accounts: Type; AccountsController: Type }>(
-    'docs/handlers.md',
-    'class AccountsController',
-  );
-  const { url, acquired } = await startApp({ controllers: [AccountsController], providers: [Accounts] });
-  for (const code of ['CAF\u00C9', NFC, NFD]) {
-    expect((await post(`${url}/accounts/vouchers/${encodeURIComponent(code)}`, {})).status).toBe(201);
-  }
-  expect(acquired).toEqual(Array(3).fill(`voucher:${NFC}`));
 });

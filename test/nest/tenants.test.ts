@@ -50,19 +50,6 @@ class Orders {
   }
 }
 
-it('decorators put the tenant of the call before their keys, unless they are of all tenants', async () => {
-  const { app } = await makeApp({ imports: [ScheduleModule.forRoot()], providers: [Orders] }, { memory: true, scope });
-  const orders = app.get(Orders);
-  await as('acme', async () => {
-    expect(await orders.key('1')).toBe('@acme/order:1');
-    expect(await orders.keys('1')).toEqual(['@acme/stock', '@acme/order:1']);
-    expect(await orders.permit('1')).toBe('@acme/partner:1');
-    expect(await orders.ofAll()).toBe('import');
-  });
-  expect(await as(null, () => orders.key('1'))).toBe('order:1');
-  await expect(orders.key('1')).rejects.toMatchObject({ code: 'LOCK_KEY' });
-});
-
 @Controller()
 class OrdersController {
   constructor(private readonly locks: LockService) {}

@@ -122,17 +122,3 @@ it.each([
 );
 
 const told: string[] = [];
-
-it.each([
-  ['onUnavailable', 'ignore', '@Locked on Job.run: onUnavailable must be "throw", "skip" or a function: got "ignore".'],
-  ['onUnavailable', null, '@Locked on Job.run: onUnavailable must be "throw", "skip" or a function: got null.'],
-  ['onContended', 5, '@Locked on Job.run: onContended must be "throw", "skip" or a function: got 5.'],
-])('a wrong %s is refused when the class is defined: %j', (option, value, message) => {
-  expect(() => {
-    class Job {
-      @Locked('job', { [option]: value })
-      async run(): Promise<void> {}
-    }
-    return Job;
-  }).toThrow(message);
-});

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Limited, Locked, LockService, LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
-import { firstValueFrom, lastValueFrom, Observable, of, toArray } from 'rxjs';
+import { firstValueFrom, Observable, of } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { makeApp, type TestApp } from '../support/nest-app.js';
 import type { RedisServer } from '../support/redis-server.js';
@@ -144,15 +144,6 @@ describe.each(OUTAGES)('while the server %s', (_, begin) => {
     expect(keys.filter((key) => key !== 'orders')).toEqual(Array(7).fill('order:7')); // as without the option
   });
 
-  it('a stream is answered by the function, or ends at once if it is skipped', async () => {
-    const test = await start();
-    const { orders } = test;
-    await begin(test);
-    expect(await lastValueFrom(orders.stream('7').pipe(toArray()))).toEqual(['LOCK_UNAVAILABLE 7']);
-    expect(await lastValueFrom(orders.skippingStream('7').pipe(toArray()))).toEqual([]);
-    expect(ran).toEqual(['answer']);
-  });
-
   it('an error of the method itself is its own, also that of a nested lock [G930]', async () => {
     const test = await start();
     await begin(test);
@@ -173,60 +164,4 @@ it('a lock that was granted although its answer was lost is given back once onUn
   await proxy.accept();
   await freeOn([redis], 'order:7');
   await until(async () => (await orders.throwing('7').catch(() => '')) === 'worked', { what: 'the lock can be had' });
-});
-
-it('onUnavailable does not answer to contention, nor onContended to an outage', async () => {
-  const { orders, locks, redis } = await start();
-  const held = await locks.acquire('order:7');
-  expect(await orders.both('7')).toBe('busy');
-  await expect(orders.onlyUnavailable('7')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
-  await held.release();
-  await redis.kill();
-  await expect(orders.onlyContended('7')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-  expect(ran).toEqual([]);
-});
-
-it('onUnavailable does not answer to a loss: the work has run', async () => {
-  @Injectable()
-  class Losing {
-    constructor(readonly locks: LockService) {}
-
-    @Locked('losing', { ttlMs: 1_000, onUnavailable: answer })
-    async lose(redis: RedisServer): Promise<string> {
-      await redis.kill();
-      const { signal } = this.locks.current();
-      await new Promise((resolve) => signal.addEventListener('abort', resolve));
-      return 'late';
-    }
-  }
-  const redis = await redisServer();
-  const options = { redis: redis.url, commandTimeoutMs: 300, shutdownTimeoutMs: 0 };
-  const { app } = await makeApp({ providers: [Losing] }, options);
-  await expect(app.get(Losing).lose(redis)).rejects.toMatchObject({
-    code: 'LOCK_LOST',
-    reason: 'unavailable',
-    outcome: { status: 'fulfilled', value: 'late' },
-  });
-  expect(ran).toEqual([]);
-});
-
-it('a call that an application refuses because it closes rejects, whatever onUnavailable says', async () => {
-  const { app, orders, locks } = await start();
-  await locks.acquire('order:7');
-  const waiting = orders.answering('7', 5).catch((error: unknown) => error);
-  await until(() => locks.stats().some((each) => each.waiting === 1), { what: 'the call waits' });
-  await app.close();
-  expect(await waiting).toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: [] });
-  await expect(orders.skipping('8')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: [] });
-  expect(ran).toEqual([]);
-});
-
-it('a loop of calls that onUnavailable answers during a known outage lets the event loop run', async () => {
-  const { orders, redis } = await start();
-  await redis.kill();
-  await orders.skipping('7');
-  let isOver = false;
-  setTimeout(() => (isOver = true), 100);
-  while (!isOver) await orders.skipping('7');
-  expect(ran).toEqual([]);
 });

@@ -55,17 +55,6 @@ it('all viewers share one listing a second, and one that comes later sees the la
   expect(viewers.every(({ seen }) => seen.length === 4)).toBe(true);
 });
 
-it('nothing is listed while nobody looks', async () => {
-  await vi.advanceTimersByTimeAsync(5_000);
-  expect(listings).toEqual([]);
-  const viewer = look();
-  await vi.advanceTimersByTimeAsync(500);
-  viewer.leave();
-  await vi.advanceTimersByTimeAsync(60_000);
-  expect(listings).toHaveLength(1);
-  expect(vi.getTimerCount()).toBe(0);
-});
-
 it('the store rests twenty times as long as it was asked, however often the page is loaded [G470]', async () => {
   takesMs = 300;
   for (let load = 0; load < 100; load++) {
@@ -84,48 +73,6 @@ it('lists of different patterns are listed in turn', async () => {
   await vi.advanceTimersByTimeAsync(9 * 1_050);
   expect(listings.map(([, match]) => match).join(' ')).toMatch(/^(a\* b\* c\* ?){2,}/);
   expect(viewers.every(({ seen }) => seen.length >= 2)).toBe(true);
-});
-
-it('an error of the store is shown, and the stream goes on', async () => {
-  const { seen } = look();
-  problem = new Error('Locks could not be listed: 10.0.0.5:6379 does not answer.');
-  await vi.advanceTimersByTimeAsync(100);
-  expect(seen).toEqual([expect.objectContaining({ problem: problem.message })]);
-  problem = undefined;
-  await vi.advanceTimersByTimeAsync(2_000);
-  expect(seen.at(-1)).toMatchObject({ rows: [] });
-  expect(seen.at(-1)).not.toHaveProperty('problem');
-});
-
-it('an error costs the list no more than its turn, however long the store took for it', async () => {
-  const { seen } = look();
-  problem = new Error('no answer');
-  takesMs = 2_000;
-  await vi.advanceTimersByTimeAsync(2_000);
-  expect(seen).toHaveLength(1);
-  problem = undefined;
-  takesMs = 10;
-  await vi.advanceTimersByTimeAsync(1_010);
-  expect(seen.at(-1)).toMatchObject({ rows: [] });
-});
-
-it('a stream ends after five minutes, so that the guards look at its viewer again', async () => {
-  const { looking } = look();
-  await vi.advanceTimersByTimeAsync(299_000);
-  expect(looking.closed).toBe(false);
-  await vi.advanceTimersByTimeAsync(1_000);
-  expect(looking.closed).toBe(true);
-});
-
-it('an end completes all streams, also those that begin later, and those whose list is on its way', async () => {
-  const before = look();
-  await vi.advanceTimersByTimeAsync(1);
-  watch.end();
-  const after = look();
-  expect([before.looking.closed, after.looking.closed]).toEqual([true, true]);
-  await vi.advanceTimersByTimeAsync(5_000);
-  expect(listings).toHaveLength(1);
-  expect([...before.seen, ...after.seen]).toEqual([]);
 });
 
 it('all pages of a service share one watch, and a viewer who comes while the application closes holds it up no longer than others [G494]', () => {

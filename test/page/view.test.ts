@@ -24,37 +24,6 @@ function shown(locks: LockInfo[], complete: boolean): Seen {
 }
 
 describe('what is shown', () => {
-  it('it says of this process alone that it is this one', () => {
-    const { rows } = shown([lockOf(process.pid), lockOf(process.pid + 1)], true);
-    const own = { host: hostName(), pid: process.pid, isThis: true };
-    const other = { host: hostName(), pid: process.pid + 1 };
-    expect(rows?.map(({ holder }) => holder)).toEqual([own, other]);
-  });
-
-  it('it says nothing of waiting processes where there is no queue, and that nobody is in an empty one', () => {
-    const without = { ...lockOf(1), waitingProcesses: undefined };
-    const { rows } = shown([without, { ...lockOf(1), waitingProcesses: [] }], true);
-    expect(rows!.map(({ waiting }) => waiting)).toEqual([undefined, []]);
-  });
-
-  it('it says of each waiting process how many of its calls wait, if that has told', () => {
-    const [holder] = lockOf(1).waitingProcesses!;
-    const { rows } = shown([{ ...lockOf(1), waitingProcesses: [{ ...holder!, waiters: 3 }, holder!] }], true);
-    expect(rows![0]!.waiting).toEqual([
-      { host: hostName(), pid: 1, calls: 3 },
-      { host: hostName(), pid: 1 },
-    ]);
-  });
-
-  it('it says how many calls wait behind a holder that is another process, if that has told', () => {
-    const behind = (pid: number, waiters?: number) => {
-      const lock = lockOf(pid);
-      return { ...lock, holders: [{ ...lock.holders[0]!, waiters }] };
-    };
-    const locks = [behind(process.pid + 1, 3), behind(process.pid + 1), behind(process.pid, 3)];
-    expect(shown(locks, true).rows!.map((row) => row.behind)).toEqual([3, undefined, undefined]);
-  });
-
   it('locks that calls wait for come first, then the oldest, and those of unknown age last [G1038]', () => {
     const lock = (key: string, since: number | undefined, waiting: Partial<LockInfo> = {}): LockInfo => {
       const free = { ...lockOf(process.pid + 1), waitingProcesses: [], key };
@@ -100,39 +69,8 @@ it('of many holders of a lock the first are shown, and how many more there are, 
   expect(shown([lockOf(1)], true).rows![0]).not.toHaveProperty('holders');
 });
 
-describe('a key', () => {
-  const rowOf = (key: string) => shown([{ ...lockOf(1), key }], true).rows![0]!;
-
-  it('is shown as one line that nothing in it can turn or hide, and as it is to whoever releases it', () => {
-    const key = 'a\n\u202eb\u200b';
-    expect(rowOf(key)).toMatchObject({ key, text: 'a\\u{a}\\u{202e}b\\u{200b}' });
-    expect(rowOf('order:7')).not.toHaveProperty('text');
-  });
-
-  it('is shown whole if the library could have made it, and otherwise cut', () => {
-    expect(rowOf('k'.repeat(1_024))).not.toHaveProperty('text');
-    expect(rowOf('k'.repeat(1_000_000)).text).toBe(`${'k'.repeat(1_024)}… (998976 more characters)`);
-  });
-});
-
 describe('the text of the page', () => {
   it('names its registration as text', () => {
     expect(pageText('/', false, '<b>&\n')).toContain('<h1>Locks of &#34;&#60;b&#62;&#38;\\u{a}&#34;</h1>');
   });
-
-  it.each([
-    ['/admin/locks', './locks/page.js'],
-    ['/admin/locks/', './page.js'],
-    ['/admin/locks?from=/a', './locks/page.js'],
-    ['/', './page.js'],
-    ['/a"><script>', './a&#34;&#62;&#60;script&#62;/page.js'],
-    ['/javascript:0', './javascript:0/page.js'],
-  ])('asked for by %s loads %s', (url, script) => {
-    expect(pageText(url, false, 'default')).toContain(`<script src="${script}" defer></script>`);
-  });
-});
-
-it('the page says of waiting calls what its cells show: those behind the holder are there, too', () => {
-  const text = pageText('/admin/locks', false, 'default');
-  expect(text).toContain('and the calls behind the holder');
 });

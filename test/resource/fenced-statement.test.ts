@@ -1,16 +1,9 @@
-import { readFileSync } from 'node:fs';
 import { fencedUpdate, fencedUpsert, LockOptionsError } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
 
 const TOKEN = 1_790_000_000_000_000;
 
 describe('a fenced statement', () => {
-  it('is the one of the documentation', () => {
-    const documentation = readFileSync(new URL('../../docs/fencing.md', import.meta.url), 'utf8');
-    const { text } = fencedUpdate({ table: 'stock', where: { sku: 'tea' }, set: { boxes: 3 }, fence: TOKEN });
-    expect(documentation).toContain(`\n${text}\n`);
-  });
-
   it('a fenced statement has no value in its text, and quotes in names are doubled [G33]', () => {
     const evil = `tea'; DROP TABLE stock; --`;
     const { text, values } = fencedUpdate({

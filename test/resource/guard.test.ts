@@ -18,7 +18,6 @@ import {
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { startApp, type TestApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
-import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
 import { tableName } from './database.js';
 
@@ -175,29 +174,6 @@ describe('FencingTokenGuard', () => {
     expect((await put(`${url}/stock/coffee/patient`, { key: 'product:coffee', fencingToken: TOKEN })).status).toBe(200);
   });
 
-  it('lets the tokens of locks of its tenant pass, whose keys begin with that, and refuses those of others', async () => {
-    const { url, writes } = await startShop(redisFence());
-    const statusOf = async (scope: string | null) => {
-      const locks = await openLocks({ memory: true, scope: () => scope });
-      const lock = await locks.acquire('product:tea');
-      return (await put(`${url}/stock/tea/of-a-tenant`, { key: lock.key, fencingToken: lock.fencingToken! })).status;
-    };
-    expect([await statusOf('globex'), await statusOf(null), await statusOf('acme:eu')]).toEqual([400, 400, 200]);
-    expect(writes.all).toHaveLength(1);
-  });
-
-  it('lets the newest of many pass, whatever the order, and nobody behind it', async () => {
-    const { url } = await startShop(redisFence());
-    const random = randomOf(11);
-    const tokens = Array.from({ length: 60 }, (_, index) => TOKEN + index).sort(() => random() - 0.5);
-    const send = async (fencingToken: number) =>
-      (await put(`${url}/stock/cocoa/patient`, { key: 'product:cocoa', fencingToken })).status;
-    const statuses = await Promise.all(tokens.map(send));
-    expect(statuses[tokens.indexOf(TOKEN + 59)]).toBe(200);
-    expect(new Set(statuses)).toEqual(new Set([200, 412]));
-    expect(await Promise.all(tokens.map(send))).toEqual(tokens.map((token) => (token === TOKEN + 59 ? 200 : 412)));
-  });
-
   it('answers 428 without the header and 400 to what it cannot read, and says which form it needs', async () => {
     const { url, writes } = await startShop(redisFence());
     const missing = await put(`${url}/stock/tea`);
@@ -207,14 +183,6 @@ describe('FencingTokenGuard', () => {
       expect([value, (await put(`${url}/stock/tea`, value)).status]).toEqual([value, 400]);
     }
     expect(writes.all).toEqual([]);
-  });
-
-  it('answers 400 to the token of another lock, and does not remember it', async () => {
-    const store = redisFence();
-    const { url, writes } = await startShop(store);
-    expect((await put(`${url}/stock/tea`, { key: 'product:coffee', fencingToken: TOKEN + 9 })).status).toBe(400);
-    expect(writes.all).toEqual([]);
-    expect(await store.raise('product:coffee', TOKEN)).toBe(true);
   });
 
   it('remembers no key that only the request names: without @Fenced no request passes, nor reaches the store [G574]', async () => {
@@ -237,29 +205,6 @@ describe('FencingTokenGuard', () => {
     expect((await put(path, tea(TOKEN - 1), 'POST')).status).toBe(412);
     expect((await put(path, 'what?', 'POST')).status).toBe(400);
     expect(writes.all).toEqual([undefined, TOKEN]);
-  });
-
-  it('works above and below @Locked, and on a controller, where a handler may have its own key', async () => {
-    const { url } = await startShop(redisFence());
-    for (const path of ['stock/tea/locked-above', 'stock/tea/locked-below']) {
-      expect((await put(`${url}/${path}`, undefined, 'POST')).status).toBe(428);
-      expect((await put(`${url}/${path}`, tea(TOKEN), 'POST')).status).toBe(201);
-      expect((await put(`${url}/${path}`, tea(TOKEN - 1), 'POST')).status).toBe(412);
-    }
-    expect((await put(`${url}/all`, { key: 'all', fencingToken: TOKEN })).status).toBe(200);
-    expect((await put(`${url}/all`)).status).toBe(428);
-    expect((await put(`${url}/all/other`, { key: 'other', fencingToken: TOKEN })).status).toBe(200);
-    expect((await put(`${url}/all/other`, { key: 'all', fencingToken: TOKEN })).status).toBe(400);
-    expect((await put(`${url}/stock/tea`, undefined, 'GET')).status).toBe(200);
-  });
-
-  it('keeps the key out of the answer to a stale token, and tells it the log', async () => {
-    const { url, log } = await startShop(redisFence());
-    await put(`${url}/stock/secret/patient`, { key: 'product:secret', fencingToken: TOKEN });
-    const refused = await put(`${url}/stock/secret/patient`, { key: 'product:secret', fencingToken: TOKEN - 1 });
-    expect(refused.status).toBe(412);
-    expect(await refused.text()).not.toContain('secret');
-    expect(log.lines.join()).toContain('of lock "product:secret" is too old');
   });
 
   it('keeps the key out of the answer to the token of another lock [G569]', async () => {
@@ -292,25 +237,6 @@ describe('FencingTokenGuard', () => {
     const causes = log.lines.flatMap((line) => /fence store: (.*?)\. Check/.exec(line)?.[1] ?? []);
     expect(causes).toEqual(['no answer within 1000 ms', expect.any(String)]);
     expect(causes[1]).not.toContain('no answer');
-  });
-
-  it('answers 503 when a store of another kind throws, or says neither yes nor no', async () => {
-    const { url } = await startShop({
-      raise: () => {
-        throw new Error('surely not');
-      },
-    });
-    expect((await put(`${url}/stock/tea`, tea(TOKEN))).status).toBe(503);
-    const silent = await startShop({ raise: async () => undefined as never });
-    expect((await put(`${silent.url}/stock/tea`, tea(TOKEN))).status).toBe(412);
-    expect(silent.writes.all).toEqual([]);
-  });
-
-  it('waits for the store as long as it is told to', async () => {
-    const { url, log } = await startShop({ raise: () => new Promise(() => {}) });
-    const refused = await put(`${url}/stock/stock/impatient`, { key: 'impatient', fencingToken: TOKEN }, 'POST');
-    expect(refused.status).toBe(503);
-    expect(log.lines.join()).toContain('no answer within 50 ms');
   });
 
   it('reads the request of a GraphQL context, and refuses what has no headers', async () => {
@@ -387,20 +313,6 @@ describe('a token that is ahead of the time', () => {
         });
       }
     }
-  });
-});
-
-describe('@FencingToken', () => {
-  it('hands over the token of the lock that it names, and answers 428 and 400 as the guard does', async () => {
-    const { url, writes } = await startShop(redisFence());
-    const path = `${url}/stock/tea/by-parameter`;
-    expect((await put(path, tea(TOKEN), 'POST')).status).toBe(201);
-    expect((await put(path, undefined, 'POST')).status).toBe(428);
-    expect((await put(path, { key: 'product:coffee', fencingToken: TOKEN }, 'POST')).status).toBe(400);
-    expect((await put(path, 'what?', 'POST')).status).toBe(400);
-    expect((await put(`${url}/stock/tea/optional-parameter`, undefined, 'POST')).status).toBe(201);
-    expect((await put(`${url}/stock/tea/optional-parameter`, 'what?', 'POST')).status).toBe(400);
-    expect(writes.all).toEqual([TOKEN, undefined]);
   });
 });
 

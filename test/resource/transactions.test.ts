@@ -94,11 +94,6 @@ describe.each(STAGES)('on %s, with transactions that write %s,', (_name, writes,
     expect((await second.state()).warnings).toEqual([]);
   });
 
-  it('two processes lose none of 200 updates with @Locked above @Transactional', async () => {
-    await Promise.all([first, second].map((counter) => counter.addMany('lockOutside', 'tea', 100)));
-    expect(await total()).toBe(200);
-  });
-
   switch (writes) {
     case 'at the commit':
       it('fencedUpdate refuses a commit that comes after that of a later holder [G36]', async () => {

@@ -3,7 +3,6 @@ import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
 import { LockOptionsError, LockService } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
-import { of, Observable } from 'rxjs';
 import { expect, it } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
 
@@ -27,17 +26,6 @@ class Jobs {
   }
 }
 
-@Injectable()
-class HangingJobs {
-  constructor(private readonly locks: LockService) {}
-
-  @LockedCron(NEVER, 'hanging', { holdMs: 50, maxHoldMs: 100 })
-  async run(): Promise<void> {
-    const { signal } = this.locks.current();
-    await new Promise((resolve) => signal.addEventListener('abort', resolve));
-  }
-}
-
 it('@LockedCron schedules the method as @Cron does, and runs it under its lock [G381]', async () => {
   const { app, events } = await makeApp({ imports: [ScheduleModule.forRoot()], providers: [Jobs] });
   const job = app.get(SchedulerRegistry).getCronJob('nightly');
@@ -57,13 +45,6 @@ it('a run of @LockedCron is skipped at once, and nothing logged, while another h
   expect(await app.get(Jobs).nightly()).toBe('ran');
 });
 
-it('the signal of a run of @LockedCron aborts when it has held its lock for maxHoldMs, and its lock is free again once it has ended', async () => {
-  const { app, locks, events } = await makeApp({ imports: [ScheduleModule.forRoot()], providers: [HangingJobs] });
-  await expect(app.get(HangingJobs).run()).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'overstayed' });
-  expect(events.at(-1)).toMatchObject({ type: 'lost', key: 'hanging', reason: 'overstayed' });
-  expect(await locks.isLocked('hanging')).toBe(false);
-});
-
 it('the start of an application warns of @LockedCron without ScheduleModule, which would run its jobs, and names the import [G556]', async () => {
   class MoreJobs extends Jobs {}
   const { log } = await makeApp({ providers: [Jobs, MoreJobs, { provide: 'alias', useExisting: Jobs }] });
@@ -71,11 +52,6 @@ it('the start of an application warns of @LockedCron without ScheduleModule, whi
     'warn Jobs.nightly is @LockedCron, but no module imports ScheduleModule.forRoot() of @nestjs/schedule: it never runs by ' +
       'itself. Add that to the imports of the root module.',
   ]);
-});
-
-it('the start of an application with ScheduleModule logs nothing of @LockedCron', async () => {
-  const { log } = await makeApp({ imports: [ScheduleModule.forRoot()], providers: [Jobs] });
-  expect(log.lines).toEqual([]);
 });
 
 it('an application does not start with @LockedCron without RedisLockModule, and the error names the import [G557]', async () => {
@@ -117,17 +93,4 @@ it.each<[key: unknown, options: Options, problem: string]>([
   expect(define).toThrow(LockOptionsError);
   expect(define).toThrow(/^@Locked(Cron)? on Wrong\.run: [^@]*$/); // its place is named once
   expect(define).toThrow(problem);
-});
-
-it('@LockedCron is refused on a stream, which nobody would subscribe to', () => {
-  const define = () => {
-    class Wrong {
-      @(LockedCron(NEVER, 'job', { holdMs: 50 }) as MethodDecorator)
-      run(): Observable<number> {
-        return of(1);
-      }
-    }
-    return Wrong;
-  };
-  expect(define).toThrow('@LockedCron on Wrong.run: a cron job must return a Promise');
 });

@@ -7,7 +7,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { COUNTER, ownerOn } from '../support/stored.js';
+import { ownerOn } from '../support/stored.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -16,7 +16,6 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-const ttl = (key: string) => server.command('PTTL', `lock:{${key}}`) as Promise<number>;
 const owner = (key: string) => ownerOn(server, key);
 
 /** Two services, of which the second one hears of its turns. */
@@ -53,20 +52,6 @@ function busy(ms: number): void {
 }
 
 describe('who is handed a lock', () => {
-  it('begins at once, with a larger token and what the grant has left, and extends it meanwhile', async () => {
-    const { proxy, holder, lock } = await handed('at-once');
-    expect(lock.isHeld).toBe(true);
-    expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
-    const inRedis = await ttl('at-once');
-    expect(lock.remainingMs).toBeLessThanOrEqual(inRedis);
-    expect(await owner('at-once')).toBe(lock.owner);
-    proxy.release();
-    await until(async () => (await ttl('at-once')) > 20_000, { what: 'it is extended' });
-    await until(() => lock.remainingMs > 20_000, { what: 'it knows' });
-    expect(await lock.release()).toBe(true);
-    expect(await owner('at-once')).toBeNull();
-  });
-
   it('a waiter that was handed a lock has lost it when the grant is over and no extension was answered, and nothing stays behind [G101]', async () => {
     const { proxy, locks, lock } = await handed('in-vain');
     await until(() => lock.signal.aborted, { what: 'it is lost', timeoutMs: 5_000 });
@@ -78,15 +63,6 @@ describe('who is handed a lock', () => {
     expect(await lock.release()).toBe(false);
     expect(await owner('in-vain')).toBe(next.owner);
     await next.release();
-  });
-
-  it('is told so when it was taken away before it was extended', async () => {
-    const { proxy, lock } = await handed('taken-away');
-    await server.command('DEL', 'lock:{taken-away}');
-    proxy.release();
-    await until(() => lock.signal.aborted, { what: 'it is lost' });
-    expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'expired' });
-    expect(await owner('taken-away')).toBeNull();
   });
 
   it.each<[string, (tokenNow: number) => [first: number, last: number]]>([
@@ -111,85 +87,6 @@ describe('who is handed a lock', () => {
     expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
     expect(lock.fencingToken).toBeLessThan(holder.fencingToken + 3_600_000_000);
     await lock.release();
-  });
-
-  it('begins at once, too, where the counter is far ahead of the clock of its server', async () => {
-    const hourAhead = (Date.now() + 3_600_000) * 1_000;
-    await server.command('SET', COUNTER, hourAhead);
-    onTestFinished(async () => void (await server.command('DEL', COUNTER)));
-    const { proxy, lock } = await handed('ahead');
-    expect(lock.isHeld).toBe(true);
-    expect(lock.fencingToken).toBeGreaterThan(hourAhead);
-    proxy.release();
-    expect(await lock.release()).toBe(true);
-  });
-
-  it('leaves nothing behind when it is done before the extension has run', async () => {
-    const { proxy, lock } = await handed('done-before');
-    const released = lock.release();
-    proxy.release();
-    expect(await released).toBe(true);
-    expect(await owner('done-before')).toBeNull();
-  });
-
-  it('keeps it when it is busy from the first moment on for longer than the grant stands', async () => {
-    const { locks, others } = await services('busy', server.url);
-    const holder = await locks.acquire('busy');
-    let isHeld: boolean | undefined;
-    const working = others.withLock('busy', (lock) => {
-      busy(2_300);
-      isHeld = lock.isHeld; // nothing was read meanwhile: nobody can say so
-      return 'done';
-    });
-    await untilQueued(server, 'busy', 1);
-    await holder.release();
-    expect(await working).toBe('done');
-    expect(isHeld).toBe(false);
-    expect(await owner('busy')).toBeNull();
-  });
-
-  it('keeps it, too, when it goes on after that', async () => {
-    const { locks, others } = await services('busy-first', server.url);
-    const holder = await locks.acquire('busy-first');
-    const working = others.withLock('busy-first', async (lock) => {
-      busy(2_300);
-      // The same call may ask for it again before anything was read.
-      const nested = await others.withLock('busy-first', ({ fencingToken, isHeld }) => ({ fencingToken, isHeld }));
-      await until(() => lock.isHeld, { what: 'it was read that the lock was extended' });
-      expect(nested).toEqual({ fencingToken: lock.fencingToken, isHeld: true }); // not before it was read
-      return lock.signal.aborted;
-    });
-    await untilQueued(server, 'busy-first', 1);
-    await holder.release();
-    expect(await working).toBe(false);
-  });
-
-  it('a nested call whose signal aborts while it waits to know whether the lock is held rejects at once, and its work does not run', async () => {
-    const { locks, others } = await services('aborted', server.url);
-    const holder = await locks.acquire('aborted');
-    let ran = 0;
-    const working = others.withLock('aborted', async (lock) => {
-      busy(2_300);
-      expect(lock.isHeld).toBe(false); // as far as is known
-      const caller = new AbortController();
-      const reason = new Error('of the caller');
-      const nested = others.withLock('aborted', { signal: caller.signal }, () => void ran++);
-      caller.abort(reason);
-      await expect(nested).rejects.toBe(reason);
-    });
-    await untilQueued(server, 'aborted', 1);
-    await holder.release();
-    await working;
-    expect(ran).toBe(0);
-  });
-
-  it('is lost when the process was paused before the extension was sent, for longer than the grant stands', async () => {
-    const { proxy, lock } = await handed('paused');
-    busy(2_300); // the request is still in the proxy
-    proxy.release();
-    await until(() => lock.signal.aborted, { what: 'it is lost' });
-    expect(lock.isHeld).toBe(false);
-    expect(await owner('paused')).toBeNull();
   });
 
   it.each([

@@ -1,8 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { subscribe, tracingChannel, unsubscribe, type TracingChannelSubscribers } from 'node:diagnostics_channel';
+import { tracingChannel, type TracingChannelSubscribers } from 'node:diagnostics_channel';
 import type { Lock, LockEvent, LockObserver, LockService, RedisLockModuleOptions } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { Lease } from '../../lib/core/lease/lease.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -77,23 +76,6 @@ describe.each(STORES)('what is notified (%s)', (store, options) => {
     });
   });
 
-  it('work that an observer of events begins under the lock of a call waits until that call has ended', async () => {
-    const locks = await openLocks(options());
-    const order: string[] = [];
-    let observed: Promise<unknown> | undefined;
-    locks.events$.subscribe(({ type, key }) => {
-      if (type === 'acquired' && key === 'B') observed = locks.withLock('A', async () => order.push('observer'));
-    });
-    await locks.withLock('A', async () => {
-      await locks.withLock('B', nothing);
-      await until(() => observed !== undefined, { what: 'the event' });
-      await locks.isLocked('A'); // time for a work that does not wait
-      order.push('end of the call');
-    });
-    await observed;
-    expect(order).toEqual(['end of the call', 'observer']);
-  });
-
   it('the listener of a signal of a lock runs outside of the call that took the lock by force [G501]', async () => {
     const locks = await openLocks(options());
     const heard: object[] = [];
@@ -155,41 +137,6 @@ describe.each(STORES)('what is notified (%s)', (store, options) => {
     );
     expect(heard).toEqual([OUTSIDE]);
   });
-});
-
-it('a lease that is found lost by asking aborts its signal in that line, outside of the call that asked', () => {
-  let now = 1_000;
-  const owner = { marginMs: 0, now: () => now, whyOver: () => 'stalled' as const, foundLost: () => {} };
-  const lease = new Lease({ grant: { key: 'k', owner: 'o' }, ttlMs: 1_000, sentAt: now, autoExtend: true }, owner);
-  const signal = lease.checkSignal();
-  const heard: unknown[] = [];
-  signal.addEventListener('abort', () => heard.push(request.getStore(), lease.checkState()));
-  request.run('a request', () => {
-    now += 1_000;
-    expect(lease.checkHeld()).toBe(false);
-    expect([signal.aborted, request.getStore()]).toEqual([true, 'a request']);
-  });
-  expect(heard).toEqual([undefined, 'lost']);
-});
-
-it('subscribers of the channel of events run outside of the call that caused them', async () => {
-  const locks = await openLocks({ memory: true });
-  const heard: object[] = [];
-  const note = () => void heard.push(whereabouts(locks, 'A'));
-  subscribe('nest-redis-lock:event', note);
-  onTestFinished(() => void unsubscribe('nest-redis-lock:event', note));
-  await request.run('a request', () => locks.withLock('A', () => locks.withLock('B', nothing)));
-  await until(() => heard.length === 4, { what: 'the events' });
-  expect(heard).toEqual(heard.map(() => OUTSIDE));
-});
-
-it('an observer of events that enters a store of its own leaves it to no timer and no command of the library', async () => {
-  const locks = await openLocks({ memory: true });
-  locks.events$.subscribe(() => request.enterWith('of the observer'));
-  await locks.withLock('A', nothing);
-  await until(() => locks.stats().length === 0, { what: 'it is released' });
-  const { outsideOfCalls } = await import('../../lib/core/time/event-loop.js');
-  expect(outsideOfCalls(() => request.getStore())).toBeUndefined();
 });
 
 it('observers and listeners that throw cost no lock and no result [G503]', async () => {

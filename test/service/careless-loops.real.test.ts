@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockModuleOptions } from 'nest-redis-lock';
-import { RedlockNodes } from '../support/redlock-nodes.js';
 import { DrivenProcess } from '../support/driven-process.js';
 import { RedisServer } from '../support/redis-server.js';
 
@@ -68,35 +67,6 @@ describe('a loop that asks again at once leaves the event loop running', () => {
     );
   });
 
-  describe('while a Redlock hangs', () => {
-    let nodes: RedlockNodes;
-    let careless: CarelessProcess;
-    beforeAll(async () => {
-      nodes = await RedlockNodes.start(3);
-      careless = await CarelessProcess.launched({ redlock: nodes.urls });
-      nodes.pause(0, 1, 2);
-    });
-    afterAll(() => Promise.all([careless.kill(), nodes.stop()]));
-
-    it.each(['acquire', 'tryAcquire'])(
-      'while all nodes of a Redlock hang, and has at most 100 calls a second of %s refused',
-      async (call) => {
-        expectPaced(await careless.loop(call, 600));
-      },
-    );
-  });
-
-  it('while Redis is gone, and has its lock when it is back', async () => {
-    const gone = await RedisServer.start();
-    onTestFinished(() => gone.stop());
-    const careless = await CarelessProcess.start({ redis: gone.url, commandTimeoutMs: 50 });
-    await gone.kill();
-    expectPaced(await careless.loop('acquire', 600));
-    const asking = careless.loop('acquire', 60_000);
-    await gone.restart();
-    expect(await asking).toMatchObject({ granted: true });
-  });
-
   describe('while its own process holds the lock', () => {
     let careless: CarelessProcess;
     beforeAll(async () => {
@@ -111,52 +81,5 @@ describe('a loop that asks again at once leaves the event loop running', () => {
         expect((await careless.loop(call)).calls).toBeGreaterThan(1);
       },
     );
-  });
-
-  it.each([{ redis: true }, { memory: true as const }])(
-    'until the holder, in the same process, gives the lock back by a timer: %o',
-    async (where) => {
-      const options = 'memory' in where ? where : { redis: server.url, keyPrefix: 'by timer' };
-      const careless = await CarelessProcess.start(options as RedisLockModuleOptions);
-      await careless.hold();
-      expect(await careless.untilFree(100)).toBeGreaterThan(1);
-    },
-  );
-
-  describe('when it is refused for what it asked', () => {
-    let careless: CarelessProcess;
-    beforeAll(() => {
-      careless = CarelessProcess.launch({ memory: true });
-    });
-    afterAll(() => careless.kill());
-
-    it.each(['a bad key', 'bad options', 'no work', 'an aborted signal', 'isLocked'])(
-      'which was %s: the loop goes on, and so does all else',
-      async (call) => {
-        expect((await careless.loop(call)).calls).toBeGreaterThan(1);
-      },
-    );
-  });
-
-  it('when as many wait as may wait', async () => {
-    const careless = await CarelessProcess.start({ redis: server.url, maxWaiters: 1 });
-    await careless.hold('waited for');
-    await careless.tell('wait', 'waited for');
-    expect((await careless.loop('more than maxWaiters')).calls).toBeGreaterThan(1);
-  });
-
-  it('when it extends a lock that is lost', async () => {
-    const careless = await CarelessProcess.start({ redis: server.url, keyPrefix: 'lost' });
-    await careless.hold();
-    await careless.tell('lose');
-    expect((await careless.loop('an extension of a lost lock')).calls).toBeGreaterThan(1);
-  });
-
-  it('when the application closes', async () => {
-    const careless = await CarelessProcess.start({ redis: server.url, keyPrefix: 'closing' });
-    await careless.hold();
-    await careless.tell('closing');
-    expectPaced(await careless.loop('acquire'));
-    await careless.tell('release');
   });
 });

@@ -1,56 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { Pacer, type Paced } from '../../lib/core/time/pacer.js';
 import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued, untilSubscribers } from '../support/queue.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
-
-it('what is hurried comes due at once, and in order, and not if the one before has removed it', () => {
-  interface Item extends Paced<Item> {
-    name: string;
-  }
-  const due: string[] = [];
-  const items = ['first', 'second', 'third'].map((name): Item => ({ name, dueAt: 0 }));
-  const pacer = new Pacer<Item>({
-    now: () => performance.now(),
-    atOnce: 500,
-    leewayMs: () => 100,
-    isUrgent: () => false,
-    onDue: (item) => {
-      pacer.remove(item);
-      if (item.name === 'first') pacer.remove(items[1]!);
-      due.push(item.name);
-    },
-  });
-  for (const item of items) pacer.add(item, performance.now() + 1_000, 1_000);
-  pacer.hurry(items);
-  expect(due).toEqual(['first', 'third']);
-  expect(pacer.size).toBe(0);
-});
-
-it('what is hurried comes due before what was due already, of which only so many come due at once', () => {
-  interface Item extends Paced<Item> {
-    name: string;
-  }
-  const due: string[] = [];
-  const pacer = new Pacer<Item>({
-    now: () => performance.now(),
-    atOnce: 2,
-    leewayMs: () => 100,
-    isUrgent: () => false,
-    onDue: (item) => {
-      pacer.remove(item);
-      due.push(item.name);
-    },
-  });
-  for (const name of ['first', 'second', 'third']) pacer.add({ name, dueAt: 0 }, performance.now(), 1_000);
-  pacer.hurry([{ name: 'hurried', dueAt: 0 }]);
-  expect(due).toEqual(['hurried', 'first']);
-  pacer.stop();
-});
 
 it('a process that waits for 10 000 keys looks after each of them every second, in at most 300 calls [G301]', async () => {
   const server = await redisServer();
@@ -126,18 +81,6 @@ describe('the fair calls of a process', () => {
     await holder.release();
     await Promise.all(calls);
     expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-  });
-
-  it('are served soon when all were passed over, as their subscription was dead', async () => {
-    const { server, proxy, holder, order, calls } = await waitingTen();
-    proxy.hideCloses();
-    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await untilSubscribers(server, 0);
-    const begin = performance.now();
-    await holder.release();
-    await Promise.all(calls);
-    expect(order[0]).toBe(0);
-    expect(performance.now() - begin).toBeLessThan(5 * CHECK_MS);
   });
 });
 

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { openLocks } from '../support/open-locks.js';
-import { subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
+import { untilQueued, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -88,23 +88,5 @@ describe('a process whose subscription the server has closed without its knowled
     await (await victims).release();
     await (await lates).release();
     expect(order).toEqual(['second', 'first', 'late']);
-  });
-
-  it('finds that out when its main connection was made anew', async () => {
-    const proxy = await proxyTo(server.port);
-    const locks = await openLocks({ redis: proxy.url });
-    await listens(server, locks, 'before the main connection breaks');
-    const count = await subscribers(server);
-    proxy.hideCloses();
-    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await untilSubscribers(server, 0);
-    proxy.showCloses();
-    // Each new connection is a reason for doubt, unless a message has come within half a second.
-    const listensAgain = async () => {
-      await server.command('CLIENT', 'KILL', 'TYPE', 'normal');
-      await sleep(200);
-      return (await subscribers(server)) === count;
-    };
-    await until(listensAgain, { what: 'it listens again' });
   });
 });

@@ -8,9 +8,7 @@ import { fromPromises, type Transfer } from 'nest-redis-lock/testing';
 import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import { digestOf } from '../../lib/api/holder.js';
 import { logTroubles } from '../../lib/nest/module/log-troubles.js';
-import { EXTEND, RELEASE, TRANSFER } from '../../lib/stores/redis/scripts/lua.js';
 import { acquireOn, claimOn, connected, extendOn, granted, now, releaseOn, transferOn } from '../support/claims.js';
-import { Gate } from '../support/gate.js';
 import { ToyBackend } from '../contract/toy-backend.js';
 import { openLocks, serviceOn } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
@@ -60,42 +58,6 @@ const fails = (call: Promise<unknown>): Promise<unknown> =>
   );
 
 describe('a lock that is detached', () => {
-  it('stands for its ttl under an owner value that the parcel alone names, with its token, and is extended by nobody', async () => {
-    const locks = await open({ ttlMs: 600 });
-    const lock = await locks.acquire('stands');
-    const parcel = await lock.detach({ ttlMs: 60_000 });
-    expect(parcel).toEqual({
-      v: 1,
-      key: 'stands',
-      owner: expect.stringMatching(/^detached\//) as string,
-      fencingToken: lock.fencingToken,
-      ttlMs: 60_000,
-    });
-    expect(JSON.parse(JSON.stringify(parcel))).toEqual(parcel);
-    expect(await ownerOn(server, 'stands')).toBe(parcel.owner);
-    expect((await locks.inspect('stands'))?.fencingToken).toBe(lock.fencingToken);
-    const left = await leftMs('stands');
-    expect(left).toBeGreaterThan(50_000);
-    await until(async () => (await leftMs('stands')) < left - 1_000, { what: 'longer than the ttl of its process' });
-    expect(locks.size).toBe(0);
-  });
-
-  it('holds nothing any more here, as after a release: its signal does not abort, and the call under it ends well', async () => {
-    const locks = await open();
-    const outcome = await locks.withLock('handle', async (lock) => {
-      const parcel = await lock.detach(HOUR);
-      expect([lock.isHeld, lock.remainingMs, lock.signal.aborted]).toEqual([false, 0, false]);
-      expect(() => lock.assertHeld()).toThrow(/\(released\)/);
-      await expect(lock.extend()).rejects.toMatchObject(LOST('released'));
-      await expect(lock.detach(HOUR)).rejects.toMatchObject(LOST('released'));
-      expect(() => locks.current()).toThrow(/outside of any lock/);
-      expect(await lock.release()).toBe(false);
-      return parcel;
-    });
-    expect(await ownerOn(server, 'handle')).toBe(outcome.owner);
-    expect(await locks.release(outcome)).toBe(true);
-  });
-
   it('is adopted with a larger token, is extended from then on, and is released as any other [G816]', async () => {
     const [sender, receiver] = [await open(), await open({ ttlMs: 600 })];
     const lock = await sender.acquire('adopted');
@@ -188,20 +150,6 @@ describe('a lock that is detached', () => {
     await next.release();
   });
 
-  it('is extended and released by its parcel without being adopted, for a person or a workflow', async () => {
-    const locks = await open();
-    const parcel = await detached(locks, 'person', 60_000);
-    await locks.extend(parcel, { ttlMs: 3_600_000 });
-    expect(await leftMs('person')).toBeGreaterThan(3_000_000);
-    await locks.extend(parcel, { ttlMs: 30_000 });
-    expect(await leftMs('person')).toBeLessThanOrEqual(30_000);
-    const waiting = locks.acquire('person');
-    await untilQueued(server, 'person', 1);
-    expect(await locks.release(parcel)).toBe(true);
-    expect(await locks.release(parcel)).toBe(false);
-    await (await waiting).release();
-  });
-
   it('stays detached when its application closes [G824]', async () => {
     const sender = await open();
     const parcel = await detached(sender, 'shutdown');
@@ -211,15 +159,6 @@ describe('a lock that is detached', () => {
     expect(await ownerOn(server, 'shutdown')).toBe(parcel.owner);
     const receiver = await open();
     expect(await (await receiver.adopt(parcel)).release()).toBe(true);
-  });
-
-  it('is what its application waits for when it closes, until it is detached', async () => {
-    const locks = await open({ shutdownTimeoutMs: 60_000 });
-    const lock = await locks.acquire('closing');
-    const closing = locks.onApplicationShutdown();
-    const parcel = await lock.detach(HOUR);
-    await closing;
-    expect(await ownerOn(server, 'closing')).toBe(parcel.owner);
   });
 
   it('is not detached with options or in a state that do not allow it [G827]', async () => {
@@ -257,20 +196,6 @@ describe('a lock that is detached', () => {
     await free('held-on');
   });
 
-  it('is shared with no call that asks for it again while it is being detached', async () => {
-    const { proxy, locks } = await throughProxy(20_000);
-    await locks.withLock('again', async (lock) => {
-      proxy.hold();
-      const detaching = lock.detach(HOUR);
-      const again = locks.acquire('again', { waitMs: 500 });
-      again.catch(() => {});
-      proxy.release();
-      const parcel = await detaching;
-      await expect(again).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
-      expect(await locks.release(parcel)).toBe(true);
-    });
-  });
-
   it('on a Redlock is refused, and says why', async () => {
     const servers = await redisServers(3);
     const locks = await openLocks({ redlock: servers.map(({ url }) => url) });
@@ -280,19 +205,6 @@ describe('a lock that is detached', () => {
     const parcel = await detached(await open(), 'redlock');
     await expect(locks.adopt(parcel)).rejects.toMatchObject(REFUSED('cannot be adopted. On a Redlock'));
     await lock.release();
-  });
-
-  it('in memory is handed over like one in Redis', async () => {
-    const locks = await openLocks({ memory: true });
-    const lock = await locks.acquire('memory');
-    const parcel = await lock.detach(HOUR);
-    expect((await locks.inspect('memory'))?.holder).toMatchObject({ pid: process.pid, detached: true });
-    const [adopted, refused] = await Promise.allSettled([locks.adopt(parcel), locks.adopt(parcel)]);
-    expect(refused).toMatchObject({ status: 'rejected', reason: LOST('stolen') });
-    const held = (adopted as { value: { fencingToken: number; release(): Promise<boolean> } }).value;
-    expect(held.fencingToken).toBeGreaterThan(lock.fencingToken);
-    expect(await held.release()).toBe(true);
-    await expect(locks.adopt(parcel)).rejects.toMatchObject(LOST('expired'));
   });
 });
 
@@ -330,137 +242,9 @@ describe('calls that wait for a lock that is detached', () => {
     expect(order).toEqual(['third', 'receiver', 'sender']);
     await until(() => sender.size + receiver.size + third.size === 0, { what: 'nothing is kept' });
   });
-
-  it('are granted nothing by a lock that is passed on within the process when that is detached', async () => {
-    const locks = await open({ cohortPasses: 100, cohortMs: 60_000 });
-    const other = await open();
-    const held = await other.acquire('cohort');
-    const done: number[] = [];
-    const tokens: number[] = [];
-    let parcel: LockParcel | undefined;
-    const calls = [0, 1, 2, 3].map((at) =>
-      locks.withLock('cohort', { waitMs: 600_000 }, async (lock) => {
-        tokens.push(lock.fencingToken);
-        if (at === 1) parcel = await lock.detach(HOUR);
-        done.push(at);
-      }),
-    );
-    await untilQueued(server, 'cohort', 1);
-    await held.release();
-    await until(() => done.length === 2, { what: 'the second has detached it' });
-    const adopted = await locks.adopt(parcel!); // and that is passed on to nobody
-    expect(done).toEqual([0, 1]);
-    await adopted.release();
-    await Promise.all(calls);
-    expect(done).toEqual([0, 1, 2, 3]);
-    const inOrder = [...tokens.slice(0, 2), adopted.fencingToken, ...tokens.slice(2)];
-    expect(inOrder).toEqual([...new Set(inOrder)].sort((a, b) => a - b));
-  });
-
-  it('get it when the lock of an adopter in their process was taken by force, and that one loses it', async () => {
-    const [locks, operator] = [await open({ ttlMs: 60_000 }), await open()];
-    const parcel = await detached(locks, 'forced');
-    const waiting = locks.acquire('forced', { waitMs: 600_000 });
-    await untilQueued(server, 'forced', 1);
-    const adopted = await locks.adopt(parcel);
-    await operator.forceRelease('forced');
-    const next = await waiting;
-    await until(() => !adopted.isHeld, { what: 'the adopter has lost it' });
-    expect(adopted.signal.aborted).toBe(true);
-    expect(next.fencingToken).toBeGreaterThan(adopted.fencingToken);
-    expect(await adopted.release()).toBe(false);
-    expect(next.isHeld).toBe(true);
-    expect(await ownerOn(server, 'forced')).toBe(next.owner);
-    await next.release();
-    await until(() => locks.size === 0, { what: 'nothing is kept' });
-  });
-});
-
-describe('a lock that is adopted beside calls of its process that wait', () => {
-  it('is lost at once when the store grants it to one of them, as it was deleted there', async () => {
-    const locks = await open({ ttlMs: 60_000 });
-    const parcel = await detached(locks, 'deleted');
-    const waiting = locks.acquire('deleted', { waitMs: 600_000 });
-    await untilQueued(server, 'deleted', 1);
-    const adopted = await locks.adopt(parcel);
-    await server.command('DEL', 'lock:{deleted}');
-    const next = await waiting;
-    expect(adopted.isHeld).toBe(false);
-    expect(() => adopted.assertHeld()).toThrow(/\(expired\)/);
-    expect(await adopted.release()).toBe(false);
-    expect(next.isHeld).toBe(true);
-    await next.release();
-  });
-
-  it('is given back while one of them asks, and goes to one at a time', async () => {
-    const { proxy, locks } = await throughProxy(60_000);
-    const parcel = await detached(locks, 'asks');
-    let inside = 0;
-    const calls = [0, 1, 2].map(() =>
-      locks.withLock('asks', { waitMs: 600_000, ttlMs: 20_000 }, async (lock) => {
-        expect(++inside).toBe(1);
-        const { remainingMs } = lock;
-        await until(() => lock.remainingMs < remainingMs - 100, { what: 'it has worked for a while' });
-        expect(lock.isHeld).toBe(true);
-        inside--;
-      }),
-    );
-    await untilQueued(server, 'asks', 1);
-    const adopted = await locks.adopt(parcel);
-    proxy.hold();
-    // As many commands as are in flight at once: behind them a release goes before an attempt.
-    const others = [];
-    for (let other = 0; other < 40; other++) {
-      others.push(locks.inspect(`other ${other}`));
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    const { remainingMs } = adopted;
-    await until(() => adopted.remainingMs < remainingMs - 1_500, { what: 'a call that waits asks again' });
-    const released = adopted.release();
-    proxy.release();
-    expect(await released).toBe(true);
-    await Promise.all([...calls, ...others]);
-  });
 });
 
 describe('a reply that is lost', () => {
-  it('of detach: a request that runs after it was given up finds nothing to detach', async () => {
-    const gate = new Gate();
-    class LateStore extends ToyBackend {
-      override async transfer(request: Transfer) {
-        await gate.opened;
-        return super.transfer(request);
-      }
-    }
-    const locks = serviceOn(fromPromises(new LateStore(now, 0), now, 50));
-    const lock = await locks.acquire('late-detach');
-    await expect(lock.detach(HOUR)).rejects.toThrow(/may have been detached/);
-    gate.open();
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    expect(await locks.isLocked('late-detach')).toBe(false);
-  });
-
-  it('of none, as the request of detach was never sent, leaves the lease as long as it was', async () => {
-    const away = await RedisServer.start();
-    const locks = await openLocks({ redis: away.url });
-    const lock = await locks.acquire('not-sent', { ttlMs: 60_000 });
-    await away.stop();
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    await expect(lock.detach({ ttlMs: 900 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    expect(lock.isHeld).toBe(true);
-    expect(lock.remainingMs).toBeGreaterThan(50_000);
-  });
-
-  it('of detach: if the connection breaks it is sent again, and finds that it was done', async () => {
-    const { proxy, locks } = await throughProxy(10_000);
-    const lock = await locks.acquire('cut-detach');
-    const cut = proxy.cutAfterRequest(TRANSFER.sha);
-    const parcel = await lock.detach(HOUR);
-    await cut;
-    expect(await ownerOn(server, 'cut-detach')).toBe(parcel.owner);
-    expect(await (await locks.adopt(parcel)).release()).toBe(true);
-  });
-
   it('of detach: without any answer the lock is lost here, stands in the store, and is given back as soon as that answers [G820]', async () => {
     const { proxy, locks } = await throughProxy(500);
     const others = await open();
@@ -484,32 +268,6 @@ describe('a reply that is lost', () => {
     await next.release();
     await lock.release();
     await free('no-detach');
-  });
-
-  it('of detach: the error says that the lock is lost, and when it ends', async () => {
-    const { proxy, locks } = await throughProxy(300);
-    const lock = await locks.acquire('told');
-    proxy.dropReplies();
-    const error = await fails(lock.detach({ ttlMs: 12_345 }));
-    expect(error).toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'told', causes: [{}] });
-    expect(String(error)).toMatch(/may have been detached, so it is lost here.* ends by itself after 12345 ms/);
-    expect(lock.isHeld).toBe(false);
-    expect(() => lock.assertHeld()).toThrow(/\(unavailable\)/);
-    proxy.passReplies();
-    await free('told');
-  });
-
-  it('of adopt: if the connection breaks it is sent again, and finds that it was done, with one token', async () => {
-    const { proxy, locks } = await throughProxy(10_000);
-    const parcel = await detached(locks, 'cut-adopt');
-    const before = await counterOn(server);
-    const cut = proxy.cutAfterRequest(TRANSFER.sha);
-    const adopted = await locks.adopt(parcel);
-    await cut;
-    expect(adopted.fencingToken).toBeGreaterThan(before);
-    expect(await counterOn(server)).toBe(adopted.fencingToken);
-    expect(await ownerOn(server, 'cut-adopt')).toBe(adopted.owner);
-    expect(await adopted.release()).toBe(true);
   });
 
   it('of adopt: without any answer the parcel gets the lock back, and can be adopted again [G821]', async () => {
@@ -589,32 +347,6 @@ describe('a reply that is lost', () => {
     backend.onReachable!();
     expect(store.asked).toBe(2);
   });
-
-  it.each([
-    ['extend', EXTEND, undefined, true],
-    ['release', RELEASE, false, false], // it was released the first time
-  ] as const)(
-    'of %s by a parcel: the call fails, and a repetition is harmless',
-    async (call, script, answer, stands) => {
-      const { proxy, locks } = await throughProxy(10_000);
-      const parcel = await detached(locks, `cut-${call}`, 60_000);
-      const cut = proxy.cutAfterRequest(script.sha);
-      const ask = () => (call === 'extend' ? locks.extend(parcel, HOUR) : locks.release(parcel));
-      await expect(ask()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: parcel.key });
-      await cut;
-      const again = await until(
-        () =>
-          ask().then(
-            (value) => ({ value }),
-            () => undefined,
-          ),
-        { what: 'it is connected again' },
-      );
-      expect(again.value).toBe(answer);
-      expect((await leftMs(parcel.key)) > 3_000_000).toBe(stands);
-      expect(await locks.release(parcel)).toBe(stands);
-    },
-  );
 });
 
 describe('a parcel', () => {
@@ -716,19 +448,5 @@ describe('a parcel', () => {
     const texts = shown.map((each) => (typeof each === 'string' ? each : JSON.stringify(each))).join('\n');
     for (const { owner } of [parcel, again]) expect(texts).not.toContain(owner.split('/').at(-1));
     expect(texts).toContain(digest);
-  });
-});
-
-describe('an application that closes', () => {
-  it('grants no lock whose adoption is answered when it is closed: the parcel keeps it', async () => {
-    const { proxy, locks } = await throughProxy(20_000);
-    const parcel = await detached(await open(), 'answered');
-    proxy.hold();
-    const adopting = fails(locks.adopt(parcel));
-    const closing = locks.onApplicationShutdown();
-    proxy.release();
-    expect(await adopting).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    await closing;
-    expect(await ownerOn(server, 'answered')).toBe(parcel.owner);
   });
 });

@@ -35,18 +35,6 @@ describe('locks in memory under fake timers', () => {
     expect(await waits).toBe(true);
   });
 
-  it('are given up by calls that wait when the time is advanced to the end of waitMs', async () => {
-    const locks = await openLocks({ memory: true });
-    await locks.acquire('k');
-    const waits = locks.acquire('k', { waitMs: 1_000 }).catch((error: unknown) => error);
-    let isSettled = false;
-    void waits.then(() => (isSettled = true));
-    await vi.advanceTimersByTimeAsync(999);
-    expect(isSettled).toBe(false);
-    vi.advanceTimersByTime(1);
-    expect(await waits).toBeInstanceOf(LockContendedError);
-  });
-
   it('locks in memory under fake timers are kept when the date is set ahead, or the time is advanced beyond the ttl [G224]', async () => {
     const locks = await openLocks({ memory: true, ttlMs: 1_000 });
     const lock = await locks.acquire('k');
@@ -54,20 +42,5 @@ describe('locks in memory under fake timers', () => {
     vi.advanceTimersByTime(60_000);
     expect([lock.isHeld, lock.signal.aborted]).toEqual([true, false]);
     expect(await lock.release()).toBe(true);
-  });
-
-  it('have their events, which observers get', async () => {
-    const locks = await openLocks({ memory: true });
-    const events: string[] = [];
-    locks.events$.subscribe(({ type }) => events.push(type));
-    await locks.withLock('k', () => locks.withLock('other', () => {}));
-    expect(events).toEqual(['acquired', 'acquired', 'released', 'released']);
-  });
-
-  it('do not hold up the closing of an application that does not wait for them', async () => {
-    const locks = await openLocks({ memory: true, shutdownTimeoutMs: 0 });
-    const forgotten = await locks.acquire('forgotten');
-    await locks.onApplicationShutdown();
-    expect(forgotten.signal.reason).toMatchObject({ reason: 'shutdown' });
   });
 });

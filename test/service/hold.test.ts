@@ -165,16 +165,6 @@ describe('a lock with holdMs', () => {
     expect(await leftMs('lost')).toBeGreaterThan(7_000);
   });
 
-  it('is kept when its lease was lost here, and the application closes before it has ended in the store', async () => {
-    const locks = await openLocks({ redis: server.url, marginMs: 5_000 });
-    const lock = await locks.acquire('lost-last', { ttlMs: 5_700, watchdog: false, holdMs: 20_000 });
-    await until(() => lock.signal.aborted, { what: 'the lease to end here' });
-    expect(await valueOf('lost-last')).not.toMatch(/=$/);
-    await locks.onApplicationShutdown();
-    expect(await valueOf('lost-last')).toMatch(/=$/);
-    expect(await leftMs('lost-last')).toBeGreaterThan(15_000);
-  });
-
   it('is kept for no shorter when the wall clock is set ahead meanwhile [G336]', async () => {
     const locks = await open();
     const dateNow = Date.now.bind(Date);
@@ -196,34 +186,6 @@ describe('a lock with holdMs', () => {
       for (const each of nested) await (await each).release();
     });
     expect(await leftMs('both')).toBeGreaterThan(17_000);
-  });
-
-  it('is not passed on within the process, be it kept or given up, though it was granted for several calls in turn', async () => {
-    const [locks, others] = [await open({ ttlMs: 10_000, cohortMs: 60_000 }), await open()];
-    const turn = async (key: string, signal?: AbortSignal) => {
-      const holder = await others.acquire(key);
-      const first = locks.acquire(key, { holdMs: 60_000, signal });
-      first.catch(() => {}); // it may reject before it is looked at
-      const second = locks.acquire(key);
-      await queued(key);
-      await holder.release();
-      return { first, second };
-    };
-    const kept = await turn('kept-turn');
-    await (await kept.first).release();
-    expect(await valueOf('kept-turn')).toMatch(/=$/);
-    await locks.forceRelease('kept-turn');
-    await (await kept.second).release();
-
-    const giveUp = new AbortController();
-    locks.events$.subscribe(
-      ({ type, key }) => type === 'acquired' && key === 'left' && giveUp.abort(new Error('enough')),
-    );
-    const left = await turn('left', giveUp.signal);
-    await expect(left.first).rejects.toThrow('enough');
-    const next = await left.second;
-    expect(await leftMs('left')).toBeLessThanOrEqual(10_000); // that of its own ttl
-    await next.release();
   });
 
   it('of a set is kept from the moment on that all of them are acquired [G348]', async () => {

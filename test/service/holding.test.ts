@@ -42,31 +42,6 @@ describe('a refused call that holds other locks', () => {
     await taken.release();
   });
 
-  it('a refused call names each lock that it holds once, the outermost first, and none that it gave back or lost', async () => {
-    const [locks] = await openPair(false);
-    const taken = await locks.acquire('z');
-    const error = await refusalOf(
-      locks.withLock('a', () =>
-        locks.withLock('gone', (gone) =>
-          locks.withLock('forced', { onLost: 'ignore' }, () =>
-            locks.withLock('b', () =>
-              locks.withLock('a', async () => {
-                await gone.release();
-                await locks.forceRelease('forced');
-                await locks.withLock('z', { waitMs: 0 }, work);
-              }),
-            ),
-          ),
-        ),
-      ),
-    );
-    expect(error.holding).toEqual(['a', 'b']);
-    expect(error.message).toContain(
-      'This call held "a" and "b" meanwhile: if the holder of "z" waits for one of them, neither can continue; take all at once',
-    );
-    await taken.release();
-  });
-
   it('a refused call names none where it holds none, whatever other calls of the process hold [G371]', async () => {
     const [locks] = await openPair(false);
     const [taken, another] = [await locks.acquire('b'), await locks.acquire('a')];
@@ -74,23 +49,5 @@ describe('a refused call that holds other locks', () => {
     expect(error.holding).toEqual([]);
     expect(error.message).not.toContain('This call held');
     await Promise.all([taken.release(), another.release()]);
-  });
-
-  it('the locks of a call are named in its own refusal alone', async () => {
-    const locks = await openLocks({ memory: true, waitMs: 0 });
-    await locks.withLock('a', () => locks.withLock('b', work));
-    const taken = await locks.acquire('b');
-    expect((await refusalOf(locks.acquire('b'))).holding).toEqual([]);
-    await taken.release();
-  });
-
-  it('a call that may not even wait, as too many do, names the locks that it holds', async () => {
-    const locks = await openLocks({ memory: true, maxWaiters: 1 });
-    const taken = await locks.acquire('b');
-    const first = locks.acquire('b');
-    const error = await refusalOf(locks.withLock('a', () => locks.acquire('b')));
-    expect(error).toMatchObject({ maxWaiters: 1, holding: ['a'] });
-    await taken.release();
-    await (await first).release();
   });
 });

@@ -114,48 +114,4 @@ describe('several locks, all or none', () => {
     await others.withLock('e2', () => expect(locks.acquireAll(['e1', 'e2'], { waitMs: 400 })).rejects.toThrow('"e2"'));
     await until(() => events.some(({ type, key }) => type === 'contended' && key === 'e2'), { what: 'the refusal' });
   });
-
-  it('a set that does not wait reports that it was refused', async () => {
-    const locks = await open();
-    const keys: string[] = [];
-    locks.events$.subscribe(({ type, key }) => type === 'contended' && keys.push(key));
-    await (await open()).withLock('n2', async () => expect(await locks.tryAcquireAll(['n1', 'n2'])).toBeNull());
-    await until(() => keys.length > 0, { what: 'the event' });
-    expect(keys).toEqual(['n2']);
-  });
-
-  it('a set that does not wait enters what the call holds, and the loss of any of its locks is the error', async () => {
-    const locks = await open();
-    await locks.withLock('n4', async () => {
-      const set = await locks.tryAcquireAll(['n4', 'n5']);
-      expect(set?.keys).toEqual(['n4', 'n5']);
-      expect(await set!.release()).toBe(true);
-    });
-    for (const key of ['n6', 'n7']) {
-      const losing = locks.withLock(['n6', 'n7'], () => locks.forceRelease(key));
-      await expect(losing).rejects.toMatchObject({ code: 'LOCK_LOST', key });
-    }
-  });
-
-  it('a set whose store cannot be asked reports that', async () => {
-    const stopped = await RedisServer.start();
-    const locks = await openLocks({ redis: stopped.url });
-    await stopped.stop();
-    const types: string[] = [];
-    locks.events$.subscribe(({ type }) => types.push(type));
-    await expect(locks.acquireAll(['o1', 'o2'])).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    await until(() => types.length > 0, { what: 'an event' });
-    expect(new Set(types)).toEqual(new Set(['unavailable']));
-  });
-
-  it('what is no list of keys is refused', async () => {
-    const locks = await open();
-    await expect(locks.acquireAll('abc' as never)).rejects.toThrow('keys must be an array of keys: got "abc"');
-    await expect(locks.acquireAll([])).rejects.toThrow('1 to 100 keys: got 0');
-    await expect(locks.tryAcquireAll(Array.from({ length: 101 }, (_, index) => `k${index}`))).rejects.toThrow(
-      'got 101',
-    );
-    await expect(locks.acquireAll(['a', ''])).rejects.toMatchObject({ code: 'LOCK_KEY' });
-    await expect(locks.withLock([], () => Promise.resolve())).rejects.toMatchObject({ code: 'LOCK_KEY' });
-  });
 });

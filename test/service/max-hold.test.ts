@@ -1,20 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type {
-  AcquireOptions,
-  Lock,
-  LockEvent,
-  LockService,
-  LockSet,
-  RedisLockModuleOptions,
-  RedisLockSettings,
-} from 'nest-redis-lock';
+import type { AcquireOptions, Lock, LockEvent, LockService, LockSet, RedisLockSettings } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
-import { blockEventLoop, proxyTo, redisServers } from '../support/stage.js';
+import { blockEventLoop, proxyTo } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
@@ -88,26 +80,6 @@ describe('work that holds its lock for longer than maxHoldMs', () => {
       message: expect.stringContaining('its work held it for longer than maxHoldMs') as string,
     });
     expect(events.filter(({ type }) => type === 'lost' || type === 'released')).toEqual([lost]);
-  });
-
-  it('work that ends before maxHoldMs are over has its lock to the end, and releases it as usual', async () => {
-    const locks = await open();
-    const events = eventsOf(locks);
-    const result = await locks.withLock('in-time', { maxHoldMs: 5_000 }, async ({ signal }) => {
-      await sleep(4_900);
-      return signal.aborted;
-    });
-    expect(result).toBe(false);
-    expect(await isFree('in-time')).toBe(true);
-    await sleep(TTL_MS);
-    expect(events.map(({ type }) => type)).toEqual(['acquired', 'released']);
-    expect(locks.size).toBe(0);
-  });
-
-  it('a call with onLost ignore settles as its work does, also after maxHoldMs', async () => {
-    const locks = await open();
-    const late = locks.withLock('ignores', { maxHoldMs: 100, onLost: 'ignore' }, () => sleep(200, 'late'));
-    expect(await late).toBe('late');
   });
 
   it('after a pause of its process a lock whose maxHoldMs are over is not held in the first line that runs [G807]', async () => {
@@ -217,20 +189,6 @@ describe('a lock that was held for too long', () => {
     await next.release();
   });
 
-  it('a release after maxHoldMs that is not answered is an event, and is repeated', async () => {
-    const proxy = await proxyTo(server);
-    const locks = await openLocks({ redis: proxy.url, ttlMs: 20_000, commandTimeoutMs: 500 });
-    const events = eventsOf(locks);
-    const { lock } = await acquire(locks, 'unanswered', { maxHoldMs: 1_000 });
-    await aborted(lock);
-    proxy.hold();
-    expect(await lock.release()).toBe(false);
-    const failed = await until(() => events.find(({ type }) => type === 'release-failed'), { what: 'the event' });
-    expect(failed).toMatchObject({ key: 'unanswered' });
-    proxy.release();
-    await until(() => isFree('unanswered'), { what: 'the lock to be free' });
-  });
-
   it('a shutdown neither waits for work that holds its lock for longer than maxHoldMs, nor gives the lock back before its lease has ended [G809]', async () => {
     const locks = await open({ shutdownTimeoutMs: 20_000 });
     const others = await open();
@@ -244,41 +202,6 @@ describe('a lock that was held for too long', () => {
     expect(await lock.release()).toBe(false);
     expect(await (await others.acquire('closing')).release()).toBe(true);
   });
-
-  it('a lock that was held for longer than maxHoldMs can be taken by force, and its work leaves it to the next holder', async () => {
-    const [locks, others] = [await open(), await open()];
-    const { lock } = await acquire(locks, 'forced', { maxHoldMs: 500 });
-    await aborted(lock);
-    expect(await others.forceRelease('forced')).toBe(true);
-    const next = await others.acquire('forced');
-    expect(await lock.release()).toBe(false);
-    expect([next.isHeld, await ownerOn(server, 'forced')]).toEqual([true, next.owner]);
-    expect(lock.signal.reason).toEqual(overstayed);
-    await next.release();
-  });
-
-  it.each<[string, () => Promise<RedisLockModuleOptions>]>([
-    ['In memory', () => Promise.resolve({ memory: true })],
-    ['On a Redlock', async () => ({ redlock: (await redisServers(3)).map(({ url }) => url), admission: false })],
-  ])(
-    '%s a lock that was held for longer than maxHoldMs stands until its work has ended, or its lease',
-    async (_, where) => {
-      const locks = await openLocks({ ...(await where()), ttlMs: TTL_MS } as RedisLockModuleOptions);
-      const { lock } = await acquire(locks, 'anywhere', { maxHoldMs: 500 });
-      await aborted(lock);
-      expect(await locks.tryAcquire('anywhere')).toBeNull();
-      expect(await lock.release()).toBe(true);
-      const { lock: another } = await acquire(locks, 'anywhere', { maxHoldMs: 500 });
-      const abortedAt = await aborted(another);
-      const next = await locks.acquire('anywhere');
-      const waitedMs = performance.now() - abortedAt;
-      expect(waitedMs).toBeGreaterThan(TTL_MS / 2);
-      expect(waitedMs).toBeLessThan(TTL_MS + 500);
-      await next.release();
-      await another.release();
-      expect(locks.size).toBe(0);
-    },
-  );
 });
 
 describe('the time of maxHoldMs', () => {
@@ -333,46 +256,6 @@ describe('the time of maxHoldMs', () => {
     expectAbout((await aborting) - grantedAt, 2_000);
     await lock.release();
   });
-
-  it('without the watchdog a lock ends after maxHoldMs or after its ttl, whichever is shorter', async () => {
-    const locks = await open({ watchdog: false });
-    const { lock, grantedAt } = await acquire(locks, 'short', { maxHoldMs: 1_000 });
-    expectAbout((await aborted(lock)) - grantedAt, 1_000);
-    expect(lock.signal.reason).toEqual(overstayed);
-    expect(await leftMs('short')).toBeGreaterThan(TTL_MS / 2);
-    const { lock: longer, grantedAt: longerAt } = await acquire(locks, 'long', { maxHoldMs: 60_000 });
-    const lengthMs = longer.remainingMs;
-    expect(lengthMs).toBeGreaterThan(TTL_MS - 100);
-    expectAbout((await aborted(longer)) - longerAt, lengthMs);
-    expect(longer.signal.reason).toMatchObject({ reason: 'expired' });
-  });
-
-  it('the times of maxHoldMs of many locks are over one after the other', async () => {
-    const locks = await open();
-    const times = [900, 300, 1_500, 600, 4_000, 1_200, 300];
-    const held = await Promise.all(
-      times.map(async (maxHoldMs, index) => ({ maxHoldMs, ...(await acquire(locks, `many:${index}`, { maxHoldMs })) })),
-    );
-    await Promise.all(
-      held.map(async ({ lock, grantedAt, maxHoldMs }) => expectAbout((await aborted(lock)) - grantedAt, maxHoldMs)),
-    );
-    await Promise.all(held.map(({ lock }) => lock.release()));
-    expect(locks.size).toBe(0);
-  });
-});
-
-it('the signal of a lock aborts when its maxHoldMs are over, also while the watchdog is about to try a failed extension again', async () => {
-  const proxy = await proxyTo(server);
-  const locks = await openLocks({ redis: proxy.url, ttlMs: TTL_MS, commandTimeoutMs: 50 });
-  const events = eventsOf(locks);
-  const { lock, grantedAt } = await acquire(locks, 'failing', { maxHoldMs: 1_100 });
-  const aborting = aborted(lock);
-  proxy.hold();
-  await until(() => events.some(({ type }) => type === 'extension-failed'), { what: 'an extension has failed' });
-  expect(lock.isHeld).toBe(true);
-  expectAbout((await aborting) - grantedAt, 1_100);
-  expect(lock.signal.reason).toEqual(overstayed);
-  proxy.release();
 });
 
 describe('a nested call', () => {
@@ -395,32 +278,6 @@ describe('a nested call', () => {
     expect(await isFree('nested')).toBe(true);
   });
 
-  it('a nested call that ends before its maxHoldMs leaves the lock the time of the call around it', async () => {
-    const locks = await open();
-    const { lock, grantedAt } = await locks.withLock('lifted', { maxHoldMs: 3_000, onLost: 'ignore' }, async (held) => {
-      const begunAt = performance.now();
-      for (let call = 0; call < 3; call++) await locks.withLock('lifted', { maxHoldMs: 600 }, () => sleep(500));
-      await Promise.all([1, 2].map(() => locks.withLock('lifted', { maxHoldMs: 600 }, () => sleep(100))));
-      expect(held.isHeld).toBe(true);
-      await aborted(held);
-      return { lock: held, grantedAt: begunAt };
-    });
-    expectAbout(performance.now() - grantedAt, 3_000);
-    expect(lock.signal.reason).toEqual(overstayed);
-  });
-
-  it('a nested call that ends before its maxHoldMs does not have a lease extended whose watchdog is off', async () => {
-    const locks = await open({ watchdog: false });
-    const { lock, grantedAt } = await locks.withLock('once', { onLost: 'ignore' }, async (held) => {
-      const begunAt = performance.now();
-      await locks.withLock('once', { maxHoldMs: 500 }, () => sleep(100));
-      await aborted(held);
-      return { lock: held, grantedAt: begunAt };
-    });
-    expect(performance.now() - grantedAt).toBeLessThan(TTL_MS);
-    expect(lock.signal.reason).toMatchObject({ reason: 'expired' });
-  });
-
   it('a nested call has no more time than the maxHoldMs of the call around it, also if that has ended and left it behind [G811]', async () => {
     const locks = await open();
     let nested!: Lock;
@@ -435,19 +292,6 @@ describe('a nested call', () => {
     expect(await nested.release()).toBe(true);
     expect(await isFree('outer')).toBe(true);
   });
-
-  it('a nested call that has not ended keeps a lock from others for the rest of its lease after maxHoldMs', async () => {
-    const locks = await open();
-    let nested!: Lock;
-    const call = locks.withLock('left', { maxHoldMs: 500 }, async ({ signal }) => {
-      nested = await locks.acquire('left');
-      await sleep(60_000, undefined, { signal });
-    });
-    await expect(call).rejects.toEqual(overstayed);
-    expect(await isFree('left')).toBe(false);
-    expect(await nested.release()).toBe(true);
-    expect(await isFree('left')).toBe(true);
-  });
 });
 
 describe('maxHoldMs and holdMs', () => {
@@ -460,15 +304,6 @@ describe('maxHoldMs and holdMs', () => {
     await expect(call).rejects.toEqual(overstayed);
     expect(await others.inspect('kept')).toMatchObject({ keptUntil: expect.any(Date) as Date });
     expect(await leftMs('kept')).toBeGreaterThan(18_000);
-  });
-
-  it('holdMs and maxHoldMs may be the same time', async () => {
-    const locks = await open();
-    const { lock, grantedAt } = await acquire(locks, 'both', { holdMs: 1_000, maxHoldMs: 1_000 });
-    expectAbout((await aborted(lock)) - grantedAt, 1_000);
-    expect(lock.signal.reason).toEqual(overstayed);
-    expect(await lock.release()).toBe(true);
-    expect(await leftMs('both')).toBeLessThan(SLACK_MS);
   });
 });
 
@@ -484,24 +319,4 @@ it.each<[message: string, options: object]>([
   await expect(locks.withLock('refused', options, () => 'ran')).rejects.toThrow(message);
   await expect(locks.acquire('refused', options)).rejects.toMatchObject({ code: 'LOCK_OPTIONS' });
   expect(await scriptCalls(server)).toBe(0);
-});
-
-it('a lock whose maxHoldMs are nearly over is not extended when others end', async () => {
-  const locks = await open();
-  const { lock: first } = await acquire(locks, 'first', { maxHoldMs: 500 });
-  const { lock: second } = await acquire(locks, 'second', { maxHoldMs: 650 });
-  await Promise.all([first, second].map(aborted));
-  expect(await leftMs('second')).toBeLessThan(TTL_MS - 600);
-  await Promise.all([first.release(), second.release()]);
-});
-
-it('a lock with maxHoldMs costs no command more than one without it', async () => {
-  const locks = await open();
-  const cost = async (options: AcquireOptions) => {
-    await server.resetCalls();
-    await locks.withLock('cost', options, () => sleep(TTL_MS / 2)); // extended once
-    return scriptCalls(server);
-  };
-  await cost({});
-  expect(await cost({ maxHoldMs: 60_000 })).toBe(await cost({}));
 });

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Lock, LockService } from 'nest-redis-lock';
+import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -77,72 +77,6 @@ describe('a service keeps nothing', () => {
     await forKeys('once', 10_000, once);
     expect(locks.size).toBe(0);
     expect((heapUsed() - before) / 10_000).toBeLessThan(150); // bytes: less than the key alone
-  });
-
-  it('of keys that were contended in vain', async () => {
-    const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
-    const inVain = async (key: string) => {
-      await others.acquire(key);
-      const waits = [locks.tryAcquire(key), locks.acquire(key, { waitMs: 20 }).catch(() => null)];
-      expect(await Promise.all(waits)).toEqual([null, null]);
-    };
-    await forKeys('in-vain', 400, inVain);
-    await until(() => locks.size === 0, { what: 'the last attempts have ended' });
-  });
-
-  it('of leases that were lost', async () => {
-    const locks = await openLocks({ redis: server.url, watchdog: false });
-    const lost: Lock[] = [];
-    await forKeys('lost', 400, async (key) => lost.push(await locks.acquire(key, { ttlMs: 50 })));
-    await until(() => lost.every((lock) => !lock.isHeld), { what: 'all are lost' });
-    await until(() => locks.size === 0, { what: 'nothing is kept' });
-    expect(await Promise.all(lost.map((lock) => lock.release()))).toEqual(lost.map(() => false));
-    expect(locks.size).toBe(0);
-  });
-
-  it('of 1 000 waiters that were aborted, some in the queue and one contending', async () => {
-    const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
-    const other = await others.acquire('aborted');
-    const controller = new AbortController();
-    const waits = Array.from({ length: 1_000 }, () => locks.acquire('aborted', { signal: controller.signal }));
-    const settled = Promise.allSettled(waits);
-    await until(async () => (await locks.inspect('aborted'))?.waiters === 1_000, { what: 'all wait' });
-    controller.abort();
-    expect((await settled).filter(({ status }) => status === 'fulfilled')).toEqual([]);
-    await until(() => locks.size === 0, { what: 'the last attempt has ended' });
-    await other.release();
-    expect((await locks.acquire('aborted')).isHeld).toBe(true);
-  });
-
-  it('of calls that Redis could not serve', async () => {
-    const own = await RedisServer.start();
-    const locks = await openLocks({ redis: own.url, commandTimeoutMs: 50 });
-    await own.kill();
-    const calls = Array.from({ length: 400 }, (_, index) => locks.acquire(`unserved ${index % 20}`));
-    const settled = await Promise.allSettled(calls);
-    expect(settled.filter(({ status }) => status === 'fulfilled')).toEqual([]);
-    expect(locks.size).toBe(0);
-    await own.stop();
-  });
-
-  it('of the earlier runs of a job that plans its next run from within', async () => {
-    const locks = await openLocks({ memory: true });
-    const runs: WeakRef<Lock>[] = [];
-    const kept = () => {
-      collectGarbage();
-      return runs.filter((lock) => lock.deref()).length;
-    };
-    let running: Promise<void> | undefined;
-    const run = () => {
-      running = locks.withLock('job', async (lock) => {
-        runs.push(new WeakRef(lock));
-        if (runs.length < 50) setImmediate(run);
-        else await until(() => kept() < 5, { what: 'the locks of earlier runs are collected' });
-      });
-    };
-    run();
-    await until(() => runs.length === 50, { what: 'the last run has begun' });
-    await running;
   });
 });
 

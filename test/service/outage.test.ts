@@ -67,18 +67,6 @@ describe('while acquiring, Redis', () => {
     await noKeyIsLeft();
   });
 
-  it('is killed: a call whose waitMs ends before its attempt names the node, and why it cannot be reached', async () => {
-    const locks = await open({ commandTimeoutMs: 20_000 });
-    await server.kill();
-    const [node, problem] = [`127.0.0.1:${server.port}`, expect.stringMatching(/^not connected .*ECONNREFUSED/)];
-    expect(await bounded(locks.acquire('key', { waitMs: 500 }))).toMatchObject({
-      ...UNAVAILABLE,
-      causes: [{ node, problem }],
-    });
-    await server.restart();
-    await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
-  });
-
   it('a call whose waitMs ends before its attempt on a Redlock names the nodes that keep it waiting, and no other [G63]', async () => {
     const [dead, hung, well] = await redisServers(3);
     const nodes = [dead!, hung!, well!];
@@ -95,25 +83,6 @@ describe('while acquiring, Redis', () => {
     });
     hung!.resume();
     await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
-  });
-
-  it('is killed: the call rejects as unavailable in bounded time, also when it tries once', async () => {
-    const locks = await open();
-    await server.kill();
-    expect(await bounded(locks.acquire('key', { waitMs: 60_000 }))).toMatchObject(UNAVAILABLE);
-    expect(await bounded(locks.tryAcquire('key'))).toMatchObject(UNAVAILABLE);
-    await server.restart();
-    await until(() => locks.tryAcquire('key').catch(() => null), { what: 'the lock can be had again' });
-  });
-
-  it('is killed: the call ends when its signal aborts', async () => {
-    const locks = await open({ commandTimeoutMs: 20_000 });
-    await server.kill();
-    const acquiring = locks.acquire('key', { waitMs: 60_000, signal: AbortSignal.timeout(50) });
-    expect(await bounded(acquiring)).toMatchObject({ name: 'TimeoutError' });
-    await server.restart();
-    await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
-    await noKeyIsLeft();
   });
 
   it('a call rides out a connection that is lost for a moment [G46]', async () => {
@@ -143,40 +112,6 @@ describe('while waiting for a lock that another process holds, Redis', () => {
     expect(outcomes).toEqual(calls.map(() => expect.objectContaining(UNAVAILABLE)));
     server.resume();
     expect(locks.size).toBe(0);
-  });
-
-  it('is killed: all who wait reject as unavailable, within the time of one attempt', async () => {
-    const locks = await open();
-    const calls = await waitingBehind(locks, 50);
-    await server.kill();
-    const outcomes = await bounded(Promise.all(calls.map((call) => call.catch((error: unknown) => error))));
-    expect(outcomes).toEqual(calls.map(() => expect.objectContaining(UNAVAILABLE)));
-  });
-
-  it('is stopped for one attempt: a call that came while it was under way tries for itself', async () => {
-    const locks = await open();
-    await (await locks.acquire('other')).release();
-    server.pause();
-    const first = locks.acquire('key');
-    const startedAt = performance.now();
-    await until(() => performance.now() > startedAt + 5, { what: 'the attempt is under way' });
-    const second = locks.acquire('key').catch((error: unknown) => error);
-    await expect(first).rejects.toMatchObject({ causes: [{ problem: 'no answer within 500 ms' }] });
-    expect(await second).toMatchObject({
-      causes: [{ problem: expect.stringContaining('an earlier command is still in flight') }],
-    });
-    server.resume();
-  });
-
-  it('is stopped: who gives up before that is not told that somebody holds the lock', async () => {
-    const locks = await open({ commandTimeoutMs: 5_000 });
-    const [head] = await waitingBehind(locks, 1);
-    server.pause();
-    const calls = [1, 2, 3].map(() => locks.acquire('key', { waitMs: 800 }));
-    const outcomes = await Promise.all(calls.map((call) => bounded(call)));
-    expect(outcomes).toEqual(calls.map(() => expect.objectContaining(UNAVAILABLE)));
-    server.resume();
-    expect(await Promise.race([head, 'still waits'])).toBe('still waits');
   });
 
   it('the first waiter gets the lock of a Redis that restarts empty, and the old holder learns that it is gone [G49]', async () => {
@@ -221,34 +156,5 @@ describe('while the work runs, and its lock is released, Redis', () => {
     await server.kill();
     finish.open();
     expect(await bounded(call)).toBe(failure);
-  });
-
-  it('is gone when the lock was to last for shorter: it is released when Redis is back, since it may last as before', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
-    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 250 });
-    const lock = await locks.acquire('key', { ttlMs: 60_000 });
-    proxy.hold();
-    await expect(lock.extend(300)).rejects.toMatchObject(UNAVAILABLE);
-    proxy.refuse();
-    proxy.cut();
-    await lock.release();
-    const releasedAt = performance.now();
-    await until(() => performance.now() > releasedAt + 400, { what: 'the shorter time is over' });
-    proxy.release();
-    await proxy.accept();
-    await noKeyIsLeft();
-  });
-
-  it('is stopped: the next call of this process does not meet what is left of the lock', async () => {
-    const locks = await open();
-    const { call, finish } = await working(locks, () => 'result');
-    server.pause();
-    finish.open();
-    await call;
-    server.resume();
-    const next = await until(() => locks.tryAcquire('key').catch(() => null), { what: 'the lock can be had again' });
-    expect(await next.release()).toBe(true);
-    await noKeyIsLeft();
   });
 });

@@ -3,7 +3,6 @@ import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 let redis: RedisServer;
@@ -52,11 +51,6 @@ it('a ping asks each server once, on the connection of the locks, and leaves not
   expect(await redis.keys()).toEqual([]);
 });
 
-it('locks in memory always answer a ping', async () => {
-  const locks = await openLocks({ memory: true });
-  expect(await locks.ping()).toMatchObject({ available: true, closing: false, nodes: { voting: 1, of: 1 } });
-});
-
 it('a ping of a Redis that hangs, or is gone, ends in time, says what is wrong, and does not reject [G441]', async () => {
   const server = await RedisServer.start();
   onTestFinished(() => server.stop());
@@ -81,19 +75,6 @@ it('a ping of a Redis that hangs, or is gone, ends in time, says what is wrong, 
 
   await server.restart();
   await until(async () => (await locks.ping()).available, { what: 'it is back' });
-});
-
-it('a ping ends in time where it has to wait in this process behind other commands', async () => {
-  const proxy = await TcpProxy.start(redis.port);
-  onTestFinished(() => proxy.stop());
-  const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 400 });
-  await locks.ping(); // the script is known from now on
-  proxy.roundTripMs = 300;
-  const others = Array.from({ length: 3_000 }, (_, index) => locks.isLocked(`other ${index}`)); // more than one round trip takes
-  const { available, problems } = await locks.ping();
-  expect(available).toBe(false);
-  expect(problems[0]!.problem).toMatch(/^no answer within 400 ms|^it does not answer/);
-  await Promise.allSettled(others); // a busy machine may answer them late
 });
 
 it('a ping of a Redlock needs the votes of a majority, and names the nodes that do not vote [G442]', async () => {
@@ -123,20 +104,4 @@ it('a ping of a Redlock whose nodes were just started says that they do not vote
     nodes: { voting: 0, of: 3 },
     problems: [waits, waits, waits],
   });
-});
-
-it('a ping says that the application closes from the moment that lock.closing aborts, and also after that', async () => {
-  const locks = await openLocks({ redis: redis.url });
-  const lock = await locks.acquire('key');
-  const atOnce = new Promise<object>((resolve) => {
-    lock.closing.addEventListener('abort', () => resolve(locks.ping()));
-  });
-  const begunBefore = locks.ping();
-  locks.onModuleDestroy();
-  const closing = { available: false, closing: true, nodes: { voting: 1, of: 1 }, problems: [] };
-  expect(await atOnce).toMatchObject(closing);
-  expect(await begunBefore).toMatchObject(closing);
-  await lock.release();
-  await locks.onApplicationShutdown();
-  expect(await locks.ping()).toMatchObject({ available: false, closing: true, nodes: { voting: 0, of: 1 } });
 });

@@ -1,11 +1,9 @@
-import { Cluster, Redis, type RedisOptions } from 'ioredis';
-import { createClient, createCluster, createSentinel } from 'redis';
+import { Redis } from 'ioredis';
+import { createClient } from 'redis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { LockOptionsError, type RedisLockModuleOptions, type RedisSource } from 'nest-redis-lock';
-import type { NodeRedisOptions } from '../../lib/stores/redis/client/source.js';
+import { LockOptionsError, type RedisLockModuleOptions } from 'nest-redis-lock';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
 
 /** By its form: a pool of node-redis. */
 class Pool {
@@ -332,24 +330,6 @@ describe('a Redis source that a client would take for localhost', () => {
   });
 });
 
-it.each<[source: RedisSource, got: string]>([
-  ['redis://a/hunter2', 'a URL whose path is not the number of a database. Write redis://host:port/0.'],
-  ['redis://a?db=hunter2', 'a URL whose path is not the number of a database.'],
-  [
-    { host: 'a', db: 'hunter2' as never },
-    'db a string, which is not a database. Is the variable that it comes from set?',
-  ],
-  [{ host: 'a', db: '' as never }, 'db a string, which is not a database.'],
-  [{ host: 'a', db: Number(undefined) }, 'db NaN, which is not a database.'],
-  [{ host: 'a', db: -1 }, 'db -1, which is not a database.'],
-  [{ socket: { host: 'a' }, database: NaN }, 'database NaN, which is not a database.'],
-])('a database that no client could select is refused: %o', (redis, got) => {
-  const resolve = () => resolveOptions({ redis });
-  expect(resolve).toThrow(`redis must be ${EXPECTED}: got ${got}`);
-  expect(resolve).toThrow(LockOptionsError);
-  expect(resolve).not.toThrow('hunter2');
-});
-
 describe('a source function that returns no client', () => {
   it.each<[what: string, made: () => unknown, got: string]>([
     ['nothing', () => undefined, 'nothing.'],
@@ -377,77 +357,4 @@ describe('a source function that returns no client', () => {
     await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
     await expect(opening).rejects.not.toThrow('hunter2');
   });
-});
-
-describe('a Redis may be given as', () => {
-  const options: Record<string, RedisOptions | NodeRedisOptions> = {
-    'a host': { host: 'a' },
-    'a port': { port: 6380 },
-    'a host, and a name of no option that is undefined': { host: 'a', url: undefined } as RedisOptions,
-    'a port as a variable of the environment has it': { host: 'a', port: '6380' as never },
-    'a host and options that are undefined': { host: 'a', port: undefined, password: undefined },
-    'a path, where no host is known': { path: '/tmp/redis.sock', host: undefined },
-    sentinels: { sentinels: [{ host: 'a' }], name: 'main' },
-    'a host and a database as a variable of the environment has it': { host: 'a', db: '3' as never },
-    'the options of another client': { ...new Redis({ lazyConnect: true }).options },
-    'an object of a class': Object.assign(new (class Config {})(), { host: 'a' }),
-    'an object without a prototype': Object.assign(Object.create(null), { host: 'a' }),
-    'a url in options of node-redis': { url: 'redis://a' },
-    'a url in options of node-redis, and what no URL says': {
-      url: 'redis://[::1]',
-      RESP: 2,
-      socket: { connectTimeout: 500, host: '::1' },
-    },
-    'the options of another client of node-redis': { ...createClient({ url: 'rediss://:hunter2@a:6380/3' }).options },
-    'a socket in options of node-redis': { socket: { host: 'a', port: 6380 }, database: 3, name: 'mine' },
-    'the path of a socket in options of node-redis': { socket: { path: '/tmp/redis.sock', tls: false } },
-    'nodes of a Cluster in options of node-redis': { rootNodes: [{ url: 'redis://a' }] },
-    'nodes of a Cluster with TLS': { rootNodes: [{ url: 'rediss://a' }], defaults: { socket: { tls: true } } },
-    'Sentinels in options of node-redis': { sentinelRootNodes: [{ host: 'a', port: 1 }], name: 'main' },
-  };
-
-  it.each(Object.entries(options))('%s', (_, redis) => {
-    expect(resolveOptions({ redis }).backend).toEqual({ kind: 'redis', source: redis });
-  });
-
-  it.each<[string, () => RedisSource]>([
-    ['a client', lazy],
-    ['a client of a Cluster', () => new Cluster([{ host: 'a' }], { lazyConnect: true })],
-    ['a client of node-redis', () => createClient({ url: 'redis://a' })],
-    ['a client of node-redis for a Cluster', () => createCluster({ rootNodes: [{ url: 'redis://a' }] })],
-    [
-      'a client of node-redis for Sentinels',
-      () => createSentinel({ name: 'main', sentinelRootNodes: [{ host: 'a', port: 1 }] }),
-    ],
-    ['a URL', () => 'rediss://user:secret@a:6380/3'],
-    ['the path of a socket', () => '/tmp/redis.sock'],
-  ])('%s', (_, source) => {
-    const redis = source();
-    expect(resolveOptions({ redis }).backend).toEqual({ kind: 'redis', source: redis });
-  });
-
-  it('options that lead to a server', async () => {
-    const server = await RedisServer.start();
-    onTestFinished(() => server.stop());
-    const locks = await openLocks({ redis: { host: '127.0.0.1', port: server.port, connectionName: 'mine' } });
-    expect(await locks.withLock('x', (lock) => lock.key)).toBe('x');
-  });
-});
-
-it.each(['a{b:', '{', 'a{}:'])(
-  'a client of a Cluster with the key prefix %s is refused: the keys of one lock would be in several slots',
-  async (keyPrefix) => {
-    const cluster = () => new Cluster([{ host: '127.0.0.1', port: 1 }], { lazyConnect: true, keyPrefix });
-    const problem = `must have no brace, or a whole hash tag: got "${keyPrefix}"`;
-    await expect(openLocks({ redis: cluster(), lazyConnect: true })).rejects.toThrow(problem);
-    await expect(
-      openLocks({ redlock: [cluster, cluster, cluster], lazyConnect: true, admission: false }),
-    ).rejects.toThrow(problem);
-  },
-);
-
-it('a client of a Cluster with a whole hash tag as its key prefix is taken', async () => {
-  const cluster = new Cluster([{ host: '127.0.0.1', port: 1 }], { lazyConnect: true, keyPrefix: '{app}:' });
-  onTestFinished(() => cluster.disconnect()); // the library connects it, but does not close what it was given
-  await openLocks({ redis: cluster, lazyConnect: true });
 });

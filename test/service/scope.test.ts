@@ -1,10 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { LockEvent, LockService } from 'nest-redis-lock';
+import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
-import { until } from '../support/until.js';
 
 const tenants = new AsyncLocalStorage<string | null>();
 const as = <T>(tenant: string | null, work: () => T): T => tenants.run(tenant, work);
@@ -33,50 +31,6 @@ describe('the scope of a call', () => {
       key: '@acme/order:1',
     });
     await acme.release();
-  });
-
-  it('is that of the call also where another call of the process makes the attempt, or the lock is handed over', async () => {
-    const others = await openLocks({ redis: server.url, scope });
-    const holds = await as('acme', () => others.acquire('order:1'));
-    const waits = ['acme', 'globex', 'acme'].map((tenant) =>
-      as(tenant, () => locks.withLock('order:1', async ({ key }) => [tenants.getStore(), key])),
-    );
-    await untilQueued(server, '@acme/order:1', 1);
-    await expect(waits[1]).resolves.toEqual(['globex', '@globex/order:1']);
-    await holds.release();
-    await expect(Promise.all(waits)).resolves.toEqual([
-      ['acme', '@acme/order:1'],
-      ['globex', '@globex/order:1'],
-      ['acme', '@acme/order:1'],
-    ]);
-  });
-
-  it('is in the keys of all methods that take one', async () => {
-    await as('acme', async () => {
-      const held = [
-        await locks.tryAcquire('a'),
-        await locks.acquirePermits('b', { limit: 2 }),
-        await locks.tryAcquirePermits('c', { limit: 2 }),
-        ...(await locks.acquireAll(['e', 'd'])).keys.map((key) => ({ key, release: () => {} })),
-      ];
-      expect(held.map((lock) => lock!.key)).toEqual(['@acme/a', '@acme/b', '@acme/c', '@acme/d', '@acme/e']);
-      await locks.withLock('f', async () => {
-        expect(locks.current('f').key).toBe('@acme/f');
-        expect(locks.current('@acme/f').key).toBe('@acme/f');
-        expect(() => locks.current('@globex/f')).toThrow('outside');
-        expect(await locks.isLocked('f')).toBe(true);
-        await expect(locks.withLock('f', { reentrant: false }, nothing)).rejects.toThrow('"@acme/f"');
-        expect(await as('globex', () => locks.isLocked('f'))).toBe(false);
-        expect(await as('globex', () => locks.forceRelease('f'))).toBe(false);
-      });
-      await locks.withPermits('g', { limit: 1 }, async ({ key }) => expect(key).toBe('@acme/g'));
-      await locks.withLock(['h', 'i'], async (set) => {
-        expect(set.get('h').key).toBe('@acme/h');
-        expect(set.get('@acme/i').key).toBe('@acme/i');
-        expect(() => set.get('j')).toThrow('"j"');
-      });
-      expect(await locks.forceRelease('a')).toBe(true);
-    });
   });
 
   it('is shown apart by inspect and list, and the key that they show names the lock where the scope is null [G940]', async () => {
@@ -173,41 +127,5 @@ describe('the scope of a call', () => {
     await expect(keyOf('a', '')).rejects.toThrow("got ''");
     await expect(keyOf('a', '}x')).rejects.toThrow('must not begin with "}"');
     await expect(keyOf('a', null as never)).rejects.toThrow('got null');
-  });
-
-  it('is left out of the key that names a lock of the call, unless another one has just that key', async () => {
-    const set = await locks.acquireAll(['@acme/rates', 'rates', '@acme/order:1'], { scope: null });
-    expect(['rates', '@acme/rates', 'order:1'].map((key) => set.get(key).key)).toEqual([
-      'rates',
-      '@acme/rates',
-      '@acme/order:1',
-    ]);
-    await set.release();
-    await locks.withLock('rates', { scope: null }, () =>
-      locks.withLock('rates', { scope: 'acme' }, () => {
-        expect(['rates', '@acme/rates'].map((key) => locks.current(key).key)).toEqual(['rates', '@acme/rates']);
-      }),
-    );
-    await as('acme', () => locks.withLock('rates', () => expect(locks.current('rates').key).toBe('@acme/rates')));
-  });
-
-  it('is no part of labels, nor of the kinds of keys whose order is checked', async () => {
-    const events: LockEvent[] = [];
-    const strict = await openLocks({ memory: true, scope, lockOrder: 'throw' });
-    strict.events$.subscribe((event) => events.push(event));
-    await as('acme', () => strict.withLock('order:1', () => strict.withLock('line:1', nothing)));
-    const other = as('globex', () => strict.withLock('line:1', () => strict.withLock('order:1', nothing)));
-    await expect(other).rejects.toThrow('order');
-    const labels = events.map((event) => 'label' in event && event.label);
-    expect(new Set(labels)).toEqual(new Set(['order', 'line']));
-  });
-
-  it('does not apply to a parcel, whose key is complete, nor to elections', async () => {
-    const parcel = await as('acme', async () => (await locks.acquire('order:1')).detach({ ttlMs: 10_000 }));
-    expect(parcel.key).toBe('@acme/order:1');
-    await as('globex', () => locks.withAdopted(parcel, async ({ key }) => expect(key).toBe('@acme/order:1')));
-    const leader = locks.leader('jobs');
-    await until(() => leader.isLeader, { what: 'this process leads' });
-    expect(await locks.isLocked('jobs', { scope: null })).toBe(true);
   });
 });

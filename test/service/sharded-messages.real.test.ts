@@ -6,7 +6,6 @@ import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
-import { portOf } from '../support/port-of.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
@@ -35,14 +34,6 @@ const keysFor = (cluster: RedisCluster, name: string): string[] =>
   cluster.nodes.map((node) => {
     for (let index = 0; ; index++) if (serverOf(cluster, `${name} ${index}`) === node) return `${name} ${index}`;
   });
-
-/** A channel of sharded messages for a master. */
-function channelOn({ nodes }: RedisCluster, master: string): string {
-  for (let index = 0; ; index++) {
-    const at = Math.floor((clusterSlot(`inbox:{${index}}`) * nodes.length) / 16_384);
-    if (master.endsWith(`:${nodes[at]!.port}`)) return `inbox:{${index}}`;
-  }
-}
 
 async function sum(servers: readonly RedisServer[], count: (server: RedisServer) => Promise<number>): Promise<number> {
   return (await Promise.all(servers.map(count))).reduce((a, b) => a + b, 0);
@@ -134,36 +125,6 @@ describe('In a Cluster with sharded publish/subscribe', () => {
       expect((await sum(cluster.nodes, messagesOnTheBus)) - before).toBe(0);
     },
   );
-
-  it.each(CLIENTS)('messages that a process sends to itself reach it (%s)', async (_name, options) => {
-    for (const node of cluster.nodes) {
-      await node.command('ACL', 'SETUSER', 'app', 'on', '>secret', 'allkeys', 'allchannels', 'allcommands');
-    }
-    const client = connect(cluster, options);
-    onTestFinished(() => client.disconnect());
-    await client.ping();
-    const listeners = await Promise.all(
-      portOf(client)
-        .topology.masters()
-        .map(async (master) => {
-          const channel = channelOn(cluster, master.name);
-          return new Promise<string>((resolve, reject) => {
-            const subscription = master.messages.subscribeSharded('inbox', {
-              message: (text, name) => resolve(`${name} ${text}`),
-              opened: () => {
-                subscription
-                  .subscribe(channel)
-                  .then(() => master.messages.publish(channel, 'text', 'sharded'))
-                  .catch(reject);
-              },
-              closed: () => reject(new Error('closed')),
-            });
-            onTestFinished(() => subscription.close());
-          }).then((heard) => heard === `${channel} text`);
-        }),
-    );
-    expect(listeners).toEqual([true, true, true]);
-  });
 
   it('a process listens on each master that it waits on, with one connection, and on none after it was closed [G292]', async () => {
     const client = connect(cluster);
@@ -379,27 +340,6 @@ describe('After the failover of a master of a Cluster', () => {
     expect(owner).toBe(lock.owner);
     await lock.release();
   });
-
-  it('processes listen to the new master when the old one has died', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
-    const replica = await cluster.addReplica();
-    const [key] = keysFor(cluster, 'death');
-    const [master] = cluster.nodes;
-    const counts = [await open(cluster), await open(cluster)].map((locks) => contend(locks, key!));
-    await until(() => counts.every(({ turns }) => turns > 5), { what: 'both have turns' });
-    // So that they soon take it for failed.
-    const others = [...cluster.nodes.filter((node) => node !== master), replica];
-    for (const node of others) await node.command('CONFIG', 'SET', 'cluster-node-timeout', 2_000);
-    await master!.kill();
-    await until(() => isMaster(replica), { what: 'the replica has taken over', timeoutMs: 60_000 });
-    const before = counts.map(({ turns }) => turns);
-    await until(() => counts.every(({ turns }, index) => turns > before[index]! + 10), {
-      what: 'both have turns again',
-      timeoutMs: 20_000,
-    });
-    await until(async () => (await shardChannels(replica)) === 2, { what: 'they listen' });
-  }, 60_000);
 });
 
 describe('A process that loses a right to messages while it runs', () => {

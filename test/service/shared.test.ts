@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { AcquireOptions, Lock, LockService, RedisLockModuleOptions, RedisLockSettings } from 'nest-redis-lock';
+import type { Lock, LockService, RedisLockModuleOptions, RedisLockSettings } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
-import { loadScripts, scriptCalls } from '../support/script-calls.js';
+import { loadScripts } from '../support/script-calls.js';
 import { until } from '../support/until.js';
 
 let server: RedisServer;
@@ -78,19 +78,6 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     expect(locks.size).toBe(0);
   });
 
-  it('keeps its token when it is passed on to a call of its process that waits', async () => {
-    const locks = await open({ cohortMs: 60_000 });
-    const first = await locks.acquire('passed', SHARED);
-    const { owner, fencingToken } = first;
-    const other = await locks.acquire('passed', { ...SHARED, ttlMs: 20_000 }); // the next call would share this one
-    const waits = locks.acquire('passed', SHARED);
-    void first.release();
-    const next = await waits;
-    expect(next).toMatchObject({ owner, fencingToken });
-    await Promise.all([other.release(), next.release()]);
-    expect(locks.size).toBe(0);
-  });
-
   it('lets no reader pass a writer that waits, and no writer a reader [G907]', async () => {
     const locks = await open({ cohortMs: 0 });
     const order: string[] = [];
@@ -119,16 +106,6 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     expect(locks.size).toBe(0);
   });
 
-  it('is lost by all who share it when it is taken by force', async () => {
-    const locks = await open();
-    const readers = await Promise.all([1, 2, 3].map(() => locks.acquire('forced', SHARED)));
-    expect(readers.map(({ mode }) => mode)).toEqual(['shared', 'shared', 'shared']);
-    await locks.forceRelease('forced');
-    await until(() => readers.every(({ signal }) => signal.aborted), { what: 'the loss is known' });
-    expect(readers.map(({ isHeld }) => isHeld)).toEqual([false, false, false]);
-    await Promise.all(readers.map((reader) => reader.release()));
-  });
-
   it('is not shortened by an extension of one of its readers, and lasts no longer than one that holds it asks for [G1003]', async () => {
     const locks = await openLocks({ redis: server.url, ttlMs: 10_000 });
     const [one, other] = await Promise.all([locks.acquire('readers', SHARED), locks.acquire('readers', SHARED)]);
@@ -145,20 +122,6 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     await other.extend();
     expect(other.remainingMs).toBeGreaterThan(15_000);
     await other.release();
-  });
-
-  it('has signals that any number of its readers can listen to', async () => {
-    const locks = await open();
-    const readers = await Promise.all(Array.from({ length: 20 }, () => locks.acquire('listeners', SHARED)));
-    const warnings: Error[] = [];
-    const note = (warning: Error) => void warnings.push(warning);
-    process.on('warning', note);
-    for (const { signal, closing } of readers)
-      for (const each of [signal, closing]) each.addEventListener('abort', () => {});
-    await sleep(50);
-    process.off('warning', note);
-    expect(warnings).toEqual([]);
-    await Promise.all(readers.map((reader) => reader.release()));
   });
 
   it('ends for one reader alone when that has held it for longer than its maxHoldMs [G908]', async () => {
@@ -246,41 +209,9 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     const { signal } = await locks.acquire('shared', SHARED);
     expect(signal.aborted).toBe(false);
   });
-
-  it('is given back with its handle, though that was downgraded', async () => {
-    const locks = await open();
-    const lock = await locks.acquire('handle');
-    const reading = await lock.downgrade();
-    expect(reading.isHeld).toBe(true);
-    await lock.release();
-    expect(reading.isHeld).toBe(false);
-    expect(await locks.inspect('handle')).toBeNull();
-  });
-});
-
-it.each<[options: object, message: string]>([
-  [{ mode: 'read' }, 'mode must be "exclusive" or "shared": got "read"'],
-  [{ mode: 'shared', holdMs: 5 }, 'A shared lock is not kept after its work'],
-])('the options %j are refused', async (options, message) => {
-  const locks = await openLocks({ memory: true });
-  await expect(locks.acquire('key', options as AcquireOptions)).rejects.toMatchObject(REFUSED(message));
 });
 
 describe('a lock that several processes share', () => {
-  it('is held by readers of all of them at once, and by a writer alone', async () => {
-    const services = await Promise.all([1, 2, 3, 4].map(() => openLocks({ redis: server.url })));
-    const room = new Room();
-    const calls = services.flatMap((locks) =>
-      Array.from({ length: 25 }, (_, at) =>
-        locks.withLock('processes', { waitMs: 60_000, mode: at % 10 === 9 ? 'exclusive' : 'shared' }, room.work),
-      ),
-    );
-    await Promise.all(calls);
-    expect(room.violations).toEqual([]);
-    expect(room.areTokensInOrder).toBe(true);
-    for (const locks of services) expect(locks.size).toBe(0);
-  });
-
   it('lets a writer in behind the reader that came just before it, also in a process that has never waited [G1018]', async () => {
     for (let round = 0; round < 8; round++) {
       const [holding, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
@@ -294,13 +225,5 @@ describe('a lock that several processes share', () => {
       await Promise.all([reader, writer]);
       expect(order).toEqual(['reader', 'writer']);
     }
-  });
-
-  it('costs a few commands, however many read', async () => {
-    const locks = await openLocks({ redis: server.url });
-    await locks.withLock('reads', SHARED, () => {});
-    await server.resetCalls();
-    await Promise.all(Array.from({ length: 1_000 }, () => locks.withLock('reads', SHARED, () => sleep(1))));
-    expect(await scriptCalls(server)).toBeLessThan(10);
   });
 });

@@ -85,17 +85,6 @@ async function nextGrant() {
 }
 
 describe('a waiter that', () => {
-  it('aborts in its process leaves the queue', async () => {
-    const { holder, both } = await queueOf('aborts-process');
-    const [first, second] = await inOrder('aborts-process', both);
-    const aborted = first.lock.catch((error: unknown) => error);
-    await first.process.abort('aborts-process');
-    expect(String(await aborted)).toContain('aborted');
-    await untilQueued(server, 'aborts-process', 1);
-    await holder.release();
-    await second.lock;
-  });
-
   it('a waiter that was killed while it waited is passed over by the same release [G118]', async () => {
     const { holder, both } = await queueOf('killed');
     const [first, second] = await inOrder('killed', both);
@@ -107,17 +96,6 @@ describe('a waiter that', () => {
     const owner = await holderOf('killed');
     expect(owner).toBe((await second.lock).owner);
     expect(await queued(server, 'killed')).toBe(0);
-  });
-
-  it('was killed while it waited leaves Redis by itself, also when nobody else comes', async () => {
-    const [waiter, others] = [await start(), await open()];
-    await others.acquire('left-behind');
-    void waiter.acquire('left-behind');
-    await untilQueued(server, 'left-behind', 1);
-    await waiter.kill();
-    const leftMs = (await server.command('PTTL', 'lock:{left-behind}:queue')) as number;
-    expect(leftMs).toBeGreaterThan(0);
-    expect(leftMs).toBeLessThanOrEqual(10_000);
   });
 
   it('a waiter that is killed between grant and confirmation delays the next one for as long as the grant stands [G119]', async () => {
@@ -149,18 +127,6 @@ describe('a waiter that', () => {
     expect(await second.process.release('stopped')).toBe(true);
     expect((await first.lock).fencingToken).toBeGreaterThan(lock.fencingToken);
   });
-});
-
-it('a subscription that is not allowed leaves who waits to ask from time to time', async () => {
-  await server.command('ACL', 'SETUSER', 'deaf', 'on', '>secret', 'allkeys', 'resetchannels', 'allcommands');
-  const redis = { port: server.port, host: '127.0.0.1', username: 'deaf', password: 'secret' };
-  const [locks, others] = [await openLocks({ redis }), await openLocks({ redis })];
-  const holder = await others.acquire('deaf');
-  const waiting = locks.acquire('deaf');
-  await until(async () => ((await locks.inspect('deaf'))?.waiters ?? 0) === 1, { what: 'it waits' });
-  await holder.release();
-  expect((await waiting).isHeld).toBe(true);
-  expect(await queued(server, 'deaf')).toBe(0);
 });
 
 it('the waiters of several services are all served after a failover to a replica, which knows the queue [G123]', async () => {

@@ -1,4 +1,3 @@
-import { getEventListeners } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { GRANT_TTL_MS } from '../../lib/stores/node/messages.js';
@@ -46,16 +45,6 @@ describe('calls of one process that want the same lock', () => {
     expect(held).toBe(1_000);
   });
 
-  it('cost two Redis calls for a grant, and are passed the lock without any for as long as it lasts', async () => {
-    const locks = await openLocks({ redis: server.url, cohortMs: 60_000 });
-    await locks.withLock('warm', () => {});
-    await locks.withLock('warm', () => {});
-    await server.resetCalls();
-    await Promise.all(Array.from({ length: 100 }, () => locks.withLock('hundred', () => {})));
-    // The first asks for itself alone; then it is given back and asked for again, for all who wait by then, in one call.
-    expect(await scriptCalls(server)).toBe(3);
-  });
-
   it('have what the first extension says also if the lock was passed on before that was answered [G628]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('passed on soon');
@@ -70,101 +59,10 @@ describe('calls of one process that want the same lock', () => {
     expect(second.isHeld).toBe(true);
     expect(await second.release()).toBe(true);
   });
-
-  it('each give up at the end of their own waitMs, and say who holds it in this process', async () => {
-    const locks = await open();
-    const holder = await locks.acquire('own-wait', { ttlMs: 60_000 });
-    const order: string[] = [];
-    const waits = [300, 100, 200].map((waitMs) =>
-      locks.acquire('own-wait', { waitMs }).catch((error: unknown) => {
-        order.push(`${waitMs}`);
-        return error;
-      }),
-    );
-    const errors = await Promise.all(waits);
-    expect(order).toEqual(['100', '200', '300']);
-    for (const error of errors) {
-      expect(error).toMatchObject({ code: 'LOCK_CONTENDED', holder: { owner: holder.owner, pid: process.pid } });
-    }
-    expect(await waiters(locks, 'own-wait')).toBe(0);
-  });
-
-  it('say who holds it elsewhere, also those who did not ask Redis themselves', async () => {
-    const [locks, others] = [await open(), await open()];
-    const { owner } = await others.acquire('elsewhere', { ttlMs: 60_000 });
-    const waits = [1, 2, 3, 4].map(() => locks.acquire('elsewhere', { waitMs: 600 }).catch((error: unknown) => error));
-    for (const error of await Promise.all(waits)) {
-      expect(error).toMatchObject({ code: 'LOCK_CONTENDED', holder: { owner, pid: process.pid } });
-    }
-  });
-});
-
-it('who waits in vain is told who holds the lock, whatever was under way when the time was over', async () => {
-  const [locks, others] = [await open(), await open()];
-  const keys = Array.from({ length: 100 }, (_, index) => `in-vain ${index}`);
-  const held = await Promise.all(keys.map((key) => others.acquire(key)));
-  const waits = keys.map((key, index) => locks.acquire(key, { waitMs: 500 + (index % 50) }));
-  const outcomes = await Promise.allSettled(waits);
-  expect(outcomes).toEqual(
-    held.map(({ key, owner }) => ({
-      status: 'rejected',
-      reason: expect.objectContaining({ code: 'LOCK_CONTENDED', key, holder: expect.objectContaining({ owner }) }),
-    })),
-  );
 });
 
 describe('the signal of a call', () => {
   const reason = new Error('the caller has gone');
-
-  it('that is aborted before ends it at once, without a command', async () => {
-    const locks = await open();
-    await locks.isLocked('before');
-    await server.resetCalls();
-    const acquiring = locks.acquire('before', { signal: AbortSignal.abort(reason) });
-    await expect(acquiring).rejects.toBe(reason);
-    await locks.isLocked('before'); // a command that had been sent would have come before this one
-    expect(await scriptCalls(server)).toBe(1);
-  });
-
-  it('ends its wait in the local queue, and those behind it move up', async () => {
-    const locks = await open();
-    const holder = await locks.acquire('queued');
-    const controller = new AbortController();
-    const aborted = locks.acquire('queued', { signal: controller.signal });
-    const behind = locks.acquire('queued');
-    await until(async () => (await waiters(locks, 'queued')) === 2, { what: 'both wait' });
-    controller.abort(reason);
-    await expect(aborted).rejects.toBe(reason);
-    expect(await waiters(locks, 'queued')).toBe(1);
-    await holder.release();
-    expect((await behind).isHeld).toBe(true);
-  });
-
-  it('that aborts just when the lock was given to the call leaves it to the next one', async () => {
-    const locks = await open();
-    const holder = await locks.acquire('just-then');
-    const controller = new AbortController();
-    const aborted = locks.acquire('just-then', { signal: controller.signal });
-    const behind = locks.acquire('just-then');
-    await until(async () => (await waiters(locks, 'just-then')) === 2, { what: 'both wait' });
-    void holder.release();
-    controller.abort(reason);
-    await expect(aborted).rejects.toBe(reason);
-    expect((await behind).isHeld).toBe(true);
-  });
-
-  it('ends its wait while another process holds the lock, and the next one contends', async () => {
-    const [locks, others] = [await open(), await open()];
-    const holder = await others.acquire('contended');
-    const controller = new AbortController();
-    const aborted = locks.acquire('contended', { signal: controller.signal });
-    const behind = locks.acquire('contended');
-    await until(async () => (await waiters(locks, 'contended')) === 2, { what: 'both wait' });
-    controller.abort(reason);
-    await expect(aborted).rejects.toBe(reason);
-    await holder.release();
-    expect((await behind).isHeld).toBe(true);
-  });
 
   it('the signal of a call ends its wait while Redis does not answer, and its attempt leaves no orphan [G128]', async () => {
     const proxy = await TcpProxy.start(server.port);
@@ -180,64 +78,6 @@ describe('the signal of a call', () => {
     expect(await (await behind).release()).toBe(true);
     expect(await isFree('hangs')).toBe(true);
     expect(locks.size).toBe(0);
-  });
-
-  it('that lives long keeps no listeners', async () => {
-    const [locks, others] = [await open(), await open()];
-    const { signal } = new AbortController();
-    const held = await locks.acquire('listeners', { signal });
-    const waits = [50, 20_000].map((waitMs) => locks.acquire('listeners', { signal, waitMs }));
-    await expect(waits[0]).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
-    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
-    await held.release();
-    await (await waits[1])!.release();
-    const other = await others.acquire('listeners');
-    await expect(locks.acquire('listeners', { signal, waitMs: 500 })).rejects.toThrow('held by');
-    await other.release();
-    await locks.withLock('listeners', { signal }, () => {});
-    expect(getEventListeners(signal, 'abort')).toEqual([]);
-  });
-
-  it('may be shared by any number of calls, of which Node does not warn', async () => {
-    const [locks, warnings] = [await open(), [] as Error[]];
-    const warned = (warning: Error) => warnings.push(warning);
-    process.on('warning', warned);
-    onTestFinished(() => void process.off('warning', warned));
-    const holder = await locks.acquire('shared');
-    const controller = new AbortController();
-    const calls = Array.from({ length: 50 }, () => locks.acquire('shared', { signal: controller.signal }));
-    const settled = Promise.allSettled(calls);
-    await until(async () => (await waiters(locks, 'shared')) === 50, { what: 'all wait' });
-    controller.abort(reason);
-    expect(await settled).toEqual(calls.map(() => ({ status: 'rejected', reason })));
-    expect(warnings).toEqual([]);
-    await holder.release();
-  });
-
-  it('does not end a lock that is held', async () => {
-    const locks = await open();
-    const controller = new AbortController();
-    const lock = await locks.acquire('is-held', { signal: controller.signal });
-    controller.abort();
-    expect(lock.isHeld).toBe(true);
-    expect(lock.signal.aborted).toBe(false);
-  });
-
-  it('that aborts at any moment never loses the turn of those behind', async () => {
-    const locks = await open();
-    const outcomes = Array.from({ length: 200 }, async (_, index) => {
-      const controller = new AbortController();
-      setTimeout(() => controller.abort(reason), index % 17);
-      try {
-        await locks.withLock('any-moment', { signal: controller.signal }, () => {});
-        return 'served';
-      } catch (error) {
-        return error === reason ? 'aborted' : error;
-      }
-    });
-    const settled = await Promise.all(outcomes);
-    expect(settled.filter((outcome) => outcome !== 'served' && outcome !== 'aborted')).toEqual([]);
-    expect((await locks.acquire('any-moment')).isHeld).toBe(true);
   });
 });
 
@@ -258,15 +98,5 @@ describe('a lock whose holder', () => {
     expect(remainingMs).toBeGreaterThan(0);
     expect(hadAt).toBeGreaterThan(askedAt + remainingMs - 20); // Redis reads its clock once for commands that come together
     expect(hadAt).toBeLessThan(answeredAt + remainingMs + 500);
-  });
-
-  it('has a key without ttl, written by hand, is waited for without asking all the time', async () => {
-    const locks = await open();
-    await server.command('SET', 'lock:{by-hand}', 'a person');
-    await server.resetCalls();
-    const error = await locks.acquire('by-hand', { waitMs: 800 }).catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ code: 'LOCK_CONTENDED', holder: { owner: 'a person' }, remainingMs: Infinity });
-    expect(String(error)).toContain('its lease runs without end');
-    expect(await scriptCalls(server)).toBeLessThan(20);
   });
 });

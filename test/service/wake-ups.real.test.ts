@@ -31,10 +31,6 @@ async function crashed(key: string, fair: boolean): Promise<void> {
 }
 
 describe('a lock whose holder crashed is had right at the end of its ttl', () => {
-  it.each([false, true])('by one of those who wait, and then by the others (fair: %s)', async (fair) => {
-    await crashed(`crashed ${fair}`, fair);
-  });
-
   it('a lock whose holder crashed is had at the end of its ttl also among 300 000 other keys that end some time [G124]', async () => {
     const fill = `for index = ARGV[1], ARGV[2] do
       redis.call('SET', 'other:' .. index, '', 'PX', 20000 + index % 40000)

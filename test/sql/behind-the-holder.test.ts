@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockService } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';
@@ -44,36 +43,5 @@ describe.each([
     const { owner } = await theirs;
     expect(await holding.inspect(key)).toMatchObject({ holder: { owner }, holders: [{ waiters: undefined }] });
     await (await theirs).release();
-  });
-
-  it('shows nothing of them once another process has taken it, for which nobody waited', async () => {
-    const settings = await options();
-    const [holding, other] = [await openSqlLocks(settings), await openSqlLocks(settings)];
-    const key = freshKey();
-    const behind = async (locks: LockService) => (await locks.inspect(key))!.holders[0]!.waiters;
-    const lock = await holding.acquire(key, { ttlMs: 900 });
-    const giveUp = new AbortController();
-    const waiting = holding.acquire(key, { waitMs: 600_000, signal: giveUp.signal });
-    await until(async () => (await behind(other)) === 1, { what: 'it shows the call' });
-    giveUp.abort();
-    await expect(waiting).rejects.toBe(giveUp.signal.reason);
-    await lock.release();
-    const theirs = await other.acquire(key);
-    expect(await behind(holding)).toBeUndefined();
-    await theirs.release();
-  });
-
-  it('shows nothing of them once it is detached', async () => {
-    const settings = await options();
-    const [holding, other] = [await openSqlLocks(settings), await openSqlLocks(settings)];
-    const key = freshKey();
-    const lock = await holding.acquire(key, { ttlMs: 900 });
-    const waiting = holding.acquire(key, { waitMs: 600_000 });
-    const behind = async () => (await other.inspect(key))!.holders[0]!.waiters;
-    await until(async () => (await behind()) === 1, { what: 'it shows the call' });
-    const parcel = await lock.detach({ ttlMs: 600_000 });
-    expect(await behind()).toBeUndefined();
-    await holding.release(parcel);
-    await (await waiting).release();
   });
 });

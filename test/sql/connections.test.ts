@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { inspect } from 'node:util';
 import { Test } from '@nestjs/testing';
-import { LockOptionsError, LockService, LockUnavailableError, type LockError } from 'nest-redis-lock';
+import { LockService, LockUnavailableError, type LockError } from 'nest-redis-lock';
 import { SqlLockModule, type PostgresSource } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
@@ -111,20 +111,6 @@ it('a Pool has its options copied: its connections are not used, so a lock is ha
   client.release();
 });
 
-it('the sessions of locks are set up for locks, whatever the options of the application say, also in its URL', async () => {
-  const settings = 'application_name=shop&options=-c%20statement_timeout%3D1%20-c%20work_mem%3D1MB&statement_timeout=1';
-  const given = `${url()}?${settings}&lock_timeout=1&fallback_application_name=any`;
-  for (const source of [given, pool({ connectionString: given, application_name: 'shop', statement_timeout: 1 })]) {
-    await noneIsLeft();
-    const locks = await start(source);
-    await use(locks);
-    expect(new Set((await connections()).map(({ application_name: name }) => name))).toEqual(
-      new Set(['nest-redis-lock']),
-    );
-    await locks.onApplicationShutdown();
-  }
-});
-
 /** What can be read of an error, of the log, and of the service. */
 function shown(...parts: unknown[]): string {
   const chain = (error: unknown): unknown[] =>
@@ -173,13 +159,6 @@ it('no error, log or diagnosis has a password or a key of TLS in it: with a pass
   expect(all).not.toContain(KEY);
 });
 
-it('a password that is wrong is said to be, with what to do', async () => {
-  const { message } = await refused(url(`guarded:no`), { connectTimeoutMs: 5_000 });
-  expect(message).toContain(`127.0.0.1:${server.port}/postgres`);
-  expect(message).toContain('password authentication failed for user "***"');
-  expect(message).toContain('Correct user and password.');
-});
-
 it('a password that the server repeats is hidden in a message, as by a policy of the application [G990]', async () => {
   await server.query(
     `CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no lock for %, who has ${SECRET}', current_user; END $$`,
@@ -194,13 +173,4 @@ it('a password that the server repeats is hidden in a message, as by a policy of
   const error: unknown = await locks.acquire('k').catch((refusal: unknown) => refusal);
   expect(String(error)).toContain('no lock for ***, who has ***');
   expect(shown(error, await locks.diagnose())).not.toMatch(/guarded|hunter2/);
-});
-
-it('a user with no right to create the table is told what creates it', async () => {
-  await server.query(`CREATE ROLE bare LOGIN`);
-  await server.query('CREATE SCHEMA theirs');
-  await server.query('GRANT USAGE ON SCHEMA theirs TO bare');
-  const error = await refused(`postgres://bare@127.0.0.1:${server.port}/postgres`, { table: 'theirs.locks' });
-  expect(error).toBeInstanceOf(LockOptionsError);
-  expect(error.message).toMatch(/"theirs"\."locks" for locks cannot be created.* permission denied.*CREATE TABLE/);
 });

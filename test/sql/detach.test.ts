@@ -5,7 +5,6 @@ import type { LockService } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';
-import { until } from '../support/until.js';
 import { onPGlite } from './pglite.js';
 
 let server: PostgresServer;
@@ -52,17 +51,6 @@ describe.each([
       await expect(receiver!.adopt(parcel)).rejects.toMatchObject(LOST('expired'));
     }
   });
-
-  it('that is detached ends by its ttl, and is released by its parcel', async () => {
-    const locks = await openSqlLocks(await options());
-    const key = freshKey();
-    const parcel = await (await locks.acquire(key)).detach({ ttlMs: 200 });
-    await until(async () => !(await locks.isLocked(key)), { what: 'its ttl is over' });
-    await expect(locks.adopt(parcel)).rejects.toMatchObject(LOST('expired'));
-    const second = await (await locks.acquire(key)).detach(HOUR);
-    expect(await locks.release(second)).toBe(true);
-    expect(await locks.isLocked(key)).toBe(false);
-  });
 });
 
 it('a lock that a transaction guards cannot be detached', async () => {
@@ -80,21 +68,4 @@ it('a lock that a transaction guards cannot be detached', async () => {
   expect(lock.isHeld).toBe(true);
   await client.query('ROLLBACK');
   await lock.release();
-});
-
-it('a lock that a transaction of an earlier holder still guards keeps its owner until that has ended', async () => {
-  const locks = await openSqlLocks(await onServer());
-  const client = new pg.Client(server.url);
-  await client.connect();
-  onTestFinished(() => client.end());
-  const key = freshKey();
-  const parcel = await (await locks.acquire(key)).detach(HOUR);
-  await client.query('BEGIN');
-  await client.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR KEY SHARE', [key]);
-  await expect(locks.adopt(parcel)).rejects.toMatchObject({
-    code: 'LOCK_UNAVAILABLE',
-    message: expect.stringContaining('a transaction that guards the lock is still open') as string,
-  });
-  await client.query('ROLLBACK');
-  await (await locks.adopt(parcel)).release();
 });

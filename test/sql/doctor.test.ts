@@ -1,6 +1,5 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { PGlite } from '@electric-sql/pglite';
 import { TerminusModule } from '@nestjs/terminus';
 import { Test } from '@nestjs/testing';
 import { formatDiagnosis, LockService, type LockDiagnosis } from 'nest-redis-lock';
@@ -249,23 +248,6 @@ describe('The doctor of locks in PostgreSQL', () => {
     expect(await server.query(`SELECT 1 FROM ${name}`)).toEqual([]);
   });
 
-  it('the doctor warns of a server that may forget what it has answered, but not of a PGlite, which ends with its process', async () => {
-    const name = await table();
-    await server.query(`CREATE ROLE hasty LOGIN SUPERUSER; ALTER ROLE hasty SET synchronous_commit = off`);
-    const locks = await openLocks({ postgres: server.url.replace('postgres@', 'hasty@'), table: name });
-    expect((await diagnosed(locks)).findings).toMatchObject([
-      {
-        severity: 'warning',
-        code: 'not-durable',
-        message: expect.stringContaining('has synchronous_commit off: a crash forgets'),
-      },
-    ]);
-    const database = new PGlite();
-    onTestFinished(() => database.close());
-    const { findings, nodes } = await diagnosed(await openLocks({ postgres: database, createTable: true }));
-    expect({ findings, nodes }).toMatchObject({ findings: [], nodes: [{ name: 'PGlite', reachable: true }] });
-  });
-
   it('the doctor sees the age of the oldest transaction, and warns when it is ten minutes [G770]', async () => {
     const name = await table();
     await server.query(`BEGIN; SELECT txid_current()`);
@@ -349,15 +331,6 @@ describe('The doctor of locks in PostgreSQL', () => {
     expect((await locks.ping()).available).toBe(false);
     const said = formatDiagnosis(reading) + JSON.stringify([reading, down, ping, await health.pingCheck('locks')]);
     expect(said).not.toContain('s3cret');
-  });
-
-  it('the doctor says that there is no table, and how to make one', async () => {
-    const locks = await openLocks({ postgres: server.url, table: 'nowhere', lazyConnect: true });
-    const { findings } = await diagnosed(locks);
-    expect(findings).toMatchObject([{ severity: 'error', code: 'no-table' }]);
-    expect(findings[0]!.message).toMatch(
-      /cannot be used: it has no table "nowhere"\. Create the table with what ddl\(\)/,
-    );
   });
 });
 

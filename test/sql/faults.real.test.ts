@@ -60,14 +60,6 @@ async function lockRow(client: pg.Client, key: string): Promise<void> {
   await client.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR UPDATE', [key]);
 }
 
-async function insertRow(client: pg.Client, key: string): Promise<void> {
-  await client.query(
-    `INSERT INTO resource_lock (resource_lock_key, resource_lock_value, fence, acquired_at, update_time, expires_at)
-     VALUES ($1, 'other', 1, now(), now(), now())`,
-    [key],
-  );
-}
-
 /** Makes rows of locks that are free. */
 async function usedKeys(backend: LockBackend, count: number): Promise<string[]> {
   const claims = Array.from({ length: count }, () => claimOn(freshKey()));
@@ -89,9 +81,6 @@ const blockedPid = () =>
   );
 
 const isFree = async (backend: LockBackend, key: string) => (await holderOn(backend, key)) === undefined;
-const holderIn = async (key: string) =>
-  (await server.query('SELECT resource_lock_value AS holder FROM resource_lock WHERE resource_lock_key = $1', [key]))[0]
-    ?.holder;
 
 describe('Locks in PostgreSQL', () => {
   it('are granted although the session is terminated in the middle of the statement [G655]', async () => {
@@ -105,18 +94,6 @@ describe('Locks in PostgreSQL', () => {
     await other.query('COMMIT');
     expect(await acquired).toMatchObject({ status: 'acquired' });
     expect((await holderOn(backend, key))!.owner).toBe(claim.owner);
-    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
-  });
-
-  it('are granted once although the connection is cut before the reply has arrived', async () => {
-    const { backend, proxy } = await proxied(PATIENT);
-    const [key] = (await usedKeys(backend, 1)) as [string];
-    const claim = claimOn(key);
-    proxy.dropReplies();
-    const acquired = acquireOn(backend, claim);
-    await until(async () => (await holderIn(claim.key)) === claim.owner, { what: 'the statement has run' });
-    proxy.passReplies();
-    expect(await acquired).toMatchObject({ status: 'acquired' });
     expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
   });
 
@@ -204,20 +181,6 @@ describe('Locks in PostgreSQL', () => {
     for (const claim of [kept, next]) await releaseOn(backend, claim);
   });
 
-  it('are told when the server can be reached again', async () => {
-    const { backend, proxy } = await proxied({ commandTimeoutMs: 500 });
-    const claim = claimOn(freshKey());
-    await granted(backend, claim);
-    proxy.refuse();
-    proxy.cut();
-    expect(await extendOn(backend, claim)).toMatchObject({ status: 'unavailable' });
-    let said = 0;
-    backend.onReachable = () => void said++;
-    await proxy.accept();
-    await until(() => said > 0, { what: 'it is said' });
-    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
-  });
-
   it('cost little while the server is down, however many are to be given back, and are given back when it is there [G660]', async () => {
     const { backend, proxy } = await proxied({ commandTimeoutMs: 2_000 });
     const claims = Array.from({ length: 300 }, () => claimOn(freshKey(), 60_000));
@@ -264,17 +227,6 @@ describe('Locks in PostgreSQL', () => {
     });
   });
 
-  it('are refused while an operator has stopped all writes, and can be taken once that is over', async () => {
-    const stopped = await PostgresServer.start();
-    onTestFinished(() => stopped.stop());
-    await stopped.query('ALTER ROLE postgres SET default_transaction_read_only = on');
-    const options = { postgres: stopped.url, connectTimeoutMs: 3_000, ...PATIENT };
-    await expect(openSqlLocks(options)).rejects.toThrow(/only reads/);
-    await stopped.query('ALTER ROLE postgres RESET default_transaction_read_only');
-    const locks = await openSqlLocks(options);
-    expect(await (await locks.acquire(freshKey())).release()).toBe(true);
-  });
-
   it('do not wait for the one of them whose row another session holds, which is refused with advice [G662]', async () => {
     const backend = await backendOn({ commandTimeoutMs: 2_000 });
     const keys = await usedKeys(backend, 10);
@@ -294,35 +246,6 @@ describe('Locks in PostgreSQL', () => {
     await until(async () => (await acquireOn(backend, claimOn(stuck))).status === 'acquired', { what: 'it is free' });
   });
 
-  it('are granted although their statement was in a deadlock with another session', async () => {
-    const backend = await backendOn({ commandTimeoutMs: 60_000 });
-    const [first, second] = [freshKey(), freshKey()].sort() as [string, string];
-    const other = await sessionOn();
-    await insertRow(other, second);
-    await other.query(`SET deadlock_timeout = '60s'`); // so it is not the victim
-    const acquired = Promise.all([
-      backend.inspect(first),
-      ...[first, second].map((key) => acquireOn(backend, { ...claimOn(key) })),
-    ]);
-    await blockedPid();
-    await insertRow(other, first); // the statement has inserted it: it is the victim, or this is
-    await other.query('ROLLBACK');
-    const [, ...outcomes] = await acquired;
-    expect(outcomes.map(({ status }) => status)).toEqual(['acquired', 'acquired']);
-  });
-
-  it('are unavailable while their table is not there, with advice to create it, and then go on', async () => {
-    const backend = await backendOn({ table: 'dropped' });
-    const claim = claimOn(freshKey());
-    await granted(backend, claim);
-    await server.query('ALTER TABLE dropped RENAME TO elsewhere');
-    const advised = expect.objectContaining({ advice: expect.stringContaining('ddl()') });
-    expect(await acquireOn(backend, claimOn(freshKey()))).toEqual({ status: 'unavailable', causes: [advised] });
-    await server.query('ALTER TABLE elsewhere RENAME TO dropped');
-    await granted(backend, claimOn(freshKey()));
-    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
-  });
-
   it('have one table after eight processes have created it at once [G663]', async () => {
     for (let round = 0; round < 5; round++) {
       await server.query('DROP TABLE IF EXISTS made_at_once');
@@ -331,24 +254,6 @@ describe('Locks in PostgreSQL', () => {
       const outcomes = await Promise.all(backends.map((backend) => acquireOn(backend, claimOn(key))));
       expect(outcomes.filter(({ status }) => status === 'acquired')).toHaveLength(1);
     }
-  });
-
-  it('lose nothing else with a lock that is taken by force, whatever its key is', async () => {
-    const [one, other] = await Promise.all([
-      openSqlLocks({ postgres: server.url }),
-      openSqlLocks({ postgres: server.url }),
-    ]);
-    const [key, elsewhere] = [`a\0b\\0 ${freshKey()}`, freshKey()];
-    const held = await one.acquire(key, { ttlMs: 600_000 }); // its next extension is minutes away
-    await other.acquire(elsewhere);
-    // It listens once it has to wait.
-    const waits = one.acquire(elsewhere, { waitMs: 60_000 });
-    const listens = `SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN nest_redis_lock%' AND state = 'idle'`;
-    await until(async () => (await server.query(listens)).length > 0, { what: 'it listens' });
-    await other.forceRelease(key);
-    await until(() => held.signal.aborted, { what: 'its holder has heard of it' });
-    await other.forceRelease(elsewhere);
-    expect((await waits).isHeld).toBe(true);
   });
 
   it.each(['paused', 'killed'])(

@@ -162,29 +162,4 @@ describe.each(LEVELS)('a transaction at %s', (level, ifTaken) => {
     await work.query('COMMIT');
     expect(await lock.release()).toBe(true);
   });
-
-  it('counts a lock as held that others wait for', async () => {
-    const { lock, statement } = await begun();
-    expect(await isAcquired(claimOn(lock.key), true)).toBe(false);
-    expect(await guarded(statement)).toBe('held');
-    await work.query('COMMIT');
-    await lock.release();
-  });
-});
-
-describe('a takeover that does not lock the row FOR UPDATE before', () => {
-  it.each(['REPEATABLE READ', 'SERIALIZABLE'])(
-    'is not seen by a guard with an older snapshot at %s: why all of this library do',
-    async (level) => {
-      const lock = await locks.acquire(freshKey(), { watchdog: false });
-      const statement = guardStatement(lock);
-      await work.query(`BEGIN ISOLATION LEVEL ${level}`);
-      await work.query('SELECT n FROM account');
-      const takeOver =
-        "UPDATE resource_lock SET resource_lock_value = 'naive', fence = fence + 1 WHERE resource_lock_key = $1";
-      await server.query(takeOver, [lock.key]);
-      expect(await guarded(statement)).toBe('held');
-      await work.query('COMMIT');
-    },
-  );
 });

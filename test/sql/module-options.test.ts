@@ -1,12 +1,11 @@
 import { Injectable, type DynamicModule } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { LockOptionsError, LockService } from 'nest-redis-lock';
-import { ddl, SqlLockModule, type SqlLockModuleOptions, type SqlLockOptionsFactory } from 'nest-redis-lock/sql';
+import { SqlLockModule, type SqlLockModuleOptions, type SqlLockOptionsFactory } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { resolveSqlLockOptions } from '../../lib/compose/sql-lock-options.js';
 import { RecordingLogger } from '../support/nest-app.js';
-import { onPGlite, pglite } from './pglite.js';
+import { pglite } from './pglite.js';
 
 async function start(registration: DynamicModule): Promise<LockService> {
   const app = await Test.createTestingModule({ imports: [registration] })
@@ -81,15 +80,6 @@ describe.each(Object.entries(FORMS))('with %s an application does not start', (f
   });
 });
 
-describe.each(Object.entries(FORMS))('with %s', (_, registration) => {
-  it('an application has its locks in a PGlite', async () => {
-    const locks = await start(registration(await onPGlite()));
-    const lock = await locks.acquire('order:1');
-    expect(await locks.tryAcquire('order:1')).toBeNull();
-    expect(await lock.release()).toBe(true);
-  });
-});
-
 it('the options of SqlLockModule are refused where they are not expected, or missing', async () => {
   await expect(start(SqlLockModule as never)).rejects.toThrow('SqlLockModule without forRoot');
   expect(() => SqlLockModule.forRoot(undefined as never)).toThrow(
@@ -102,18 +92,6 @@ it('the options of SqlLockModule are refused where they are not expected, or mis
   await expect(start(SqlLockModule.forRootAsync({ useFactory: () => named }))).rejects.toThrow(
     'name and isGlobal go beside useFactory, not into what it returns.',
   );
-});
-
-it('each option of SqlLockModule has the default that it is described with', () => {
-  expect(resolveSqlLockOptions({ postgres: url })).toMatchObject({
-    table: 'resource_lock',
-    createTable: false,
-    commandTimeoutMs: 2_000,
-    keepMs: 86_400_000,
-    ttlMs: 30_000,
-  });
-  expect(resolveSqlLockOptions({ postgres: url, janitor: false }).keepMs).toBeUndefined();
-  expect(resolveSqlLockOptions({ postgres: url, janitor: { keepMs: 60_000 } }).keepMs).toBe(60_000);
 });
 
 describe('the table', () => {
@@ -148,15 +126,5 @@ describe('the table', () => {
       `SELECT table_name FROM information_schema.tables WHERE table_schema = 'Select' ORDER BY table_name COLLATE "C"`,
     );
     expect(rows).toEqual([{ table_name: 'From' }, { table_name: 'from' }]);
-  });
-
-  it('ddl returns one statement, which may run again, for the table that it is asked for', async () => {
-    const postgres = await pglite();
-    const statement = ddl('postgres', { table: 'of_a_migration' });
-    await postgres.exec(`${statement};\n${statement};`);
-    await start(SqlLockModule.forRoot({ postgres, table: 'of_a_migration' }));
-    expect(ddl('postgres')).toMatch(/^CREATE TABLE IF NOT EXISTS "resource_lock" \(/);
-    expect(() => ddl('oracle' as never)).toThrow('dialect must be "postgres" or "mysql": got "oracle".');
-    expect(() => ddl('postgres', { table: 'a; DROP TABLE b' })).toThrow('table must be the name of a table');
   });
 });

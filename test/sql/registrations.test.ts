@@ -1,10 +1,7 @@
 import { Injectable, Scope } from '@nestjs/common';
-import { HealthIndicatorService, TerminusModule } from '@nestjs/terminus';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { getLockServiceToken, Limited, Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
 import { SqlLockModule } from 'nest-redis-lock/sql';
-import { LockHealthIndicator } from 'nest-redis-lock/terminus';
-import { tracingChannel, type TracingChannelSubscribers } from 'node:diagnostics_channel';
 import { expect, it, onTestFinished } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { RecordingLogger } from '../support/nest-app.js';
@@ -124,38 +121,4 @@ it('an application does not start when a method with @Limited has its locks in a
     /^Partners\.call in RootTestModule is @Limited of the registration "billing"\. The store of this registration has no permits\. Locks in a database /,
   );
   await expect(start(imports)).resolves.toBeDefined();
-});
-
-it('a lock in a table is kept for holdMs after its work, and nobody else gets it before', async () => {
-  const app = await start([SqlLockModule.forRoot(await onPGlite())]);
-  const locks = registered(app);
-  await locks.withLock('mail', { holdMs: 60_000 }, () => {});
-  expect(await locks.tryAcquire('mail')).toBeNull();
-  expect((await locks.inspect('mail'))?.remainingMs).toBeGreaterThan(30_000);
-});
-
-it('events and trace channels tell of locks in a table what they tell of all', async () => {
-  const app = await start([SqlLockModule.forRoot(await onPGlite())]);
-  const locks = registered(app);
-  const events: string[] = [];
-  const traces: { key: string; fencingToken?: number }[] = [];
-  locks.events$.subscribe(({ type }) => events.push(type));
-  const asyncEnd = (trace: object) => void traces.push(trace as { key: string });
-  const channel = tracingChannel<unknown, object>('nest-redis-lock:acquire');
-  const subscribers = { asyncEnd } as unknown as TracingChannelSubscribers<object>;
-  channel.subscribe(subscribers);
-  onTestFinished(() => channel.unsubscribe(subscribers));
-  const lock = await locks.acquire('traced');
-  await lock.release();
-  expect(events).toEqual(['acquired', 'released']);
-  expect(traces).toMatchObject([{ key: 'traced', fencingToken: lock.fencingToken }]);
-});
-
-it('health checks of Terminus ping the database', async () => {
-  const app = await start([SqlLockModule.forRoot(await onPGlite()), TerminusModule], [
-    Jobs,
-    LockHealthIndicator,
-  ] as never);
-  expect(app.get(HealthIndicatorService)).toBeDefined();
-  expect(await app.get(LockHealthIndicator).pingCheck('locks')).toMatchObject({ locks: { status: 'up' } });
 });

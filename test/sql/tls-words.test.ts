@@ -56,11 +56,6 @@ describe('The URL of a database', () => {
     },
   );
 
-  it('with a word about TLS twice is refused, as drivers take one of them', async () => {
-    for (const source of [postgres('/shop?ssl=true&ssl=0'), mysql('/shop?ssl=false&ssl=true')])
-      expect(await refusalOf(source)).toContain('ssl is in the URL of the database more than once');
-  });
-
   it('that contradicts itself or the options about TLS is refused, where there would be none', async () => {
     const connectionString = postgres('/shop?sslmode=disable').postgres;
     const uri = mysql('/shop?ssl=true').mysql;
@@ -71,21 +66,6 @@ describe('The URL of a database', () => {
     ])
       expect(await refusalOf(source)).toContain('contradict each other about TLS');
     expect(await refusalOf({ mysql: { uri, ssl: false } })).toContain('asks for TLS, and its options forbid it');
-  });
-
-  it.each([
-    '',
-    '?schema=public&connection_limit=5&pgbouncer=true&connect_timeout=3',
-    '?sslmode=disable&gssencmode=disable',
-    '?sslmode=verify-full&channel_binding=require',
-    '?sslmode=no-verify&uselibpqcompat=true',
-    '?ssl=true&sslnegotiation=direct',
-    '?ssl=1',
-    '?ssl=0',
-    '?ssl=no-verify',
-    '?client_encoding=utf8&options=-c%20work_mem%3D1MB',
-  ])('of PostgreSQL with what pg understands is taken: %s', async (query) => {
-    expect(await refusalOf(postgres(`/shop${query}`))).toBeUndefined();
   });
 
   it.each([
@@ -143,14 +123,5 @@ describe('The options of a database', () => {
       );
     for (const ssl of ['TRUE', 'require'])
       expect(await refusalOf({ postgres: { ...host, ssl } })).toContain('ssl of postgres must be true, false');
-  });
-
-  it('with what the drivers understand, or with TLS that is off, are taken', async () => {
-    for (const ssl of [undefined, false, {}, { ca: 'a certificate', servername: 'name' }]) {
-      expect(await refusalOf({ postgres: { ...host, ssl, tls: false } as never })).toBeUndefined();
-      expect(await refusalOf({ mysql: { ...host, ssl, insecureAuth: true } as never })).toBeUndefined();
-    }
-    expect(await refusalOf({ postgres: { ...host, ssl: 'no-verify' } })).toBeUndefined();
-    expect(await refusalOf({ mysql: { ...host, ssl: 'Amazon RDS' } })).toBeUndefined();
   });
 });

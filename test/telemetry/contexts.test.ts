@@ -1,9 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { loopTurn } from '../../lib/core/time/event-loop.js';
-import { Pacer, type Paced } from '../../lib/core/time/pacer.js';
-import { ReleaseRetry } from '../../lib/core/backend/release-retry.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -86,56 +83,6 @@ it('subscribes, and checks for a call that waits, in the trace of no call [G495]
   expect(subscriber.map((command) => command.in)).toEqual(subscriber.map(() => undefined));
   await held.release();
   await (await waiting).release();
-});
-
-it('campaigns, and tells who leads, in the trace of no call, whichever named the election first', async () => {
-  const locks = await openLocks({ redis: server.url });
-  const sent = commandsSent();
-  const leader = request.run('A', () => locks.leader('named by a call'));
-  const told: (string | undefined)[] = [];
-  const watching = leader.state$.subscribe(() => told.push(request.getStore()));
-  const term = new Promise<string | undefined>((resolve) => {
-    request.run('B', () => locks.whileLeader('named by a call', {}, async () => resolve(request.getStore())));
-  });
-  expect(await term).toBeUndefined();
-  expect(sent.length).toBeGreaterThan(0);
-  expect(sent.map((command) => command.in)).toEqual(sent.map(() => undefined));
-  expect(told).toEqual(told.map(() => undefined));
-  watching.unsubscribe();
-});
-
-it('checks and repeats in the trace of none what serves several calls, by timers and at once', async () => {
-  const done: string[] = [];
-  const note = (what: string) => done.push(`${what} in ${request.getStore() ?? 'none'}`);
-  let now = 0;
-  interface Check extends Paced<Check> {}
-  const checks = new Pacer<Check>({
-    now: () => (now += 1_000), // due as soon as it is asked
-    atOnce: 1,
-    leewayMs: () => 0,
-    isUrgent: () => false,
-    onDue: (check) => {
-      checks.remove(check);
-      note('check');
-    },
-  });
-  const retry = new ReleaseRetry<string>((what, tried) => {
-    note(what);
-    setImmediate(() => tried(false));
-  });
-  onTestFinished(() => retry.close());
-  request.run('A', () => {
-    checks.add({ dueAt: 0 }, 1_000, 1_000);
-    retry.add('release', 60_000);
-  });
-  await until(() => done.length === 2, { what: 'a check and a release' });
-  expect(done).toEqual(['check in none', 'release in none']);
-  await loopTurn(); // it was not confirmed
-  request.run('A', () => {
-    checks.hurry([{ dueAt: 0 }]);
-    retry.hurry();
-  });
-  expect(done.slice(2, 4)).toEqual(['check in none', 'release in none']);
 });
 
 it('repeats a release in the trace of no call, also when the late answer to one shows that the server answers again [G496]', async () => {

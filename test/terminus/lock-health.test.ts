@@ -100,12 +100,6 @@ const is = (status: string, options?: LockPingCheckOptions, check = indicator) =
 
 const ready = () => made.app.get(Health).ready();
 
-it('an application whose locks can be had is ready', async () => {
-  const up = { status: 'up', nodes: { voting: 1, of: 1 } };
-  const three = { status: 'up', nodes: { voting: 3, of: 3 } };
-  expect(await ready()).toMatchObject({ code: 200, body: { status: 'ok', details: { one: up, three } } });
-});
-
 it('an application whose Redis is gone is not ready, and no address is shown unless details are wanted [G445]', async () => {
   proxy.refuse();
   proxy.cut();
@@ -126,26 +120,6 @@ it('a Redlock without a node that it does not need is degraded, and up with a wa
   expect(await is('up', { registration: 'three' }, ofEleven)).toEqual({ status: 'up', ...impaired });
   const { code, body } = await ready();
   expect([code, body.status, body.details.three]).toEqual([200, 'degraded', { status: 'degraded', ...impaired }]);
-});
-
-it('a Redlock without a majority is down', async () => {
-  nodes.pause(1, 2);
-  const down = { status: 'down', message: 'no lock can be taken', nodes: { voting: 1, of: 3 } };
-  expect(await is('down', { registration: 'three' })).toEqual(down);
-  expect(await is('down', { registration: 'three' }, ofEleven)).toEqual(down);
-});
-
-it('a Redlock whose nodes were just started is down until they vote', async () => {
-  const problems = Array.from({ length: 3 }, () => expect.stringMatching(/ it votes in \d+ ms/));
-  const waits = { status: 'down', message: 'no lock can be taken', nodes: { voting: 0, of: 3 }, problems };
-  await until(
-    async () => {
-      const { locks } = await indicator.pingCheck('locks', { registration: 'fresh', details: true });
-      return (locks.problems as string[]).every((problem) => problem.includes('it votes in'));
-    },
-    { what: 'its nodes are checked' },
-  );
-  expect(await is('down', { registration: 'fresh', details: true })).toEqual(waits);
 });
 
 it('a check that takes longer than its time limit is down, and so is one with a mistake in its options', async () => {

@@ -59,75 +59,6 @@ describe('a lock that is held elsewhere', () => {
     expect(await (await calls[1]!).release()).toBe(true);
     expect(bench.heldKeys).toEqual([]);
   });
-
-  it('a lock that is detached on the bench is adopted, which the journal has, and goes to a call that waits after that', async () => {
-    const parcel = await (await bench.locks.acquire('k')).detach({ ttlMs: 60_000 });
-    const waiting = bench.locks.acquire('k');
-    await until(async () => (await bench.locks.inspect('k'))?.waiters === 1, { what: 'it waits' });
-    expect(bench.heldKeys).toEqual([]);
-    const adopted = await bench.locks.adopt(parcel);
-    expect(bench.heldKeys).toEqual(['k']);
-    await adopted.release();
-    const again = await (await waiting).detach({ ttlMs: 60_000 });
-    const last = bench.locks.acquire('k');
-    await until(async () => (await bench.locks.inspect('k'))?.waiters === 1, { what: 'the last one waits' });
-    expect(await bench.locks.release(again)).toBe(true);
-    await (await last).release();
-    const events = ['acquired', 'detached', 'adopted', 'released', 'acquired', 'detached', 'acquired', 'released'];
-    await until(() => bench.journal.length === events.length, { what: 'the journal is complete' });
-    expect(bench.journal.map(({ event }) => event)).toEqual(events);
-  });
-
-  it('a lock held elsewhere on the bench refuses a call that does not wait, naming the other process', async () => {
-    await using other = await bench.holdElsewhere('k');
-    const error = await bench.locks.acquire('k', { waitMs: 0 }).catch((reason: unknown) => reason);
-    expect(error).toBeInstanceOf(LockContendedError);
-    expect((error as LockContendedError).holder!.owner).toBe(other.owner);
-    expect((error as Error).message).toContain('Lock "k" is held by pid 1 on elsewhere');
-  });
-
-  it('a lock held elsewhere on the bench is free when its scope ends', async () => {
-    {
-      await using _ = await bench.holdElsewhere('k');
-    }
-    expect(await bench.locks.isLocked('k')).toBe(false);
-  });
-
-  it.each([0, 1, 2, 3, 4])(
-    'a release on the bench that comes %i ticks after a call asked is not missed',
-    async (ticks) => {
-      for (const wasContested of [false, true]) {
-        bench = new LockBench();
-        const other = await bench.holdElsewhere('k');
-        if (wasContested) await bench.locks.tryAcquire('k'); // so that the call asks for a place in the queue at once
-        const since = performance.now();
-        const call = bench.locks.acquire('k');
-        for (let tick = 0; tick < ticks; tick++) await undefined;
-        await other.release();
-        await (await call).release();
-        expect(performance.now() - since).toBeLessThan(700); // a check of the key comes after a second
-      }
-    },
-  );
-
-  it('a lock held elsewhere on the bench can be released by force, and then wakes the calls that wait', async () => {
-    const other = await bench.holdElsewhere('k');
-    const call = bench.locks.acquire('k');
-    await until(async () => (await bench.locks.inspect('k'))?.waiters === 1, { what: 'it waits' });
-    expect(await bench.locks.forceRelease('k')).toBe(true);
-    const lock = await call;
-    await other.release(); // changes nothing
-    expect(lock.isHeld).toBe(true);
-    expect(bench.heldKeys).toEqual(['k']);
-  });
-
-  it('a lock that is held, by the code under test or elsewhere, cannot be taken elsewhere', async () => {
-    await bench.locks.acquire('mine');
-    await bench.holdElsewhere('other');
-    for (const key of ['mine', 'other']) {
-      await expect(bench.holdElsewhere(key)).rejects.toThrow(`Lock "${key}" cannot be held elsewhere: it is held.`);
-    }
-  });
 });
 
 describe('a refusal', () => {
@@ -149,35 +80,6 @@ describe('a refusal', () => {
     expect(await bench.locks.withLock('other', () => 'ran')).toBe('ran');
     expect(await bench.locks.withLock('k', () => 'ran')).toBe('ran');
     expect(events.slice(0, 3)).toEqual(['contended', 'contended', 'unavailable']);
-  });
-
-  it('a refusal of the bench is not for a call that holds the lock already', async () => {
-    await bench.locks.withLock('k', async () => {
-      bench.refuse('k', 'unavailable');
-      expect(await bench.locks.withLock('k', () => 'ran')).toBe('ran');
-    });
-    await expect(bench.locks.acquire('k')).rejects.toBeInstanceOf(LockUnavailableError);
-  });
-
-  it('a refusal of the bench names the locks that the call held meanwhile', async () => {
-    bench.refuse('inner', 'contended');
-    const nested = bench.locks.withLock('outer', () => bench.locks.acquire('inner'));
-    await expect(nested).rejects.toMatchObject({ key: 'inner', holding: ['outer'] });
-  });
-
-  it.each(['contended', 'unavailable'] as const)('a call for several keys is refused by the bench: %s', async (why) => {
-    bench.refuse('b', why);
-    const refused = bench.locks.acquireAll(['a', 'b', 'c']);
-    await expect(refused).rejects.toMatchObject({ key: 'b', code: `LOCK_${why.toUpperCase()}` });
-    await (await bench.locks.acquireAll(['a', 'b', 'c'])).release();
-    expect(bench.journal.filter(({ event }) => event === 'refused')).toEqual([
-      { event: 'refused', key: 'b', reason: why },
-    ]);
-  });
-
-  it('a refusal with an unknown reason, or for no calls, is refused itself', () => {
-    expect(() => bench.refuse('k', 'broken' as never)).toThrow('reason must be "contended" or "unavailable"');
-    expect(() => bench.refuse('k', 'contended', { times: 0 })).toThrow('times must be a whole number from 1');
   });
 });
 
@@ -211,25 +113,6 @@ describe('a loss', () => {
     bench.lose('k', 'stolen');
     expect((await waits).isHeld).toBe(true);
   });
-
-  it('a lock that the code under test does not hold cannot be lost', async () => {
-    expect(() => bench.lose('k')).toThrow('the code under test does not hold it. It holds none.');
-    const lock = await bench.locks.acquire('k');
-    await lock.release();
-    await bench.locks.acquire('order:17');
-    await bench.holdElsewhere('k');
-    expect(() => bench.lose('k')).toThrow(LockOptionsError);
-    expect(() => bench.lose('k')).toThrow('It holds "order:17".');
-    expect(() => bench.lose('order:17', 'released' as never)).toThrow('reason must be');
-  });
-
-  it('a leader can be made to lose its lock on the bench', async () => {
-    const leader = bench.locks.leader('outbox');
-    await until(() => leader.isLeader, { what: 'it leads' });
-    bench.lose('outbox', 'unavailable');
-    expect(leader.isLeader).toBe(false);
-    await until(() => leader.isLeader, { what: 'it leads again' });
-  });
 });
 
 describe('the journal', () => {
@@ -255,17 +138,6 @@ describe('the journal', () => {
       { event: 'acquired', key: 'other', ttlMs: 30_000, waitMs: 7 },
       { event: 'lost', key: 'other', reason: 'stolen' },
     ]);
-  });
-
-  it('the journal of the bench has a lock that is passed on within the process as released, then as acquired', async () => {
-    await using other = await bench.holdElsewhere('k');
-    const calls = Array.from({ length: 3 }, () => bench.locks.withLock('k', () => {}));
-    await until(async () => (await bench.locks.inspect('k'))?.waiters === 3, { what: 'all wait' });
-    await other.release();
-    await Promise.all(calls);
-    expect(bench.journal.map(({ event }) => event)).toEqual(
-      ['acquired', 'released', 'acquired', 'released', 'acquired', 'released'], // prettier-ignore
-    );
   });
 });
 
@@ -296,20 +168,6 @@ describe('under fake timers', () => {
     await expect(bench.locks.acquire('k')).rejects.toBeInstanceOf(LockUnavailableError);
     expect(await (await bench.locks.acquire('k')).release()).toBe(true);
   });
-
-  it('a call that waits for a lock held elsewhere gives up when the time is advanced to the end of waitMs', async () => {
-    await bench.holdElsewhere('k');
-    const waits = bench.locks.acquire('k', { waitMs: 3_000 }).catch((error: unknown) => error);
-    await vi.advanceTimersByTimeAsync(3_000);
-    expect(await waits).toBeInstanceOf(LockContendedError);
-  });
-});
-
-it('the bench refuses options that a registration does not have', () => {
-  expect(() => new LockBench({ keyPrefix: 'x' } as never)).toThrow(
-    'There is no option "keyPrefix": expected name, ttlMs',
-  );
-  expect(() => new LockBench({ waitMs: -1 })).toThrow('waitMs must be');
 });
 
 describe('permits on the bench', () => {
@@ -331,33 +189,5 @@ describe('permits on the bench', () => {
     expect(await locks.inspect('mail')).toMatchObject({ permits: { held: 3, limit: 3 } });
     await Promise.all([own.release(), next.release()]);
     expect(bench.heldKeys).toEqual([]);
-  });
-
-  it('lose takes all permits of the key that the code under test holds, and none that are held elsewhere', async () => {
-    const { locks } = bench;
-    const other = await bench.holdElsewhere('mail', { limit: 5 });
-    const held = [await locks.acquirePermits('mail', { limit: 5 }), await locks.acquirePermits('mail', { limit: 5 })];
-    bench.lose('mail', 'stolen');
-    for (const permit of held) {
-      expect(permit.isHeld).toBe(false);
-      expect(permit.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'stolen' });
-    }
-    expect((await locks.inspect('mail'))!.holders.map(({ holder }) => holder.owner)).toEqual([other.owner]);
-    expect(bench.heldKeys).toEqual(['mail']);
-    expect(() => bench.lose('mail')).toThrow('the code under test does not hold it');
-    await other.release();
-    expect(bench.heldKeys).toEqual([]);
-  });
-
-  it('the journal has how many permits a call got, and planned refusals reach calls for permits', async () => {
-    const { locks } = bench;
-    await (await locks.acquirePermits('mail', { limit: 5, permits: 2 })).release();
-    await (await locks.acquire('order')).release();
-    bench.refuse('mail', 'contended');
-    const refusal = await locks.acquirePermits('mail', { limit: 5 }).catch((error: unknown) => error);
-    expect(refusal).toMatchObject({ code: 'LOCK_CONTENDED', permits: 1 });
-    const [mail, , order] = bench.journal.filter(({ event }) => event !== 'refused');
-    expect(mail).toMatchObject({ event: 'acquired', key: 'mail', mode: 'permits', permits: 2 });
-    expect(Object.keys(order!)).toEqual(['event', 'key', 'ttlMs', 'waitMs']);
   });
 });

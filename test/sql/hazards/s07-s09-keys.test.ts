@@ -5,8 +5,6 @@ import type { SqlClient } from '../../../lib/stores/sql/sql-client.js';
 import { freshKey } from '../../support/claims.js';
 import { PostgresServer } from '../../support/postgres-server.js';
 import { randomOf } from '../../support/random.js';
-import { LOOK_ALIKE } from './hazards.js';
-import { advisoryLock } from './naive.js';
 import { connectTo, locksOn, PATIENT, rowOf } from './stage.js';
 
 const TTL_MS = 600_000;
@@ -16,15 +14,6 @@ beforeAll(async () => {
   server = await PostgresServer.start({ deadlock_timeout: '20ms' });
 });
 afterAll(() => server.stop());
-
-describe('S7: two keys are one lock', () => {
-  it("a naive advisory lock by Symfony's checksum is refused as another key has the same one", async () => {
-    const [a, b] = [await connectTo(server), await connectTo(server)];
-    const [one, other] = LOOK_ALIKE[0];
-    expect(await advisoryLock(a, one)).toBe(true);
-    expect(await advisoryLock(b, other)).toBe(false); // nobody holds it
-  });
-});
 
 describe('S9: several locks are taken at once, by everybody in another order', () => {
   it('this library locks rows in the order of their keys, whatever statement for many locks it is: there is no deadlock [G757]', async () => {

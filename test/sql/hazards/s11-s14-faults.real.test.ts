@@ -5,7 +5,7 @@ import { freshKey } from '../../support/claims.js';
 import { PostgresServer } from '../../support/postgres-server.js';
 import { TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { NAIVE_TABLES, shedLockOrSkip, verrouLock } from './naive.js';
+import { NAIVE_TABLES } from './naive.js';
 import { blockedSessions, connectTo, expire, locksOn, rowOf } from './stage.js';
 
 const TTL_MS = 600_000;
@@ -35,23 +35,6 @@ const askedAt = (key: string) =>
   );
 
 describe('S12: a statement that was given up runs late', () => {
-  it('a naive lock is taken by a statement whose answer nobody waits for', async () => {
-    const [client, b] = [await connectTo(server, { query_timeout: 200 }), await connectTo(server)];
-    const key = freshKey();
-    await verrouLock(b, key, 'B', -1); // its lease is over
-    await b.query('BEGIN');
-    await b.query('SELECT 1 FROM verrou WHERE name = $1 FOR UPDATE', [key]);
-    const asking = client.query(`UPDATE verrou SET owner = 'A', expiration = $2 WHERE name = $1`, [
-      key,
-      Date.now() + TTL_MS,
-    ]);
-    await expect(asking).rejects.toThrow('timeout');
-    await b.query('COMMIT');
-    const owner = async () => (await server.query('SELECT owner FROM verrou WHERE name = $1', [key]))[0]!.owner;
-    await until(async () => (await owner()) === 'A', { what: 'it has run' }); // nobody works under this lock
-    expect(await verrouLock(b, key, 'B', TTL_MS)).toBe(false);
-  });
-
   it('this library has the server give up a statement when its time is over, so that it takes nothing later [G765]', async () => {
     const locks = await locksOn(server, { commandTimeoutMs: 400 });
     const key = freshKey();
@@ -102,10 +85,6 @@ describe('S13: the server only reads, as after a failover', () => {
   });
   afterAll(() => replica.stop());
 
-  it('a naive lock whose errors all count as "not locked" skips the work, although nobody holds it', async () => {
-    expect(await shedLockOrSkip(await connectTo(replica), freshKey(), 'A', TTL_MS)).toBe(false);
-  });
-
   it('this library says that locks are unavailable, and what to do, instead of that another one holds the lock [G767]', async () => {
     const locks = await locksOn(replica, { lazyConnect: true });
     const refusal = await until(
@@ -121,19 +100,6 @@ describe('S13: the server only reads, as after a failover', () => {
 });
 
 describe('S14: whoever waits is not told of its turn', () => {
-  it('a naive waiter whose connection is half open is not told, however long it waits', async () => {
-    const way = await wayTo(server);
-    const [deaf, sound, other] = [await connectTo(way), await connectTo(server), await connectTo(server)];
-    const told: string[] = [];
-    deaf.on('notification', () => told.push('deaf'));
-    sound.on('notification', () => told.push('sound'));
-    for (const client of [deaf, sound]) await client.query('LISTEN released');
-    way.proxy.dropReplies();
-    await other.query('NOTIFY released');
-    await until(() => told.includes('sound'), { what: 'the others are told' });
-    expect(told).toEqual(['sound']);
-  });
-
   it('this library finds its turn although the connection on which it listens is half open [G768]', async () => {
     const way = await wayTo(server);
     const [holder, waiter] = [await locksOn(server), await locksOn(way)];

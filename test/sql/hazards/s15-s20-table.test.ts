@@ -29,16 +29,6 @@ describe('S15: the rows of the locks are lost', () => {
   });
 });
 
-it('this library takes locks in a table whose columns have no defaults', async () => {
-  await server.query(ddl('"bare"'));
-  for (const column of ['is_kept', 'waiters', 'calls_behind'])
-    await server.query(`ALTER TABLE bare ALTER ${column} DROP DEFAULT`);
-  const locks = await locksOn(server, { table: 'bare' });
-  const lock = await locks.acquire(freshKey());
-  await lock.extend();
-  expect(await lock.release()).toBe(true);
-});
-
 describe('S16: the row of a lock is swept while the lock is taken', () => {
   it('this library leaves a row alone that is just being taken, and one that was taken since the sweep began [G760]', async () => {
     const locks = await locksOn(server);
@@ -94,21 +84,6 @@ describe('S18: the plan of a statement was made while the table was empty', () =
   const ROWS = 100_000;
   const KEYS = ['key 5', 'key 70000'];
 
-  it('a naive statement for several locks goes on reading the whole table', async () => {
-    const database = await connectTo(server);
-    await database.query(`CREATE TABLE plain (name text PRIMARY KEY, expires_at timestamptz NOT NULL)`);
-    await database.query(
-      `PREPARE naive (text[]) AS SELECT p.name FROM plain p JOIN unnest($1) AS a(name) USING (name)`,
-    );
-    const keys = Array.from({ length: 20 }, (_, at) => `key ${at}`);
-    const execute = `EXECUTE naive ('{${keys.join(', ')}}')`;
-    for (let run = 0; run < 10; run++) await database.query(execute); // a plan for any values is kept after five
-    await database.query(`INSERT INTO plain SELECT 'key ' || n, 'epoch' FROM generate_series(1, ${ROWS}) AS n`);
-    expect(await planOf((text) => database.query(text).then(({ rows }) => rows), execute)).toContain(
-      'Seq Scan on plain',
-    );
-  });
-
   it('this library finds its rows by their keys, whenever its plans were made [G762]', async () => {
     await server.query(ddl('"large"'));
     const { turn, extend, give, inspect, scan, sweep, take } = postgresStatements('"large"');
@@ -154,20 +129,6 @@ describe('S18: the plan of a statement was made while the table was empty', () =
 });
 
 describe('S20: several processes create the table at once', () => {
-  const CREATE = 'CREATE TABLE IF NOT EXISTS';
-
-  it('a naive CREATE TABLE IF NOT EXISTS fails while another one runs', async () => {
-    const name = 'creates naively';
-    const [a, b] = [await connectTo(server), await connectTo(server, { application_name: name })];
-    await a.query('BEGIN');
-    await a.query(`${CREATE} created (name text PRIMARY KEY)`);
-    const creating = b.query(`${CREATE} created (name text PRIMARY KEY)`);
-    const refused = expect(creating).rejects.toMatchObject({ code: '23505' });
-    await blocked(server, name);
-    await a.query('COMMIT');
-    await refused;
-  });
-
   it('this library starts all the same, and has one table for all [G763]', async () => {
     const a = await connectTo(server);
     await a.query('BEGIN');
