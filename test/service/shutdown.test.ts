@@ -5,7 +5,6 @@ import { PACKAGES } from '../adapters/packages.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { counterOn, ownerOn } from '../support/stored.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 setFlagsFromString('--expose-gc');
