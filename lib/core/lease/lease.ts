@@ -82,8 +82,8 @@ export class Lease implements Linked<Lease> {
   readonly fencingToken?: number;
   /** Whether the watchdog extends it. */
   autoExtend: boolean;
-  /** Handles to tell of its next extension. */
-  notYetExtended?: Set<{ onFirstExtension(): void }>;
+  /** A handle to tell of its next extension. */
+  notYetExtended?: { onFirstExtension(): void };
   /** When this process got to know it, by the clock. */
   readonly begunAt: number;
   /** Of the call that it was granted to, if it has one of its own. */
@@ -126,9 +126,8 @@ export class Lease implements Linked<Lease> {
   #limits: readonly number[] = NONE;
   /** The earliest of them. */
   #overstaysAt = Infinity;
-  /** How many of the calls that hold it ask for each ttl. */
-  readonly #ttls = new Map<number, number>();
-  #handles = 0;
+  /** The ttl that each call asks for which holds it: mostly one call, and mostly one ttl. */
+  readonly #ttls: number[];
   /** What the deadline was when it was about to be detached. */
   #deadlineBefore = 0;
   /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
@@ -155,7 +154,7 @@ export class Lease implements Linked<Lease> {
     this.fencingToken = fencingToken;
     this.autoExtend = autoExtend;
     this.ttlMs = ttlMs;
-    this.join(extendTo ?? ttlMs);
+    this.#ttls = [extendTo ?? ttlMs];
     this.sentAt = sentAt;
     this.provisionalTtlMs = extendTo === undefined ? undefined : ttlMs;
     this.#owner = owner;
@@ -264,18 +263,17 @@ export class Lease implements Linked<Lease> {
 
   /** How many calls hold it; the last one to release it ends it. */
   get handles(): number {
-    return this.#handles;
+    return this.#ttls.length;
   }
 
   /** The ttl that it is extended by: the longest that one of the calls asks for which hold it. */
   get longestTtlMs(): number {
-    return Math.max(...this.#ttls.keys());
+    return this.#ttls.reduce((longest, ttlMs) => Math.max(longest, ttlMs), 0);
   }
 
   /** One more call holds it. @param ttlMs what it asks for */
   join(ttlMs: number): void {
-    this.#handles++;
-    this.#ttls.set(ttlMs, (this.#ttls.get(ttlMs) ?? 0) + 1);
+    this.#ttls.push(ttlMs);
   }
 
   /** A call that holds it asks for another ttl. */
@@ -286,15 +284,12 @@ export class Lease implements Linked<Lease> {
 
   /** A call that asked for this ttl holds it no more. */
   leave(ttlMs: number): void {
-    this.#handles--;
-    const others = this.#ttls.get(ttlMs)! - 1;
-    if (others > 0) this.#ttls.set(ttlMs, others);
-    else this.#ttls.delete(ttlMs);
+    this.#ttls.splice(this.#ttls.lastIndexOf(ttlMs), 1);
   }
 
   /** Whether the store may have it stand for longer than by its ttl, or than any call wants it: one has given that up, or has gone. */
   get standsTooLong(): boolean {
-    if (this.ttlMs > this.longestTtlMs) return true;
+    if (!this.#ttls.some((ttlMs) => ttlMs >= this.ttlMs)) return true;
     return this.#standsUntil > 0 && this.#standsUntil > Math.max(this.#askedUntil, monotonic() + this.ttlMs);
   }
 

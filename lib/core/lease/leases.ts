@@ -21,6 +21,7 @@ import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { InFlight } from '../time/in-flight.js';
+import { LinkedList, type Linked } from '../time/linked-list.js';
 import { Pacer } from '../time/pacer.js';
 import { heldAs, Lease, type LeaseOwner } from './lease.js';
 
@@ -93,6 +94,15 @@ interface LeaseIdentity extends Readonly<HeldAs> {
   readonly fencingToken?: number;
 }
 
+/** A release that is not answered yet. */
+class GivingBack implements Linked<GivingBack> {
+  list?: LinkedList<GivingBack>;
+  next?: GivingBack;
+  previous?: GivingBack;
+
+  constructor(readonly grant: Grant) {}
+}
+
 /** All leases of one service. */
 export class Leases implements LeaseOwner {
   readonly marginMs: number;
@@ -113,6 +123,7 @@ export class Leases implements LeaseOwner {
   readonly #found = new Set<Lease>();
   /** Leases that are released once they have ended in the store, too. */
   readonly #afterwards = new Map<Lease, NodeJS.Timeout>();
+  readonly #givingBack = new LinkedList<GivingBack>();
   readonly #detaching = new InFlight();
   #whenIdle?: () => void;
   /** Leases whose handles are garbage: nobody can release them any more, so nobody waits for that. */
@@ -357,13 +368,18 @@ export class Leases implements LeaseOwner {
     const { keepUntil } = lease;
     const heldMs = this.#heldMs(lease);
     let isPassedOn = false;
+    const givingBack = new GivingBack(lease.grant);
     const givenBack = new Promise<boolean>((resolve) => {
-      isPassedOn = this.listener.giveBack(lease, (outcome) =>
-        resolve(this.#released(lease, outcome, heldMs, keepUntil)),
-      );
+      isPassedOn = this.listener.giveBack(lease, (outcome) => {
+        this.#givingBack.remove(givingBack);
+        resolve(this.#released(lease, outcome, heldMs, keepUntil));
+      });
     });
     this.#reportIdle();
-    if (!isPassedOn) return givenBack;
+    if (!isPassedOn) {
+      this.#givingBack.push(givingBack);
+      return givenBack;
+    }
     this.#released(lease, PASSED_ON, heldMs);
     return RELEASED;
   }
@@ -395,10 +411,10 @@ export class Leases implements LeaseOwner {
     lease.lose(reason);
   }
 
-  /** Whether a lease of this owner value was lost that may not have ended in the store: its work may still count on that. */
+  /** Whether a lease of this owner value has ended that may not have ended in the store: its work, or its release, may count on that. */
   runsOn(owner: string): boolean {
-    for (const { grant } of this.#afterwards.keys()) if (grant.owner === owner) return true;
-    return false;
+    const isOf = ({ grant }: Pick<Lease, 'grant'>) => grant.owner === owner;
+    return [...this.#afterwards.keys()].some(isOf) || this.#givingBack.filter(isOf).length > 0;
   }
 
   /** Aborts when the application begins to close. */
@@ -536,7 +552,7 @@ export class Leases implements LeaseOwner {
       done(ENDED);
       return;
     }
-    for (const handle of lease.notYetExtended ?? []) handle.onFirstExtension();
+    lease.notYetExtended?.onFirstExtension();
     lease.notYetExtended = undefined;
     this.#watch(lease);
     const since = this.onExtension ? this.now() : 0;

@@ -140,7 +140,8 @@ export class LockHandle implements Lock {
   /** Its caller has to release it: it is noticed if nobody can any more. */
   watch(): void {
     this.#isWatched = true;
-    (this.own.notYetExtended ??= new Set()).add(this);
+    if (this.own.notYetExtended) this.onFirstExtension();
+    else this.own.notYetExtended = this;
   }
 
   /** Its lease is extended: until then it would have ended by itself. Most are released before, and cost no registration. */
@@ -149,7 +150,8 @@ export class LockHandle implements Lock {
   }
 
   release(): Promise<boolean> {
-    if (this.#isWatched && !this.own.notYetExtended?.delete(this)) unreleased.unregister(this);
+    if (this.own.notYetExtended === this) this.own.notYetExtended = undefined;
+    else if (this.#isWatched) unreleased.unregister(this);
     const release = () => this.#heir?.release() ?? this.#release();
     return (this.#released ??= this.#changing ? this.#changing.then(release) : release());
   }

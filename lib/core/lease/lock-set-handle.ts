@@ -71,11 +71,6 @@ export class LockSetHandle implements LockSet {
     return released.every(Boolean);
   }
 
-  /** As of one lock. */
-  watch(): void {
-    for (const lock of this.locks) lock.watch();
-  }
-
   /** The fields that are logged or sent: not its internals. */
   toJSON(): object {
     const { locks, isHeld, remainingMs } = this;

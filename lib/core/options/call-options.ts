@@ -18,7 +18,10 @@ import { checked, count, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type
 export type LockRequest = Required<
   Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode' | 'scope' | 'policy'>
 > &
-  Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode'>;
+  Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode'> & {
+    /** Whether its caller has to release the lock: it is noticed if nobody can any more. @default false */
+    readonly isWatched?: boolean;
+  };
 
 /** The defaults of a service for its calls, and the options that bound them. */
 export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'insideTransaction'> {
@@ -273,8 +276,9 @@ export function checkTransactions(
   }
 }
 
-function pickDefaults({ ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost }: LockRequest): LockRequest {
-  return { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost };
+function pickDefaults(defaults: LockRequest): LockRequest {
+  const { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, isWatched } = defaults;
+  return { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, isWatched };
 }
 
 /** Refuses options that this kind of call does not have, unless they are `undefined`, and names that no call has in any case. */

@@ -106,8 +106,8 @@ export class LockService {
   readonly troubles$: Observable<LockEvent>;
 
   readonly #options: ResolvedServiceOptions;
-  /** The same options, for calls that do not wait. */
-  readonly #onlyOnce: ResolvedServiceOptions;
+  /** The same options, for each kind of call. */
+  readonly #defaults: Readonly<Record<CallKind, ResolvedServiceOptions & LockRequest>>;
   readonly #backend: LockBackend;
   readonly #now: () => number;
   readonly #engine: LockEngine;
@@ -127,7 +127,8 @@ export class LockService {
     checkPolicyBounds(options, backend.bounds);
     this.registration = registration;
     this.#options = options;
-    this.#onlyOnce = { ...options, waitMs: 0 };
+    const acquire = { ...options, isWatched: true };
+    this.#defaults = { withLock: options, acquire, tryAcquire: { ...acquire, waitMs: 0 } };
     this.#backend = backend;
     this.#now = now;
     this.#shutdown = shutdown;
@@ -166,7 +167,7 @@ export class LockService {
    * @throws LockKeyError, LockOptionsError, or the reason of `signal`
    */
   acquire(key: string, options?: AcquireOptions): Promise<Lock> {
-    return this.#acquire<LockHandle>({ kind: 'acquire', key, isForSeveral: false, options }).then(watched);
+    return this.#acquire<LockHandle>({ kind: 'acquire', key, isForSeveral: false, options });
   }
 
   /**
@@ -174,9 +175,7 @@ export class LockService {
    * that contention is not an error
    */
   tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
-    return nullIfContended(
-      this.#acquire<LockHandle>({ kind: 'tryAcquire', key, isForSeveral: false, options }).then(watched),
-    );
+    return nullIfContended(this.#acquire<LockHandle>({ kind: 'tryAcquire', key, isForSeveral: false, options }));
   }
 
   /**
@@ -186,7 +185,7 @@ export class LockService {
    * @throws like `acquire`; the `key` of the error is that of the lock that was refused
    */
   acquireAll(keys: readonly string[], options?: AcquireOptions): Promise<LockSet> {
-    return this.#acquire<LockSetHandle>({ kind: 'acquire', key: keys, isForSeveral: true, options }).then(watched);
+    return this.#acquire<LockSetHandle>({ kind: 'acquire', key: keys, isForSeveral: true, options });
   }
 
   /**
@@ -195,7 +194,7 @@ export class LockService {
    */
   tryAcquireAll(keys: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null> {
     return nullIfContended(
-      this.#acquire<LockSetHandle>({ kind: 'tryAcquire', key: keys, isForSeveral: true, options }).then(watched),
+      this.#acquire<LockSetHandle>({ kind: 'tryAcquire', key: keys, isForSeveral: true, options }),
     );
   }
 
@@ -237,7 +236,7 @@ export class LockService {
    * @throws LockUnavailableError, LockKeyError, or the reason of `signal`, like `acquire`
    */
   acquirePermits(key: string, options: PermitOptions): Promise<Permit> {
-    return this.#permits('acquire', key, options).then(watched);
+    return this.#permits('acquire', key, options);
   }
 
   /**
@@ -245,7 +244,7 @@ export class LockService {
    * except that contention is not an error
    */
   tryAcquirePermits(key: string, options: TryPermitOptions): Promise<Permit | null> {
-    return nullIfContended(this.#permits('tryAcquire', key, options).then(watched));
+    return nullIfContended(this.#permits('tryAcquire', key, options));
   }
 
   /**
@@ -294,8 +293,10 @@ export class LockService {
    *   or after the `ttlMs` of this service if that is longer
    * @throws LockOptionsError for what is no parcel, or on a Redlock
    */
-  adopt(parcel: LockParcel): Promise<Lock> {
-    return this.#adopt(parcel).then(watched);
+  async adopt(parcel: LockParcel): Promise<Lock> {
+    const lock = await this.#adopt(parcel);
+    lock.watch();
+    return lock;
   }
 
   /**
@@ -548,7 +549,7 @@ export class LockService {
 
   /** @throws LockOptionsError */
   #requestOf({ kind, options, hold }: Pick<LockCall, 'kind' | 'options' | 'hold'>): LockRequest {
-    const defaults = kind === 'tryAcquire' ? this.#onlyOnce : this.#options;
+    const defaults = this.#defaults[kind];
     if (options === undefined) return defaults;
     const request = resolveRequest(options, defaults, kind, hold?.mode);
     checkBounds(request, this.#backend.bounds);
@@ -652,7 +653,9 @@ export class LockService {
       if (request.maxHoldMs && lease.grant.hold?.mode === 'shared' && lease.overstaysAt === Infinity)
         throw limitsOthers(lease.key);
       if (!reentrant) throw new LockSelfDeadlockError(lease.key);
-      return LockHandle.another(lease, this.#engine.leases, request.ttlMs);
+      const handle = LockHandle.another(lease, this.#engine.leases, request.ttlMs);
+      if (request.isWatched) handle.watch();
+      return handle;
     } catch (reason) {
       return this.#engine.refuse(reason);
     }
@@ -684,7 +687,9 @@ export class LockService {
       if (closing.phase !== 'closed') this.#transactions?.check(key, this.#options.onTransaction, undefined);
       const adopt = () => this.#engine.adopt(parcel, this.#options, closing);
       const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers;
-      return await (isObserved ? this.#telemetry.acquire([key], this.#onlyOnce, undefined, false, adopt) : adopt());
+      return await (isObserved
+        ? this.#telemetry.acquire([key], this.#defaults.tryAcquire, undefined, false, adopt)
+        : adopt());
     } catch (error) {
       return this.#engine.refuse(error);
     }
@@ -761,12 +766,6 @@ function limitsOthers(key: string): LockOptionsError {
     `A call that shares the lock ${quoted(key)} already asks for a maxHoldMs, which would end it for the other calls that share it, too: give it ` +
       'to the call that takes the lock first.',
   );
-}
-
-/** Its caller has to release it: it is noticed if nobody can any more. */
-function watched<H extends Held>(held: H): H {
-  held.watch();
-  return held;
 }
 
 async function nullIfContended<T>(acquiring: Promise<T>): Promise<T | null> {

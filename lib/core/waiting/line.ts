@@ -326,13 +326,8 @@ export class Line implements Bidder {
   }
 
   /** Gives a grant back, and asks for the next call: in one step, where the store can. */
-  #handBack(grant: Grant, done: (outcome: ReleaseOutcome) => void = ignore, keepUntil = 0): void {
-    const { backend, givingBack } = this.lines;
-    givingBack.add(grant.owner);
-    const released = (outcome: ReleaseOutcome) => {
-      givingBack.delete(grant.owner);
-      done(outcome);
-    };
+  #handBack(grant: Grant, released: (outcome: ReleaseOutcome) => void = ignore, keepUntil = 0): void {
+    const { backend } = this.lines;
     // A bid beside a lease that was adopted has its place already, and may be asking.
     if (this.#waiters.size > 0 && !this.#bid && leftMs(keepUntil) === 0 && backend.turn) {
       this.#ask({ grant, released });
@@ -567,8 +562,6 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   readonly warn: (key: string, message: string) => void;
   readonly nextOwner: () => string;
   readonly byTicket = new Map<string, Bid>();
-  /** Owner values whose locks are being given back. */
-  readonly givingBack = new Set<string>();
   readonly checks: Pacer<Bid>;
   /** Made when a call had to wait: an uncontended call passes by. */
   #contested?: ContestedKeys;
@@ -741,8 +734,7 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
    * the store.
    */
   #mayHold(key: string, owner: string): boolean {
-    if (this.givingBack.has(owner) || this.leases.runsOn(owner)) return true;
-    return this.leasesOf(key).some(({ grant }) => grant.owner === owner);
+    return this.leases.runsOn(owner) || this.leasesOf(key).some(({ grant }) => grant.owner === owner);
   }
 }
 

@@ -27,6 +27,8 @@ export interface WaitRequest {
   readonly since?: number;
   /** Whether it tries once, and the caller then goes on to wait if the lock is held by others: that is no event. @default false */
   readonly isProbe?: boolean;
+  /** Whether its caller has to release the lock: it is noticed if nobody can any more. @default false */
+  readonly isWatched?: boolean;
   /** The keys that the call holds meanwhile, where there are any: a refusal names them. */
   readonly holding?: readonly string[];
 }
@@ -78,7 +80,9 @@ export class Calls {
     if (closing.phase === 'closed') return this.#decline(waiter, lease, closed(key));
     if (request.signal?.aborted) return this.#decline(waiter, lease, request.signal.reason);
     this.inFlight.end();
-    return new LockHandle(lease, this.leases, grant, request.ttlMs);
+    const handle = new LockHandle(lease, this.leases, grant, request.ttlMs);
+    if (request.isWatched) handle.watch();
+    return handle;
   }
 
   /** Ends a call that was refused. @param reject lets its caller know */
