@@ -43,6 +43,11 @@ it('a lock whose handle is garbage does not hold up the end of the application [
   let isWarned = false;
   locks.events$.subscribe((event) => (isWarned ||= event.type === 'warning'));
   await (async () => void (await locks.acquire('forgotten')))();
+  await locks.withLock('other', async (other) => {
+    const { remainingMs } = other;
+    await until(() => other.remainingMs < remainingMs - 15_000, { what: 'a while' });
+    await until(() => other.remainingMs > remainingMs - 15_000, { what: 'their extensions' });
+  });
   await until(() => (collectGarbage(), isWarned), { what: 'it is said' });
   await locks.onModuleDestroy();
   await locks.beforeApplicationShutdown();
