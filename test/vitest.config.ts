@@ -23,7 +23,7 @@ const SIMULATED = [
 /** What `@Locked` does, which runs once more on a table of PGlite. */
 const ON_PGLITE = [
   'nest/{contended-and-lost,disconnects,events,filters,http,keys,leader,lock-order,metadata}',
-  'nest/{methods,overrides,parameter-types,request-keys,several-keys,spelling,timeouts,websocket}',
+  'nest/{methods,overrides,parameter-types,request-keys,several-keys,spelling,timeouts}',
   'page/locks-page',
   'schedule/locked-cron',
 ].map((files) => `test/${files}.test.ts`);

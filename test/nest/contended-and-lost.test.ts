@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import { Locked, LockLostError, LockService } from 'nest-redis-lock';
-import { describe, expect, it } from 'vitest';
+import { Locked, LockContendedError, LockLostError, LockService } from 'nest-redis-lock';
+import { expect, it } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
 
 @Injectable()
@@ -74,15 +74,44 @@ const orders = async () => {
   return { ...test, orders: test.app.get(Orders) };
 };
 
-describe('when somebody else holds the lock', () => {
-  it('a refused locked method names the locks of the methods that called it [G372]', async () => {
-    const { orders: service, locks } = await orders();
-    await using _held = await locks.acquire('order');
-    await expect(service.outer()).rejects.toMatchObject({
-      method: 'Orders.throwing',
-      holding: ['outer'],
-      message: expect.stringMatching(/^Orders\.throwing: Lock "order" .* This call held "outer" meanwhile: /),
-    });
-    await expect(service.throwing()).rejects.toMatchObject({ holding: [] });
+it('a locked method is refused with who holds it, skipped, or answered by a function of its arguments, without running', async () => {
+  const { orders: service, locks } = await orders();
+  const held = await locks.acquire('order');
+  const error = await service.throwing().catch((reason: unknown) => reason);
+  expect(error).toBeInstanceOf(LockContendedError);
+  expect(error).toMatchObject({ code: 'LOCK_CONTENDED', status: 409, key: 'order', holder: { pid: process.pid } });
+  expect(await service.skipping()).toBe(undefined);
+  expect(await service.answering('o1', 5)).toBe('o1 for 5 is busy');
+  await expect(service.failing()).rejects.toThrow(new RangeError('of onContended'));
+  // That of a nested lock is not taken for its own.
+  await expect(service.outer()).rejects.toMatchObject({ code: 'LOCK_CONTENDED', key: 'order' });
+  await expect(service.outerAnswering()).rejects.toMatchObject({ code: 'LOCK_CONTENDED', key: 'order' });
+  expect(service.ran).toBe(0);
+  await held.release();
+  expect([await service.skipping(), await service.answering('o1', 5)]).toEqual(['ran', 'ran']);
+});
+
+it('a refused locked method names the locks of the methods that called it [G372]', async () => {
+  const { orders: service, locks } = await orders();
+  await using _held = await locks.acquire('order');
+  await expect(service.outer()).rejects.toMatchObject({
+    method: 'Orders.throwing',
+    holding: ['outer'],
+    message: expect.stringMatching(/^Orders\.throwing: Lock "order" .* This call held "outer" meanwhile: /),
   });
+  await expect(service.throwing()).rejects.toMatchObject({ holding: [] });
+});
+
+it('a method that lost its lock rejects with its outcome, also if it held it too long, unless onLost is "ignore"', async () => {
+  const { orders: service, locks } = await orders();
+  await expect(service.hangs()).rejects.toMatchObject({
+    code: 'LOCK_LOST',
+    key: 'hangs',
+    reason: 'overstayed',
+    outcome: { status: 'fulfilled', value: 'ended' },
+  });
+  expect(await locks.isLocked('hangs')).toBe(false);
+  await expect(service.loses()).rejects.toMatchObject({ reason: 'forced', outcome: { value: 'written' } });
+  expect(await service.ignores()).toBe('ignored');
+  await expect(service.ignores(new Error('of the work'))).rejects.toThrow('of the work');
 });

@@ -118,5 +118,46 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
       await free(test);
       expect([done, ticks.observed]).toEqual([['began', 'ended'], false]);
     });
+
+    it('is given back when the promise brings its stream too late, which never begins', async () => {
+      const test = await start();
+      const { hangUp } = client(test, 'async-sse');
+      await held(test);
+      await hangUp();
+      expect(await test.locks.isLocked('x')).toBe(true);
+      gate.open();
+      await free(test);
+      expect([done, ticks.observed]).toEqual([[], false]);
+    });
+
+    it('that a stream waits for is not waited for any more', async () => {
+      const test = await start();
+      await using _lock = await test.locks.acquire('x');
+      const waits = (count: number) =>
+        until(async () => (await test.locks.inspect('x'))?.waiters === count, { what: `${count} wait` });
+      const { hangUp } = client(test, 'sse');
+      await waits(1);
+      await hangUp();
+      await waits(0);
+      expect(done).toEqual([]);
+    });
   });
+
+  it.each(['sse', 'async-sse'])(
+    'a stream is sent as it comes, under the lock, which is given back at its end: %s',
+    async (path) => {
+      const test = await start();
+      const reader = client(test, path);
+      gate.open();
+      await began();
+      ticks.next('one');
+      await until(() => reader.text.includes('data: one'), { what: 'the first value came' });
+      expect(await test.locks.isLocked('x')).toBe(true);
+      ticks.complete();
+      await free(test);
+      await using _lock = await test.locks.acquire('x');
+      const skipped = await fetch(`${test.url}/busy-sse`);
+      expect([skipped.status, (await skipped.text()).includes('data')]).toEqual([200, false]);
+    },
+  );
 });

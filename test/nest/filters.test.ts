@@ -1,22 +1,19 @@
-import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import {
   Catch,
   Controller,
   Get,
   Post,
+  Res,
   UseFilters,
+  UseInterceptors,
   type ArgumentsHost,
-  type INestApplication,
-  type ModuleMetadata,
   type Type,
 } from '@nestjs/common';
 import { APP_FILTER } from '@nestjs/core';
-import { Args, Mutation, Query, Resolver } from '@nestjs/graphql';
-import { MessagePattern } from '@nestjs/microservices';
-import { WsAdapter } from '@nestjs/platform-ws';
-import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets';
 import {
   LockContendedError,
+  LockedInterceptor,
   LockError,
   LockExceptionFilter,
   LockGraphQLExceptionFilter,
@@ -33,160 +30,36 @@ import {
   type LockErrorAnswer,
 } from 'nest-redis-lock';
 import { lastValueFrom } from 'rxjs';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { WebSocket } from 'ws';
-import { execute, graphQLModule } from '../support/graphql.js';
-import { HTTP_ADAPTERS, makeApp, post, startApp, type TestApp } from '../support/nest-app.js';
-import { makeRpcApp } from '../support/rpc.js';
+import { describe, expect, it } from 'vitest';
+import { HTTP_ADAPTERS, makeApp, post, startApp } from '../support/nest-app.js';
+import { ordersOf, TRANSPORTS, type Transport } from './transports.js';
 
-@Controller()
-class Orders {
-  @Post('busy')
-  @MessagePattern('busy')
-  @Locked('secret-key', { waitMs: 0 })
-  async busy(): Promise<string> {
-    return 'done';
-  }
-}
-
-@Controller()
-class HttpOrders extends Orders {
-  @Post('keyed')
-  @Locked('order:{body.order.id}')
-  async keyed(): Promise<string> {
-    return 'done';
-  }
-}
-
-@Controller()
-class RpcOrders extends Orders {
-  @MessagePattern('keyed')
-  @Locked('order:{data.order.id}')
-  async keyed(): Promise<string> {
-    return 'done';
-  }
-}
-
-/** Nest does not ask filters of the whole application for gateways. */
-function gatewayWith(filter: Type): Type {
-  @WebSocketGateway()
-  @UseFilters(filter)
-  class WsOrders {
-    @SubscribeMessage('busy')
-    @Locked('secret-key', { waitMs: 0 })
-    async busy(): Promise<string> {
-      return 'done';
-    }
-
-    @SubscribeMessage('keyed')
-    @Locked('order:{data.order.id}')
-    async keyed(): Promise<string> {
-      return 'done';
-    }
-  }
-  return WsOrders;
-}
-
-@Resolver()
-class GraphQLOrders {
-  @Query(() => String)
-  async needed(): Promise<string> {
-    return 'a schema has to have a query';
-  }
-
-  @Mutation(() => String)
-  @Locked('secret-key', { waitMs: 0 })
-  async busy(): Promise<string> {
-    return 'done';
-  }
-
-  @Mutation(() => String)
-  @Locked('order:{args.order}')
-  async keyed(@Args('order', { nullable: true }) _order?: string): Promise<string> {
-    return 'done';
-  }
-}
-
-/** What a client sees of a request that fails. */
-type Ask = (what: 'busy' | 'keyed') => Promise<unknown>;
-
-interface Transported {
-  name: string;
+interface Filtered {
+  transport: Transport;
   filter: Type;
   /** What its client gets around the answer. */
   around: (answer: object, what: string) => unknown;
-  field: string;
-  open: (filter: Type, lock: Parameters<typeof makeApp>[1]) => Promise<TestApp & { ask: Ask }>;
 }
 
-/** For the whole application: the same for every transport. */
-const filtered = (filter: Type, metadata: ModuleMetadata): ModuleMetadata => ({
-  ...metadata,
-  providers: [{ provide: APP_FILTER, useClass: filter }, ...(metadata.providers ?? [])],
-});
-
-const TRANSPORTS: Transported[] = [
-  ...HTTP_ADAPTERS.map(([name, makeAdapter]): Transported => ({
-    name: `HTTP on ${name}`,
-    filter: LockHttpExceptionFilter,
-    around: (answer) => answer,
-    field: 'body.order.id',
-    open: async (filter, lock) => {
-      const metadata = filtered(filter, { controllers: [HttpOrders] });
-      const test = await startApp(metadata, lock, undefined, makeAdapter());
-      return { ...test, ask: async (what) => (await post(`${test.url}/${what}`, {})).json() };
-    },
-  })),
-  {
-    name: 'RPC',
-    filter: LockRpcExceptionFilter,
-    around: (answer) => ({ status: 'error', ...answer }),
-    field: 'data.order.id',
-    open: async (filter, lock) => {
-      const { client, ...test } = await makeRpcApp(filtered(filter, { controllers: [RpcOrders] }), lock);
-      return { ...test, ask: (what) => lastValueFrom(client.send(what, {})).catch((error: unknown) => error) };
-    },
-  },
-  {
-    name: 'WebSockets',
+const OF: Record<string, Omit<Filtered, 'transport'>> = {
+  http: { filter: LockHttpExceptionFilter, around: (answer) => answer },
+  rpc: { filter: LockRpcExceptionFilter, around: (answer) => ({ status: 'error', ...answer }) },
+  ws: {
     filter: LockWsExceptionFilter,
     around: (answer, what) => ({
       event: 'exception',
       data: { status: 'error', ...answer, cause: { pattern: what, data: { mine: 1 } } },
     }),
-    field: 'data.order.id',
-    open: async (filter, lock) => {
-      const adapt = (app: INestApplication) => app.useWebSocketAdapter(new WsAdapter(app));
-      const test = await startApp({ providers: [gatewayWith(filter)] }, lock, adapt);
-      const socket = new WebSocket(test.url.replace('http', 'ws'));
-      onTestFinished(() => socket.terminate());
-      await once(socket, 'open');
-      const ask: Ask = async (event) => {
-        const answer = once(socket, 'message');
-        socket.send(JSON.stringify({ event, data: { mine: 1 } }));
-        return JSON.parse(String((await answer)[0]));
-      };
-      return { ...test, ask };
-    },
   },
-  {
-    name: 'GraphQL',
+  graphql: {
     filter: LockGraphQLExceptionFilter,
     around: ({ message, ...extensions }: { message?: string }, what) => [
       { message, path: [what], locations: expect.anything(), extensions },
     ],
-    field: 'args.order',
-    open: async (filter, lock) => {
-      const imports = [graphQLModule()];
-      const test = await makeApp(filtered(filter, { imports, providers: [GraphQLOrders] }), lock);
-      const ask: Ask = async (what) => {
-        const { errors } = await execute(test.app, `mutation { ${what} }`);
-        return JSON.parse(JSON.stringify(errors)); // as it is sent
-      };
-      return { ...test, ask };
-    },
   },
-];
+};
+
+const FILTERED = TRANSPORTS.map((transport): Filtered => ({ transport, ...OF[transport.type]! }));
 
 const BUSY: LockErrorAnswer = {
   statusCode: 409,
@@ -206,28 +79,29 @@ const badKey = (field: string): LockErrorAnswer => ({
   field,
 });
 
-describe.each(TRANSPORTS)('clients of $name', ({ filter, around, field, open }) => {
+describe.each(FILTERED)('clients of $transport.name', ({ transport, filter, around }) => {
   it.each([
     ['the filter of the transport', filter],
     ['the filter for all', LockExceptionFilter],
   ])(
     'clients see from %s whether a lock is busy or down, or their request has no key, and nothing else [G198]',
     async (_what, by) => {
-      const { ask, locks, log } = await open(by, { memory: true });
+      const { ask, locks, log } = await transport.open(ordersOf(transport), { memory: true }, by);
       const held = await locks.acquire('secret-key');
-      const busy = await ask('busy');
+      const busy = await ask('busy', { mine: 1 });
       expect(busy).toEqual(around(BUSY, 'busy'));
       await held.release();
-      const keyed = await ask('keyed');
-      expect(keyed).toEqual(around(badKey(field), 'keyed'));
-      const without = await open(by, { redis: 'redis://127.0.0.1:1', lazyConnect: true, commandTimeoutMs: 20 });
-      const down = await without.ask('busy');
+      const keyed = await ask('keyed', { mine: 1 });
+      expect(keyed).toEqual(around(badKey(`${transport.part}.id`), 'keyed'));
+      const nowhere = { redis: 'redis://127.0.0.1:1', lazyConnect: true, commandTimeoutMs: 20 };
+      const without = await transport.open(ordersOf(transport), nowhere, by);
+      const down = await without.ask('busy', { mine: 1 });
       expect(down).toEqual(around(DOWN, 'busy'));
       const seen = JSON.stringify([busy, keyed, down]);
       for (const secret of ['secret', held.owner, process.pid, '127.0.0.1']) expect(seen).not.toContain(String(secret));
       const logs = [log, without.log];
       expect(logs.flatMap(({ lines }) => lines).filter((line) => line.startsWith('error'))).toEqual([]);
-      const named = /Lock "secret-key"|the key "order|[\w.]+\.order/;
+      const named = /Lock "secret-key"|the key "order/;
       expect(logs.flatMap(({ debugged }) => debugged.map((line) => named.exec(line)?.[0]))).toHaveLength(3);
     },
   );
@@ -239,9 +113,10 @@ class ForOthers {
 }
 
 it('GraphQL clients see the code of a lock error without a filter [G199]', async () => {
-  const { ask, locks } = await TRANSPORTS.at(-1)!.open(ForOthers, { memory: true });
+  const transport = TRANSPORTS.at(-1)!;
+  const { ask, locks } = await transport.open(ordersOf(transport), { memory: true }, ForOthers);
   await using _held = await locks.acquire('secret-key');
-  expect(await ask('busy')).toMatchObject([{ extensions: { code: 'LOCK_CONTENDED' } }]);
+  expect(await ask('busy', { mine: 1 })).toMatchObject([{ extensions: { code: 'LOCK_CONTENDED' } }]);
 });
 
 it('a client of Socket.IO gets an event', () => {
@@ -265,7 +140,10 @@ it('a person whose lock has run out is answered with 409, and with words that fi
       await this.locks.extend(parcel, { ttlMs: 60_000 });
     }
   }
-  const { url } = await startApp(filtered(LockExceptionFilter, { controllers: [Editing] }));
+  const { url } = await startApp({
+    controllers: [Editing],
+    providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }],
+  });
   const response = await fetch(url);
   expect(response.status).toBe(409);
   expect(await response.json()).toEqual({
@@ -304,14 +182,67 @@ describe.each(HTTP_ADAPTERS)('a filter that was made by new, on %s,', (_name, ma
 });
 
 describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
+  let thrown: LockError;
+
   @Controller()
   class Throws {
+    @Get('thrown')
+    async thrown(): Promise<never> {
+      throw thrown;
+    }
+
+    @Get('intercepted')
+    @UseInterceptors(LockedInterceptor)
+    async intercepted(): Promise<never> {
+      throw thrown;
+    }
+
+    @Get('filtered')
+    @UseFilters(LockHttpExceptionFilter)
+    async filtered(): Promise<never> {
+      throw thrown;
+    }
+
+    @Get('begun')
+    @UseInterceptors(LockedInterceptor)
+    async begun(@Res({ passthrough: true }) response: { raw?: ServerResponse } & ServerResponse): Promise<never> {
+      (response.raw ?? response).write('begun');
+      throw thrown;
+    }
+
     @Post('request')
     @Locked('order:{body.id}', { waitMs: 0 })
     async ofRequest(): Promise<void> {}
   }
 
   const start = () => startApp({ controllers: [Throws] }, undefined, undefined, makeAdapter());
+
+  it('Retry-After is the rest of the lease in whole seconds, set by the interceptor and the filter, unless the answer has begun', async () => {
+    const { url, log } = await start();
+    const header = async (path: string) => (await fetch(`${url}/${path}`)).headers.get('retry-after');
+    for (const [error, expected] of [
+      ...(
+        [
+          [1, '1'],
+          [1_000, '1'],
+          [1_001, '2'],
+          [0, '1'],
+          [Infinity, null],
+          [undefined, null],
+        ] as const
+      ).map(([remainingMs, after]) => [new LockContendedError('k', 0, { remainingMs }), after] as const),
+      [LockUnavailableError.from('acquired', 'k', []), null] as const,
+    ]) {
+      thrown = error;
+      const headers = [await header('intercepted'), await header('filtered'), await header('thrown')];
+      expect(headers, error.message).toEqual([expected, expected, null]);
+    }
+    log.lines.length = 0;
+    thrown = new LockContendedError('k', 0, { remainingMs: 1_000 });
+    const response = await fetch(`${url}/begun`);
+    expect([await response.text(), response.headers.get('retry-after')]).toEqual(['begun', null]);
+    expect(log.lines).toEqual([expect.stringMatching(/^error LockContendedError/)]);
+  });
 
   it('Retry-After is set where a lock is refused, beside the plain answer of Nest [G200]', async () => {
     const { url, locks } = await start();

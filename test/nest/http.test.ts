@@ -154,6 +154,15 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(acquired).toEqual(['order:a']);
   });
 
+  it('an exception of the handler keeps its status and body, and the lock is given back', async () => {
+    const { url, locks } = await start();
+    const missing = await fetch(`${url}/missing`);
+    expect([missing.status, await missing.json()]).toMatchObject([404, { message: 'no such order' }]);
+    const odd = await fetch(`${url}/odd`);
+    expect([odd.status, await odd.json()]).toEqual([499, { reason: 'odd' }]);
+    expect(await Promise.all([locks.isLocked('missing'), locks.isLocked('odd')])).toEqual([false, false]);
+  });
+
   it('a held lock is answered with 409, which names neither key nor holder to the client, but the log does [G184]', async () => {
     const { app, url, locks, log } = await start();
     await using _held = await locks.acquire('secret-key');
@@ -174,6 +183,22 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     ]);
     expect(app.get(Orders).ran).toBe(0);
     expect(log.lines.join()).toContain(`127.0.0.1:${redis.port}`);
+  });
+
+  it('a key is made of parameters, a query, a header in any letter case, the user of a guard, the context, and a path in the body', async () => {
+    const { url, acquired } = await start();
+    const made = [
+      ['params/x:y/z', 'x%3Ay:z'],
+      ['params/x/y:z', 'x:y%3Az'],
+      ['query?id=q', 'q'],
+      ['headers', 'acme'],
+      ['user', 'ada:7'],
+      ['context/5', 'Orders.context:ada:5'],
+    ];
+    for (const [path] of made)
+      expect((await fetch(`${url}/${path}`, { headers: { 'x-TENANT': 'acme' } })).status).toBe(200);
+    expect((await post(`${url}/body`, { order: { lines: [{ sku: 12 }] } })).status).toBe(201);
+    expect(acquired).toEqual([...made.map(([, key]) => key), '12']);
   });
 
   it.each([

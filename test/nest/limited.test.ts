@@ -1,8 +1,7 @@
-import { Controller, Get, Injectable, Param, type ExecutionContext } from '@nestjs/common';
+import { Controller, Get, Injectable, Param } from '@nestjs/common';
 import { APP_FILTER } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import {
-  fromContext,
   Limited,
   LockContendedError,
   LockedInterceptor,
@@ -13,7 +12,7 @@ import {
   RedisLockModule,
 } from 'nest-redis-lock';
 import { LockBench, LockTestingModule } from 'nest-redis-lock/testing';
-import { Observable, of, Subject } from 'rxjs';
+import { Subject, Observable } from 'rxjs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp, openApp, startApp, type TestApp } from '../support/nest-app.js';
@@ -70,29 +69,6 @@ class Partners {
     return this.ticks;
   }
 
-  @Limited('partner:{0}', { limit: 2, waitMs: 0, onContended: 'skip' })
-  watchUnlessBusy(_partner: string): Observable<number> {
-    return of(1);
-  }
-
-  @Limited('partner:{0}', { limit: 2 })
-  async undeclared(_partner: string): Promise<unknown> {
-    return of(1);
-  }
-
-  @Limited('partner:{0}', { limit: 2 })
-  returnsText(_partner: string): Promise<string> {
-    return 'text' as unknown as Promise<string>;
-  }
-
-  @Limited(() => ['partner:a'] as unknown as string, { limit: 2 })
-  async several(): Promise<void> {
-    this.calls.push('several');
-  }
-
-  @Limited('partner:{0.id}', { limit: 2 })
-  async ofPath(_partner: { id?: string }): Promise<void> {}
-
   @Limited('outer', { limit: 1 })
   async outer(partner: string): Promise<string> {
     return this.impatient(partner);
@@ -125,67 +101,76 @@ async function full(partners: Partners, partner = 'a'): Promise<{ gate: Gate; cr
 const waiting = (locks: LockService, key: string, count: number) =>
   until(async () => ((await locks.inspect(key))?.waiters ?? 0) === count, { what: `${count} calls wait` });
 
-describe('a method with @Limited', () => {
-  it('a method with @Limited runs at most `limit` times at once for each key, however many call it [G880]', async () => {
-    const { partners, locks } = await open();
-    const { gate, crowd, calls } = await full(partners);
-    const more = Array.from({ length: 6 }, () => partners.call('a', crowd, gate));
-    const other = new Crowd();
-    const elsewhere = partners.call('b', other, gate);
-    await until(() => other.running === 1, { what: 'another key is free' });
-    await waiting(locks, 'partner:a', 6);
-    expect(crowd.running).toBe(2);
-    gate.open();
-    await Promise.all([calls, elsewhere, ...more]);
-    expect(crowd.most).toBe(2);
-    expect(locks.size).toBe(0);
-  });
+it('a method with @Limited runs at most `limit` times at once for each key, however many call it [G880]', async () => {
+  const { partners, locks } = await open();
+  const { gate, crowd, calls } = await full(partners);
+  const more = Array.from({ length: 6 }, () => partners.call('a', crowd, gate));
+  const other = new Crowd();
+  const elsewhere = partners.call('b', other, gate);
+  await until(() => other.running === 1, { what: 'another key is free' });
+  await waiting(locks, 'partner:a', 6);
+  expect(crowd.running).toBe(2);
+  gate.open();
+  await Promise.all([calls, elsewhere, ...more]);
+  expect(crowd.most).toBe(2);
+  expect(locks.size).toBe(0);
 });
 
-describe('when too many permits are held', () => {
-  it('a method with @Limited throws by default, and the error names it and what to do [G881]', async () => {
-    const { partners } = await open();
-    const { gate, calls } = await full(partners);
-    const error = await partners.impatient('a').catch((reason: unknown) => reason);
-    expect(error).toBeInstanceOf(LockContendedError);
-    expect(error).toMatchObject({
-      code: 'LOCK_CONTENDED',
-      status: 409,
-      method: 'Partners.impatient',
-      key: 'partner:a',
-    });
-    expect((error as Error).message).toMatch(
-      /^Partners\.impatient: 1 permit of "partner:a" is not free: the lock is held by .* Raise waitMs, or shorten the work under the permits\. To do something else instead, use tryAcquirePermits, or onContended of @Limited\.$/,
-    );
-    expect((error as Error).message).not.toContain('@Locked');
-    gate.open();
-    await calls;
-  });
+it('a call for several permits waits until so many are free, a nested one takes none again, and a lock of the key keeps out of both', async () => {
+  const { partners, locks } = await open();
+  const { gate, calls } = await full(partners);
+  const large = partners.large('a');
+  await waiting(locks, 'partner:a', 1);
+  expect([partners.calls, await locks.tryAcquire('partner:a')]).toEqual([[], null]);
+  // What waits for several is not overtaken.
+  expect([await partners.skipping('a'), await partners.answering('a', 5)]).toEqual([undefined, 'a is busy: 5']);
+  await expect(partners.outer('a')).rejects.toMatchObject({ key: 'partner:a', holding: ['outer'] });
+  gate.open();
+  expect(await large).toBe('partner:a');
+  await calls;
+  expect(await partners.nested('x')).toBe('x nested:x');
+  await using _held = await locks.acquire('partner:a');
+  await expect(partners.impatient('a')).rejects.toThrow(LockContendedError);
 });
 
-describe('a stream of a method with @Limited', () => {
-  it('a stream holds its permits from the subscription until it ends [G882]', async () => {
-    const { partners, locks } = await open();
-    const streams = [1, 2].map(() => partners.watch('a'));
-    expect(await locks.isLocked('partner:a')).toBe(false);
-    const subscriptions = streams.map((stream) => stream.subscribe());
-    const heldBy = (count: number) =>
-      until(() => locks.stats().reduce((sum, { held }) => sum + held, 0) === count, { what: `${count} streams run` });
-    await heldBy(2);
-    await expect(partners.impatient('a')).rejects.toThrow(LockContendedError);
-    subscriptions[0]!.unsubscribe();
-    await heldBy(1);
-    await until(() => partners.skipping('a'), { what: 'the permit of the first is free' });
-    partners.ticks.complete();
-    await heldBy(0);
+it('a method with @Limited throws by default, and the error names it and what to do [G881]', async () => {
+  const { partners } = await open();
+  const { gate, calls } = await full(partners);
+  const error = await partners.impatient('a').catch((reason: unknown) => reason);
+  expect(error).toBeInstanceOf(LockContendedError);
+  expect(error).toMatchObject({
+    code: 'LOCK_CONTENDED',
+    status: 409,
+    method: 'Partners.impatient',
+    key: 'partner:a',
   });
+  expect((error as Error).message).toMatch(
+    /^Partners\.impatient: 1 permit of "partner:a" is not free: the lock is held by .* Raise waitMs, or shorten the work under the permits\. To do something else instead, use tryAcquirePermits, or onContended of @Limited\.$/,
+  );
+  expect((error as Error).message).not.toContain('@Locked');
+  gate.open();
+  await calls;
+});
+
+it('a stream holds its permits from the subscription until it ends [G882]', async () => {
+  const { partners, locks } = await open();
+  const streams = [1, 2].map(() => partners.watch('a'));
+  expect(await locks.isLocked('partner:a')).toBe(false);
+  const subscriptions = streams.map((stream) => stream.subscribe());
+  const heldBy = (count: number) =>
+    until(() => locks.stats().reduce((sum, { held }) => sum + held, 0) === count, { what: `${count} streams run` });
+  await heldBy(2);
+  await expect(partners.impatient('a')).rejects.toThrow(LockContendedError);
+  subscriptions[0]!.unsubscribe();
+  await heldBy(1);
+  await until(() => partners.skipping('a'), { what: 'the permit of the first is free' });
+  partners.ticks.complete();
+  await heldBy(0);
 });
 
 describe('a handler with @Limited', () => {
   @Controller()
   class Handlers {
-    static readonly entered: Gate[] = [];
-
     @Get('static')
     @Limited('a', { limit: 1, waitMs: 0 })
     async static(): Promise<string> {
@@ -201,22 +186,6 @@ describe('a handler with @Limited', () => {
     @Get('arguments/:id')
     @Limited('{0}', { limit: 1, waitMs: 0 })
     async arguments(@Param('id') _id: string): Promise<string> {
-      return 'ran';
-    }
-
-    @Get('context/:id')
-    @Limited(fromContext((context) => context.switchToHttp().getRequest().params.id), {
-      limit: 1,
-      waitMs: 0,
-      onContended: (context: ExecutionContext) => `${context.getHandler().name} is busy`,
-    })
-    async context(@Param('id') _id: string): Promise<string> {
-      return 'ran';
-    }
-
-    @Get('several/:id')
-    @Limited(fromContext((context) => [context.getType()] as unknown as string), { limit: 1 })
-    async several(@Param('id') _id: string): Promise<string> {
       return 'ran';
     }
   }
@@ -273,37 +242,35 @@ describe('a registration without permits', () => {
   });
 });
 
-describe('the testing kit', () => {
-  it('the testing kit runs methods with @Limited in memory, refuses them, loses their permits and keeps a journal [G885]', async () => {
-    const testing = await Test.createTestingModule({
-      imports: [LockTestingModule.forRoot()],
-      providers: [Partners],
-    }).compile();
-    const [bench, partners] = [testing.get(LockBench), testing.get(Partners)];
-    const { gate, calls } = await full(partners);
-    expect(bench.heldKeys).toEqual(['partner:a']);
-    await expect(partners.impatient('a')).rejects.toThrow('1 permit of');
-    bench.lose('partner:a', 'unavailable');
-    gate.open();
-    await expect(calls).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'unavailable' });
-    bench.refuse('partner:a', 'unavailable');
-    await expect(partners.impatient('a')).rejects.toThrow(LockUnavailableError);
-    bench.refuse('partner:a', 'contended');
-    await expect(partners.impatient('a')).rejects.toThrow('onContended of @Limited');
-    const elsewhere = await bench.holdElsewhere('partner:a');
-    expect(await partners.skipping('a')).toBeUndefined();
-    const large = partners.large('a');
-    await elsewhere.release();
-    expect(await large).toBe('partner:a');
-    const permits = bench.journal.filter(({ event }) => event === 'acquired');
-    expect(permits).toEqual([
-      expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 1 }),
-      expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 1 }),
-      expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 2 }),
-    ]);
-    expect(bench.journal.filter(({ event }) => event === 'lost')).toHaveLength(2);
-    await testing.close();
-  });
+it('the testing kit runs methods with @Limited in memory, refuses them, loses their permits and keeps a journal [G885]', async () => {
+  const testing = await Test.createTestingModule({
+    imports: [LockTestingModule.forRoot()],
+    providers: [Partners],
+  }).compile();
+  const [bench, partners] = [testing.get(LockBench), testing.get(Partners)];
+  const { gate, calls } = await full(partners);
+  expect(bench.heldKeys).toEqual(['partner:a']);
+  await expect(partners.impatient('a')).rejects.toThrow('1 permit of');
+  bench.lose('partner:a', 'unavailable');
+  gate.open();
+  await expect(calls).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'unavailable' });
+  bench.refuse('partner:a', 'unavailable');
+  await expect(partners.impatient('a')).rejects.toThrow(LockUnavailableError);
+  bench.refuse('partner:a', 'contended');
+  await expect(partners.impatient('a')).rejects.toThrow('onContended of @Limited');
+  const elsewhere = await bench.holdElsewhere('partner:a');
+  expect(await partners.skipping('a')).toBeUndefined();
+  const large = partners.large('a');
+  await elsewhere.release();
+  expect(await large).toBe('partner:a');
+  const permits = bench.journal.filter(({ event }) => event === 'acquired');
+  expect(permits).toEqual([
+    expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 1 }),
+    expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 1 }),
+    expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 2 }),
+  ]);
+  expect(bench.journal.filter(({ event }) => event === 'lost')).toHaveLength(2);
+  await testing.close();
 });
 
 describe('two applications on one Redis', () => {

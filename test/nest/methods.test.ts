@@ -1,9 +1,10 @@
-import { Controller, Get, Injectable } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { Locked, LockOptionsError, LockService } from 'nest-redis-lock';
 import { lastValueFrom, Observable, of, toArray } from 'rxjs';
 import { describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp } from '../support/nest-app.js';
+import { until } from '../support/until.js';
 
 const whisper = Symbol('whisper');
 
@@ -63,23 +64,56 @@ const orders = async () => {
   return { ...test, orders: test.app.get(Orders) };
 };
 
-describe('does not run, and says why,', () => {
-  it('a locked method of an object made with new does not run, and says why [G187]', async () => {
-    const { locks } = await orders();
-    const service = new Orders(locks);
-    await expect(service.count('x', new Gate())).rejects.toThrow(
-      'Orders has no LockService: the instance was not made by Nest, or the method was called without its object.',
-    );
-    await expect(service.count('x', new Gate())).rejects.toBeInstanceOf(LockOptionsError);
-    expect(service.most).toBe(0);
-  });
+it('a locked method gets its object and arguments, runs once at a time for each key, and settles as it does by itself', async () => {
+  const { orders: service, locks, acquired } = await orders();
+  expect(await service.add('k', 1, 2, 3)).toBe('orders,k,6');
+  expect(await service.thenable()).toBe('later');
+  expect(await service.callPrivate()).toBe('a private:a');
+  expect(await service[whisper]()).toBe('symbol');
+  expect(acquired).toEqual(['k', 'x', 'private:a', 'symbol']);
+  await expect(service.fail()).rejects.toThrow(Refused);
+  await expect(service.fail()).rejects.toMatchObject({ message: 'with a cause', cause: 'of its own' });
+  await expect(service.throwsAtOnce()).rejects.toThrow('at once');
+  expect(await locks.isLocked('x')).toBe(false);
+  const gate = new Gate();
+  const calls = [service.count('a', gate), service.count('a', gate), service.count('b', gate)];
+  const queued = async () => service.running === 2 && (await locks.inspect('a'))?.waiters === 1;
+  await until(queued, { what: 'two run and one waits' });
+  gate.open();
+  await Promise.all(calls);
+  expect([service.most, service.running]).toEqual([2, 0]);
+});
+
+it('a locked method in a constructor, where nothing is injected yet, does not run', async () => {
+  let called: Promise<unknown> | undefined;
+  class Eager {
+    constructor() {
+      called = this.warmUp();
+      called.catch(() => {});
+    }
+
+    @Locked('warm-up')
+    async warmUp(): Promise<void> {}
+  }
+  await makeApp({ providers: [Eager] });
+  await expect(called).rejects.toThrow('In a constructor nothing is injected yet: call it in onModuleInit.');
+});
+
+it('a locked method of an object made with new does not run, and says why [G187]', async () => {
+  const { locks } = await orders();
+  const service = new Orders(locks);
+  await expect(service.count('x', new Gate())).rejects.toThrow(
+    'Orders has no LockService: the instance was not made by Nest, or the method was called without its object.',
+  );
+  await expect(service.count('x', new Gate())).rejects.toBeInstanceOf(LockOptionsError);
+  expect(service.most).toBe(0);
 });
 
 describe('a method that is not async', () => {
   /** As in JavaScript, or with `any`: elsewhere these methods do not compile. */
   const untyped = (value: unknown) => value as Promise<unknown>;
 
-  @Controller()
+  @Injectable()
   class Sync {
     readonly ran: unknown[] = [];
     constructor(readonly locks: LockService) {}
@@ -98,19 +132,13 @@ describe('a method that is not async', () => {
     streamOfPromise(): Observable<unknown> {
       return Promise.resolve(of(1, 2)) as unknown as Observable<unknown>;
     }
-
-    @Get()
-    @Locked('handler')
-    handler(): Promise<unknown> {
-      return untyped(`${this.locks.isLocked('handler') instanceof Promise}`);
-    }
   }
 
   const warning = (method: string) =>
     `warn Sync.${method} is @Locked and returned a plain value. Its callers get a Promise: make the method async.`;
 
   it('a locked method that is not async runs under its lock, and its callers get a Promise of its value, with one warning [G1032]', async () => {
-    const { app, locks, log } = await makeApp({ controllers: [Sync] });
+    const { app, locks, log } = await makeApp({ providers: [Sync] });
     const sync = app.get(Sync);
     const first = sync.value('a');
     expect(first).toBeInstanceOf(Promise);
@@ -123,7 +151,7 @@ describe('a method that is not async', () => {
   });
 
   it('emits the values of a stream that is promised where it was declared', async () => {
-    const { app, locks } = await makeApp({ controllers: [Sync] });
+    const { app, locks } = await makeApp({ providers: [Sync] });
     expect(await lastValueFrom(app.get(Sync).streamOfPromise().pipe(toArray()))).toEqual([1, 2]);
     expect(await locks.isLocked('x')).toBe(false);
   });
@@ -150,5 +178,29 @@ describe('a method that returns what would run without the lock', () => {
     await expect(app.get(Loose).run()).rejects.toThrow(problem);
     await expect(app.get(Loose).run()).rejects.toBeInstanceOf(LockOptionsError);
     expect(await locks.isLocked('x')).toBe(false);
+  });
+
+  it('an Observable that was not declared is not subscribed to, and a thenable is started once', async () => {
+    const began: string[] = [];
+    class Lazy {
+      @Locked('x')
+      stream(): Promise<unknown> {
+        return new Observable(() => void began.push('stream')) as unknown as Promise<unknown>;
+      }
+
+      @Locked('x')
+      query(): Promise<string> {
+        const then = (resolve: (rows: string) => void) => {
+          began.push('query');
+          resolve('rows');
+        };
+        return { then } as Promise<string>;
+      }
+    }
+    const lazy = (await makeApp({ providers: [Lazy] })).app.get(Lazy);
+    await expect(lazy.stream()).rejects.toThrow(
+      'Lazy.stream returned an Observable, but is not declared to return an Observable: write its return type',
+    );
+    expect([await lazy.query(), began]).toEqual(['rows', ['query']]);
   });
 });

@@ -1,7 +1,7 @@
 import { Injectable, Module, type ModuleMetadata, type Provider } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { Locked, LockOptionsError, RedisLockModule } from 'nest-redis-lock';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
 
 @Injectable()
@@ -38,19 +38,17 @@ async function start(metadata: ModuleMetadata): Promise<TestingModule> {
   return app.init();
 }
 
-describe('an application does not start with locked methods into which Nest cannot inject the service:', () => {
-  it.each<[what: string, provider: Provider, method: string]>([
-    ['useFactory', { provide: Orders, useFactory: () => new Orders() }, 'Orders.pay'],
-    ['an async useFactory', { provide: 'orders', useFactory: async () => new Orders() }, 'Orders.pay'],
-    ['useValue', { provide: Orders, useValue: new Orders() }, 'Orders.pay'],
-    ['a subclass', { provide: Orders, useFactory: () => new SpecialOrders() }, 'Orders.pay'],
-    ['a named registration', { provide: Billing, useFactory: () => new Billing() }, 'Billing.bill'],
-  ])('an application does not start when the service cannot be injected: %s [G209]', async (_, provider, method) => {
-    const starting = start({ providers: [provider] });
-    await expect(starting).rejects.toThrow(
-      `${method} in OrdersModule is @Locked, but has no LockService: Nest injects into what it creates itself, not into ` +
-        'what useFactory or useValue provides. Write useClass, or moduleRef.create(',
-    );
-    await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
-  });
+it.each<[what: string, provider: Provider, method: string]>([
+  ['useFactory', { provide: Orders, useFactory: () => new Orders() }, 'Orders.pay'],
+  ['an async useFactory', { provide: 'orders', useFactory: async () => new Orders() }, 'Orders.pay'],
+  ['useValue', { provide: Orders, useValue: new Orders() }, 'Orders.pay'],
+  ['a subclass', { provide: Orders, useFactory: () => new SpecialOrders() }, 'Orders.pay'],
+  ['a named registration', { provide: Billing, useFactory: () => new Billing() }, 'Billing.bill'],
+])('an application does not start when the service cannot be injected: %s [G209]', async (_, provider, method) => {
+  const starting = start({ providers: [provider] });
+  await expect(starting).rejects.toThrow(
+    `${method} in OrdersModule is @Locked, but has no LockService: Nest injects into what it creates itself, not into ` +
+      'what useFactory or useValue provides. Write useClass, or moduleRef.create(',
+  );
+  await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
 });

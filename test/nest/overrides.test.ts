@@ -10,7 +10,7 @@ import {
   type FenceStore,
 } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
 
 @Injectable()
@@ -32,83 +32,101 @@ const warning = (override: string, base: string, decorators: string, effect = RU
   `warn ${override} overrides ${base}, which is ${decorators}, but has no such decorator: ${effect}. Decorate it, too, or say ` +
   'that this is meant, with @NotLocked().';
 
-describe('an override without a decorator', () => {
-  it('the start of an application warns once of an override without the @Locked of the method of its base class [G555]', async () => {
-    class Unlocked extends Orders {
-      override async pay(): Promise<void> {}
-    }
-    class Further extends Unlocked {}
-    const { log } = await makeApp({
-      providers: [
-        Orders,
-        Unlocked,
-        Further,
-        { provide: 'again', useClass: Unlocked },
-        { provide: 'alias', useExisting: Further },
-      ],
-    });
-    expect(log.lines).toEqual([warning('Unlocked.pay', 'Orders.pay', '@Locked')]);
+it('the start of an application warns once of an override without the @Locked of the method of its base class [G555]', async () => {
+  class Unlocked extends Orders {
+    override async pay(): Promise<void> {}
+  }
+  class Further extends Unlocked {}
+  const { log } = await makeApp({
+    providers: [
+      Orders,
+      Unlocked,
+      Further,
+      { provide: 'again', useClass: Unlocked },
+      { provide: 'alias', useExisting: Further },
+    ],
   });
+  expect(log.lines).toEqual([warning('Unlocked.pay', 'Orders.pay', '@Locked')]);
+});
 
-  it('the start of an application warns of an override without another decorator of the library', async () => {
-    @Injectable()
-    class Jobs {
-      @LeaderOnly('report')
-      async report(): Promise<void> {}
-      @WhileLeader('relay')
-      async relay(): Promise<void> {}
-      @LockedCron('0 3 * * *', 'nightly', { holdMs: 60_000 })
-      async nightly(): Promise<void> {}
-    }
-    class OtherJobs extends Jobs {
-      override async report(): Promise<void> {}
-      override async relay(): Promise<void> {}
-      override async nightly(): Promise<void> {}
-    }
-    expect(await logOf(OtherJobs)).toEqual([
-      warning('OtherJobs.report', 'Jobs.report', '@LeaderOnly'),
-      warning('OtherJobs.relay', 'Jobs.relay', '@WhileLeader', NEVER),
-      warning('OtherJobs.nightly', 'Jobs.nightly', '@LockedCron', NEVER),
-    ]);
-    class Stock {
-      @Locked('stock')
-      @Fenced('stock')
-      async write(): Promise<void> {}
-    }
-    @Controller('stock')
-    class OtherStock extends Stock {
-      @Post()
-      override async write(): Promise<void> {}
-    }
-    const store: FenceStore = { raise: async () => true };
-    const { log } = await makeApp({
-      controllers: [OtherStock],
-      providers: [{ provide: FENCE_STORE, useValue: store }],
-    });
-    expect(log.lines).toEqual([warning('OtherStock.write', 'Stock.write', '@Fenced and @Locked')]);
+it('the start of an application warns of an override without another decorator of the library', async () => {
+  @Injectable()
+  class Jobs {
+    @LeaderOnly('report')
+    async report(): Promise<void> {}
+    @WhileLeader('relay')
+    async relay(): Promise<void> {}
+    @LockedCron('0 3 * * *', 'nightly', { holdMs: 60_000 })
+    async nightly(): Promise<void> {}
+  }
+  class OtherJobs extends Jobs {
+    override async report(): Promise<void> {}
+    override async relay(): Promise<void> {}
+    override async nightly(): Promise<void> {}
+  }
+  expect(await logOf(OtherJobs)).toEqual([
+    warning('OtherJobs.report', 'Jobs.report', '@LeaderOnly'),
+    warning('OtherJobs.relay', 'Jobs.relay', '@WhileLeader', NEVER),
+    warning('OtherJobs.nightly', 'Jobs.nightly', '@LockedCron', NEVER),
+  ]);
+  class Stock {
+    @Locked('stock')
+    @Fenced('stock')
+    async write(): Promise<void> {}
+  }
+  @Controller('stock')
+  class OtherStock extends Stock {
+    @Post()
+    override async write(): Promise<void> {}
+  }
+  const store: FenceStore = { raise: async () => true };
+  const { log } = await makeApp({
+    controllers: [OtherStock],
+    providers: [{ provide: FENCE_STORE, useValue: store }],
   });
+  expect(log.lines).toEqual([warning('OtherStock.write', 'Stock.write', '@Fenced and @Locked')]);
+});
 
-  it('@NotLocked beside @Locked is refused when the class is defined, in either order [G619]', () => {
-    const problem = 'Locked on Both.pay: the method is both @Locked and @NotLocked: remove one of them.';
-    const below = () => {
-      class Both {
-        @Locked('order')
-        @NotLocked()
-        async pay(): Promise<void> {}
-      }
-      return Both;
-    };
-    const above = () => {
-      class Both {
-        @NotLocked()
-        @Locked('order')
-        async pay(): Promise<void> {}
-      }
-      return Both;
-    };
-    for (const define of [below, above]) {
-      expect(define).toThrow(LockOptionsError);
-      expect(define).toThrow(problem);
+it('the start of an application does not warn where an override is decorated, or is said to be meant', async () => {
+  class AlsoLocked extends Orders {
+    @Locked('other')
+    override async pay(): Promise<void> {}
+  }
+  class Meant extends Orders {
+    @NotLocked()
+    override async pay(): Promise<void> {
+      await super.pay();
     }
-  });
+  }
+  class OfMeant extends Meant {
+    override async pay(): Promise<void> {}
+  }
+  class Inheriting extends Orders {
+    async refund(): Promise<void> {}
+  }
+  expect(await logOf(Orders, AlsoLocked, Meant, OfMeant, Inheriting)).toEqual([]);
+});
+
+it('@NotLocked beside @Locked is refused when the class is defined, in either order [G619]', () => {
+  const problem = 'Locked on Both.pay: the method is both @Locked and @NotLocked: remove one of them.';
+  const below = () => {
+    class Both {
+      @Locked('order')
+      @NotLocked()
+      async pay(): Promise<void> {}
+    }
+    return Both;
+  };
+  const above = () => {
+    class Both {
+      @NotLocked()
+      @Locked('order')
+      async pay(): Promise<void> {}
+    }
+    return Both;
+  };
+  for (const define of [below, above]) {
+    expect(define).toThrow(LockOptionsError);
+    expect(define).toThrow(problem);
+  }
 });

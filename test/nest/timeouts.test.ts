@@ -15,6 +15,7 @@ import { defer, from, map, race, retry, tap, type Observable } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
+import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 /** What the handlers and the pipe wait for, whether the pipe was reached, when the time is over, and what the handlers did. */
@@ -120,6 +121,7 @@ class Handlers {
 @UseInterceptors(TimesOut)
 class TimeoutOutside extends Handlers {}
 
+const free = ({ locks }: TestApp) => until(async () => !(await locks.isLocked('x')), { what: 'the lock is free' });
 const waits = ({ locks }: TestApp, count: number) =>
   until(async () => (await locks.inspect('x'))?.waiters === count, { what: `${count} wait` });
 
@@ -170,4 +172,50 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(await (await response).text()).toBe('worked');
     expect(done).toEqual(['began', 'ended', 'began', 'ended']);
   });
+
+  it('a commit inside of the lock comes before it is given back, though nobody listens any more', async () => {
+    const test = await start(TimeoutOutside);
+    expect(await statusOf(test, 'outside/committed', begins())).toBe(500);
+    await endWhileNextWaits(test);
+    expect(done).toEqual(['began', 'ended', 'committed', 'next']);
+  });
+
+  it.each(['timeout-before-handler', 'outside/piped'])(
+    'a timeout before the handler gives the lock back, and that never runs: %s',
+    async (path) => {
+      const test = await start(Handlers, TimeoutOutside);
+      expect(await statusOf(test, path, reached.opened)).toBe(500);
+      if (path === 'timeout-before-handler') await free(test);
+      piped.open();
+      await free(test);
+      await new Promise(setImmediate); // what waited for the pipe has gone on
+      expect(done).toEqual([]);
+    },
+  );
+
+  it('a timeout while the lock is waited for gives up waiting, and the handler never runs', async () => {
+    const test = await start(TimeoutOutside);
+    const lock = await test.locks.acquire('x');
+    expect(await statusOf(test, 'outside/slow', waits(test, 1))).toBe(500);
+    await waits(test, 0);
+    await lock.release();
+    expect([await test.locks.isLocked('x'), done]).toEqual([false, []]);
+  });
+});
+
+it('a handler that is reached while its lock is being given back does not run', async () => {
+  const redis = await redisServer();
+  const proxy = await proxyTo(redis);
+  const test = await startApp({ controllers: [Handlers] }, { redis: proxy.url, commandTimeoutMs: 20_000 });
+  const response = fetch(`${test.url}/timeout-before-handler`);
+  await reached.opened;
+  proxy.hold(); // the release is on its way for as long as this lasts
+  over.open();
+  await new Promise(setImmediate);
+  piped.open();
+  await new Promise(setImmediate);
+  proxy.release();
+  expect((await response).status).toBe(500);
+  expect(done).toEqual([]);
+  expect(await redis.keys('lock:{x}')).toEqual([]);
 });

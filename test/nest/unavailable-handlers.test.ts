@@ -11,19 +11,23 @@ const registration = 'bench';
 @Controller()
 class Handlers {
   @Get('skip/:id')
-  @Locked('{params.id}', { registration, onUnavailable: 'skip' })
+  @Locked('{params.id}', { registration, onContended: 'skip', onUnavailable: 'skip' })
   async skip(@Param('id') _id: string): Promise<string | undefined> {
     return 'ran';
   }
 
   @Get('static')
-  @Locked('a', { registration, onUnavailable: 'skip' })
+  @Locked('a', { registration, onContended: 'skip', onUnavailable: 'skip' })
   async static(): Promise<string | undefined> {
     return 'ran';
   }
 
   @Get('arguments/:id')
-  @Locked('a', { registration, onUnavailable: (error, id) => `${id}: ${error.code}` })
+  @Locked('a', {
+    registration,
+    onContended: (id) => `${id} is busy`,
+    onUnavailable: (error, id) => `${id}: ${error.code}`,
+  })
   async arguments(@Param('id') _id: string): Promise<string> {
     return 'ran';
   }
@@ -31,6 +35,7 @@ class Handlers {
   @Get('template/:id')
   @Locked('{params.id}', {
     registration,
+    onContended: (context) => `${context.getHandler().name} is busy`,
     onUnavailable: (error, context) => `${context.getHandler().name}: ${error.method}`,
   })
   async template(@Param('id') _id: string): Promise<string> {
@@ -41,6 +46,7 @@ class Handlers {
   @Limited(fromContext((context) => context.switchToHttp().getRequest().params.id), {
     registration,
     limit: 2,
+    onContended: (context: ExecutionContext) => `${context.getHandler().name} is busy`,
     onUnavailable: async (error: LockUnavailableError, context: ExecutionContext) =>
       `${context.getType()}: ${error.key}`,
   })
@@ -66,6 +72,18 @@ class Handlers {
   }
 }
 
+async function start() {
+  const { app, url } = await startApp({
+    controllers: [Handlers],
+    imports: [LockTestingModule.forRoot({ name: registration })],
+  });
+  const ask = async (path: string): Promise<[status: number, answer: string]> => {
+    const response = await fetch(`${url}/${path}`);
+    return [response.status, await response.text()];
+  };
+  return { ask, bench: app.get<LockBench>(getLockBenchToken(registration)) };
+}
+
 it.each([
   ['skip/a', 200, ''],
   ['static', 200, ''],
@@ -77,14 +95,29 @@ it.each([
 ])(
   'a handler whose lock cannot be had answers without a lock, as onUnavailable says: %s [G932]',
   async (path, status, answer) => {
-    const bench = LockTestingModule.forRoot({ name: registration });
-    const { app, url } = await startApp({ controllers: [Handlers], imports: [bench] });
-    app.get<LockBench>(getLockBenchToken(registration)).refuse('a', 'unavailable');
-    const refused = await fetch(`${url}/${path}`);
-    expect([refused.status, await refused.text()]).toEqual([status, answer]);
-    expect(await (await fetch(`${url}/${path}`)).text()).toBe('ran');
+    const { ask, bench } = await start();
+    bench.refuse('a', 'unavailable');
+    expect(await ask(path)).toEqual([status, answer]);
+    expect(await ask(path)).toEqual([200, 'ran']);
   },
 );
+
+it('a handler whose lock another holder has answers without it, as onContended says', async () => {
+  const { ask, bench } = await start();
+  for (const [path, status, answer] of [
+    ['skip/a', 200, ''],
+    ['static', 200, ''],
+    ['arguments/a', 200, 'a is busy'],
+    ['template/a', 200, 'template is busy'],
+    ['context/a', 200, 'context is busy'],
+    ['failing/a', 409, '{"statusCode":409,"message":"Conflict"}'],
+    ['throw/a', 200, 'busy'],
+  ] as const) {
+    bench.refuse('a', 'contended');
+    expect(await ask(path), path).toEqual([status, answer]);
+    expect(await ask(path), path).toEqual([200, 'ran']);
+  }
+});
 
 it.each([
   ['throws', undefined, 'LOCK_UNAVAILABLE', []],
