@@ -1,17 +1,9 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import type { Finding, RedisLockModuleOptions } from 'nest-redis-lock';
-import { RedisCluster } from '../support/redis-cluster.js';
 import { redisServer } from '../support/stage.js';
 import { diagnosisOf } from './diagnosed.js';
 
 const timeUs = () => Date.now() * 1_000;
-
-/** It gets ready while the other tests run. */
-let starting: Promise<RedisCluster>;
-beforeAll(() => {
-  starting = RedisCluster.start();
-});
-afterAll(async () => (await starting).stop());
 
 async function examined(options: RedisLockModuleOptions) {
   const { findings, nodes } = await diagnosisOf(options);
@@ -42,6 +34,13 @@ it('the doctor tells a fencing counter that is days ahead from one whose clock w
   expect(findings).toMatchObject([{ severity: 'warning', code: 'counter-far-ahead' }]);
   expect(findings[0]!.message).toContain(`has the fencing counter lock:fence ${aheadMs} ms ahead of its clock`);
   expect(findings[0]!.message).toContain('Find out who may write it.');
+  await server.command('DEL', 'lock:fence');
+  await server.command('RPUSH', 'lock:fence', 'a');
+  const other = await examined({ redis: server.url });
+  expect(other).toMatchObject({
+    findings: [{ severity: 'warning', code: 'counter-no-number' }],
+    odd: [[{ key: 'lock:fence' }]],
+  });
 });
 
 it('the doctor finds the odd counters of a node of a Redlock, whatever prefixes they have', async () => {

@@ -1,11 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Finding } from 'nest-redis-lock';
+import { describe, expect, it } from 'vitest';
+import { formatDiagnosis, type Finding } from 'nest-redis-lock';
 import { redisServer } from '../support/stage.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { diagnosisOf } from './diagnosed.js';
+import { replicaOf } from '../support/replica-of.js';
+import { commandTimeoutMs, diagnosisOf } from './diagnosed.js';
 
 const diagnose = ({ url }: { url: string }) => diagnosisOf({ redis: url });
 const codes = (findings: readonly Finding[]) => findings.map(({ severity, code }) => `${severity} ${code}`);
@@ -13,12 +13,62 @@ const nameOf = ({ port }: { port: number }) => `127.0.0.1:${port}`;
 const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
 describe('The doctor of one Redis', () => {
-  /** It gets ready while the other tests run. */
-  let starting: Promise<RedisCluster>;
-  beforeAll(() => {
-    starting = RedisCluster.start(1);
+  it('tells all about a server, and finds nothing wrong with one that is durable and evicts nothing', async () => {
+    const server = await redisServer(...DURABLE, '--maxmemory', '100mb');
+    await replicaOf(server);
+    const diagnosis = await diagnose(server);
+    const id = expect.stringMatching(/^[0-9a-f]{40}$/) as string;
+    const ms = expect.any(Number) as number;
+    expect(diagnosis).toEqual({
+      registration: 'default',
+      backend: 'redis',
+      where: 'on one Redis',
+      checkedAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+      findings: [],
+      nodes: [
+        {
+          ...{ name: nameOf(server), reachable: true, server: expect.any(String), runId: id, replicationId: id },
+          ...{ role: 'master', replicas: 1, readOnly: false, cluster: false, isClusterClient: false },
+          ...{ clockOffsetMs: ms, clockToleranceMs: ms, roundTripMs: ms, commandTimeoutMs },
+          ...{ missingRights: [], unknownCommands: [], notChecked: [] },
+          version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
+          evictionPolicy: 'noeviction',
+          maxMemoryBytes: 100 * 2 ** 20,
+          persistence: { appendOnly: true, appendFsync: 'always', snapshots: false },
+          summary: expect.stringMatching(
+            /^\w+ [\d.]+, master, 1 replica, noeviction, append-only file \(fsync always\), clock /,
+          ),
+        },
+      ],
+    });
+    const { clockOffsetMs = NaN, clockToleranceMs = NaN } = diagnosis.nodes[0]!;
+    expect(Math.abs(clockOffsetMs)).toBeLessThanOrEqual(clockToleranceMs + 2); // Date.now() is cut to milliseconds
+    const over = { host: '127.0.0.1', port: server.port, protocol: 2 as const, stringNumbers: true };
+    const { nodes } = await diagnosisOf({ redis: { ...over, enableAutoPipelining: true } });
+    expect(nodes).toEqual(
+      diagnosis.nodes.map((node) => ({
+        ...node,
+        ...{ clockOffsetMs: ms, clockToleranceMs: ms, roundTripMs: ms },
+        summary: expect.any(String),
+      })),
+    );
   });
-  afterAll(async () => (await starting).stop());
+
+  it('says that locks in memory exclude nobody else, and that a server which is dead cannot be reached, without its password', async () => {
+    const inMemory = await (await openLocks({ memory: true })).diagnose();
+    expect(inMemory.findings).toMatchObject([{ severity: 'warning', code: 'memory' }]);
+    expect(formatDiagnosis(inMemory)).toMatch(
+      /^Locks of "default", in the memory of this process\.\n {2}warning: Locks are kept in the memory/,
+    );
+    const locks = await openLocks({ redis: 'redis://:hunter2@127.0.0.1:1', lazyConnect: true });
+    const dead = async () => {
+      const report = await locks.diagnose();
+      return report.nodes[0]!.problem?.includes('ECONNREFUSED') ? report : undefined;
+    };
+    const diagnosis = await until(dead, { what: 'the connection was refused' });
+    expect(diagnosis.nodes).toMatchObject([{ name: '127.0.0.1:1', reachable: false }]);
+    expect(`${JSON.stringify(diagnosis)} ${formatDiagnosis(diagnosis)}`).not.toContain('hunter2');
+  });
 
   it.each([
     ['allkeys-lru', '100mb', 'when its memory is full it may evict locks'],

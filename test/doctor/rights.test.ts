@@ -181,6 +181,40 @@ describe('The doctor', () => {
     expect(nodes.map(({ missingRights }) => missingRights)).toEqual([[right]]);
   });
 
+  it.each([
+    ['+set', 'error', 'no lock can be taken'],
+    ['~lock:*', 'error', 'no lock can be taken'],
+    ['+subscribe', 'warning', 'locks are not handed over'],
+    ['&lock:inbox:*', 'warning', 'locks are not handed over'],
+    ['+pubsub|numsub', 'warning', 'a lock that is handed over is confirmed before the work under it begins'],
+    ['+wait', 'error', 'no lock can be taken'],
+  ])(
+    'the doctor, and the error of a call, say when %s is missing (%s) that %s',
+    async (right, severity, consequence) => {
+      const [server] = servers as [RedisServer];
+      const redis = await aclUser(server, { without: [right] });
+      const waitForReplicas = right === '+wait' ? { count: 1, timeoutMs: 50 } : undefined;
+      const locks = await open({ redis, waitForReplicas });
+      const { findings } = await diagnosed(locks);
+      const [finding] = findings.filter(({ code }) => code === 'missing-rights');
+      expect(finding).toMatchObject({ severity, message: expect.stringContaining(` ${right}: ${consequence}`) });
+      const said = await locks.acquire('refused').then(
+        () => 'warning',
+        ({ message }: Error) => /Give its user that right \(ACL SETUSER\)/.test(message) && 'error',
+      );
+      expect(said).toBe(severity);
+    },
+  );
+
+  it('names the keys and channels by the prefixes of the client and of the module', async () => {
+    const [server] = servers as [RedisServer];
+    const redis = { ...(await aclUser(server)), keyPrefix: 'app:' };
+    const missing = async () => (await diagnosed(await open({ redis, keyPrefix: 'turns' }))).nodes[0]!.missingRights;
+    expect((await missing()).sort()).toEqual(['&turns:inbox:*', '~app:turns:*']);
+    await aclUser(server, { also: ['~app:turns:*', '&turns:inbox:*'] });
+    expect(await missing()).toEqual([]);
+  });
+
   it('the error of a call names the right that a script lacks in the words of Redis 7.2 and Valkey, too [G407]', () => {
     const { advice } = nodeError(
       'a:6379',

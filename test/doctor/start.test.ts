@@ -5,13 +5,35 @@ import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { replicaOf } from '../support/replica-of.js';
 import { commandTimeoutMs } from './diagnosed.js';
-import { logOf } from './starting.js';
+import { logOf, logOfAnswering } from './starting.js';
 import { failureOf } from '../support/failed-start.js';
 
 const urls = (servers: readonly { url: string }[]) => servers.map(({ url }) => url);
 const DURABLE = ['--appendonly', 'yes'];
 
 describe('An application that starts', () => {
+  it.each<[what: string, options: string[], logged: RegExp]>([
+    [
+      'what it found',
+      [],
+      /^log Locks of "default", on one Redis:\n {2}127.0.0.1:\d+: \w+ [\d.]+, master, 0 replicas, noeviction, append-only file \(fsync everysec\), clock [+-]?\d+ ms \(± \d+\)$/,
+    ],
+    [
+      'a warning of what may cost locks',
+      ['--maxmemory-policy', 'allkeys-lru', '--maxmemory', '100mb'],
+      /^warn Locks of .*\n.*allkeys-lru.*\n {2}warning: .* may evict locks, and then two callers can hold the same lock/,
+    ],
+    [
+      'an error with which no lock can be had',
+      ['--maxmemory', '1'],
+      /^error Locks of .*\n {2}error: .* refuses writes \(OOM/s,
+    ],
+  ])('an application logs in one block, when it starts, %s', async (_, options, logged) => {
+    const server = await redisServer(...DURABLE, ...options);
+    expect(await logOfAnswering({ redis: server.url, commandTimeoutMs })).toEqual([expect.stringMatching(logged)]);
+    expect(await logOf({ redis: server.url, lazyConnect: true })).toEqual([]);
+  });
+
   it('an application starts with a server that is slow, and says after a second that it is [G230]', async () => {
     const server = await redisServer(...DURABLE);
     await server.command('CLIENT', 'PAUSE', 60_000, 'WRITE');

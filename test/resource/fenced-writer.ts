@@ -29,17 +29,4 @@ export class FencedWriter extends DrivenProcess {
   writeBoxes(sku: string, boxes: number): Promise<boolean> {
     return this.ask('writeBoxes', sku, boxes);
   }
-
-  /** The same without a look at the token. */
-  writeNaively(sku: string, boxes: number): Promise<boolean> {
-    return this.ask('writeNaively', sku, boxes);
-  }
-
-  /**
-   * Writes once with each token, all at the same time.
-   * @returns the tokens that were accepted
-   */
-  race(form: 'update' | 'upsert', sku: string, tokens: number[]): Promise<number[]> {
-    return this.ask('race', form, sku, tokens);
-  }
 }

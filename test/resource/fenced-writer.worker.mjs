@@ -4,7 +4,7 @@ import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { redis, database } = settings;
 const { openLocks } = await load('compose/open-locks.js');
-const { assertFenced, fencedUpdate, fencedUpsert } = await load('fencing/fenced-statement.js');
+const { assertFenced, fencedUpdate } = await load('fencing/fenced-statement.js');
 const { service: locks } = await openLocks({ redis, commandTimeoutMs: 20_000 });
 const pool = new pg.Pool({ connectionString: database, max: 4 });
 pool.on('error', () => {});
@@ -25,27 +25,17 @@ const duties = {
     return rows[0].boxes;
   },
   /** Writes with the token of the lock it was given, whether it still has it or not: that is for the database to see. */
-  writeBoxes: (sku, boxes) => write(fencedUpdate, sku, boxes, held.fencingToken),
-  writeNaively: (sku, boxes) =>
-    pool.query(`UPDATE ${table} SET boxes = $1 WHERE sku = $2`, [boxes, sku]).then(() => true),
-  /** All at once, on several connections. */
-  async race(form, sku, tokens) {
-    const statement = { update: fencedUpdate, upsert: fencedUpsert }[form];
-    const written = await Promise.all(tokens.map((token) => write(statement, sku, token % 1_000_000, token)));
-    return tokens.filter((_, index) => written[index]);
+  async writeBoxes(sku, boxes) {
+    const statement = fencedUpdate({ table, set: { boxes }, where: { sku }, fence: held.fencingToken });
+    const { rows } = await pool.query(statement.text, statement.values);
+    try {
+      assertFenced(rows.length, statement);
+      return true;
+    } catch (error) {
+      if (error.code === 'LOCK_STALE_TOKEN') return false;
+      throw error;
+    }
   },
 };
-
-async function write(form, sku, boxes, fence) {
-  const statement = form({ table, set: { boxes }, where: { sku }, fence });
-  const { rows } = await pool.query(statement.text, statement.values);
-  try {
-    assertFenced(rows.length, statement);
-    return true;
-  } catch (error) {
-    if (error.code === 'LOCK_STALE_TOKEN') return false;
-    throw error;
-  }
-}
 
 serve(duties);

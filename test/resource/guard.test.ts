@@ -95,10 +95,6 @@ class StockController {
     this.writes.all.push(token);
   }
 
-  @Post('stock/impatient')
-  @Fenced('impatient', { timeoutMs: 50 })
-  impatient(): void {}
-
   @Post('close')
   @Fenced('close', { ...PATIENT, maxAheadMs: 600_000 })
   close(): void {}
@@ -205,6 +201,92 @@ describe('FencingTokenGuard', () => {
     expect((await put(path, tea(TOKEN - 1), 'POST')).status).toBe(412);
     expect((await put(path, 'what?', 'POST')).status).toBe(400);
     expect(writes.all).toEqual([undefined, TOKEN]);
+  });
+
+  it.each<[path: string, method: string, answers: [claim: Parameters<typeof put>[1], status: number][]]>([
+    [
+      'stock/tea/locked-above',
+      'POST',
+      [
+        [undefined, 428],
+        [tea(TOKEN), 201],
+        [tea(TOKEN - 1), 412],
+      ],
+    ],
+    [
+      'stock/tea/locked-below',
+      'POST',
+      [
+        [undefined, 428],
+        [tea(TOKEN), 201],
+        [tea(TOKEN - 1), 412],
+      ],
+    ],
+    [
+      'all',
+      'PUT',
+      [
+        [undefined, 428],
+        [{ key: 'all', fencingToken: TOKEN }, 200],
+      ],
+    ],
+    [
+      'all/other',
+      'PUT',
+      [
+        [{ key: 'other', fencingToken: TOKEN }, 200],
+        [{ key: 'all', fencingToken: TOKEN }, 400],
+      ],
+    ],
+    ['stock/tea', 'GET', [[undefined, 200]]],
+    [
+      'stock/tea/by-parameter',
+      'POST',
+      [
+        [tea(TOKEN), 201],
+        [undefined, 428],
+        ['what?', 400],
+        [{ key: 'k', fencingToken: TOKEN }, 400],
+      ],
+    ],
+    [
+      'stock/tea/optional-parameter',
+      'POST',
+      [
+        [undefined, 201],
+        ['what?', 400],
+      ],
+    ],
+    [
+      'stock/tea/of-a-tenant',
+      'PUT',
+      [
+        [tea(TOKEN), 400],
+        [{ key: '@globex/product:tea', fencingToken: TOKEN }, 400],
+        [{ key: '@acme%3Aeu/product:tea', fencingToken: TOKEN }, 200],
+      ],
+    ],
+  ])('answers as the decorators of a handler and of its controller say: %s', async (path, method, answers) => {
+    const { url } = await startShop(redisFence());
+    const statuses = [];
+    for (const [claim] of answers) statuses.push((await put(`${url}/${path}`, claim, method)).status);
+    expect(statuses).toEqual(answers.map(([, status]) => status));
+  });
+
+  it('does not remember the token of another lock, and lets nobody pass whose store throws or gives no answer', async () => {
+    const store = redisFence();
+    const { url, writes } = await startShop(store);
+    expect((await put(`${url}/stock/tea`, { key: 'product:coffee', fencingToken: TOKEN + 9 })).status).toBe(400);
+    expect(await store.raise('product:coffee', TOKEN)).toBe(true);
+    const broken = await startShop({
+      raise: () => {
+        throw new Error('surely not');
+      },
+    });
+    expect((await put(`${broken.url}/stock/tea`, tea(TOKEN))).status).toBe(503);
+    const silent = await startShop({ raise: async () => undefined as never });
+    expect((await put(`${silent.url}/stock/tea`, tea(TOKEN))).status).toBe(412);
+    expect([writes.all, silent.writes.all]).toEqual([[], []]);
   });
 
   it('keeps the key out of the answer to the token of another lock [G569]', async () => {

@@ -25,7 +25,8 @@ afterAll(async () => {
 });
 
 function connect(options: object = {}): Redis {
-  const client = new Redis(redis.port, '127.0.0.1', { retryStrategy: () => null, maxRetriesPerRequest: 0, ...options });
+  const once = { retryStrategy: () => null, maxRetriesPerRequest: 0 };
+  const client = new Redis({ port: redis.port, host: '127.0.0.1', ...once, ...options });
   client.on('error', () => {});
   onTestFinished(() => client.disconnect());
   return client;
@@ -56,6 +57,46 @@ describe('a RedisFence', () => {
     const refused = outcomes.filter(({ status }) => status === 'rejected').length;
     expect(refused).toBeGreaterThan(300); // a shuffled list has few records
     expect(refused).toBeLessThan(400);
+  });
+
+  it('compares tokens as numbers, all digits of them, for each key, and remembers them for a day or as long as their value', async () => {
+    const MAX = Number.MAX_SAFE_INTEGER;
+    const fence = new RedisFence(connect({ stringNumbers: true }));
+    const raised = [];
+    for (const token of [9, 10, 9, MAX - 1, MAX, MAX - 1]) raised.push(await fence.raise('tea', token));
+    expect(raised).toEqual([true, true, false, true, true, false]);
+    expect(await redis.command('GET', 'fenced:{tea}:token')).toBe(String(MAX));
+    await expect(fence.write('tea', MAX - 1, 'late')).rejects.toMatchObject({ seen: MAX });
+    expect([await fence.read('tea'), await fence.raise('coffee', 9)]).toEqual([null, true]);
+    const leftS = async (name: string) =>
+      Math.max(0, Math.ceil(Number(await redis.command('PTTL', name)) / 10_000) * 10);
+    expect(await leftS('fenced:{tea}:token')).toBe(86_400);
+    await fence.write('short', 1, 'x', { ttlMs: 5_000 });
+    await fence.write('long', 1, 'x', { ttlMs: 100_000_000 });
+    await fence.write('ever', 1, 'x');
+    for (const key of ['long', 'ever']) await fence.raise(key, 2);
+    const of = (key: string) => Promise.all(['value', 'token'].map((part) => leftS(`fenced:{${key}}:${part}`)));
+    expect([await of('short'), await of('long'), await of('ever')]).toEqual([
+      [10, 86_400],
+      [100_000, 100_000],
+      [0, 0], // it has no time limit
+    ]);
+    await new RedisFence(connect(), { rememberMs: 60_000, keyPrefix: 'lock' }).raise('tea', 1);
+    expect(await leftS('lock:{tea}:token')).toBe(60);
+  });
+
+  it('lets nobody pass where something else stands in the place of the token, nor when Redis is gone', async () => {
+    const fence = new RedisFence(connect());
+    await redis.command('SET', 'fenced:{tea}:token', 'surely not');
+    await expect(fence.write('tea', 1, 'x')).rejects.toThrow('not a number');
+    await redis.command('DEL', 'fenced:{tea}:token');
+    await redis.command('LPUSH', 'fenced:{tea}:token', '1');
+    await expect(fence.raise('tea', 1)).rejects.toThrow('WRONGTYPE');
+    expect(await fence.read('tea')).toBeNull();
+    const odd = { evalsha: async () => 'QUEUED', options: {}, status: 'ready' };
+    await expect(new RedisFence(odd as never).raise('tea', 1)).rejects.toThrow('answered unexpectedly');
+    const gone = new RedisFence(connect({ port: 1 }));
+    await expect(gone.write('tea', 2, 'x')).rejects.not.toBeInstanceOf(StaleTokenError);
   });
 
   it('refuses what cannot be meant', async () => {

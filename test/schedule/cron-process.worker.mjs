@@ -36,15 +36,10 @@ class Jobs {
     note('throwing', 'run');
     throw new Error('of the job');
   }
-
-  async brief() {
-    note('brief', 'run');
-  }
 }
 for (const [job, holdMs] of [
   ['quick', 800],
   ['throwing', 800],
-  ['brief', 50],
 ]) {
   const descriptor = Object.getOwnPropertyDescriptor(Jobs.prototype, job);
   LockedCron('* * * * * *', job, { holdMs })(Jobs.prototype, job, descriptor);

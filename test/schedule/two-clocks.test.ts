@@ -3,9 +3,9 @@ import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { CronProcess, type Due } from './cron-process.js';
 
-/** They differ by less than the `holdMs` of the jobs "quick" and "throwing", and by more than that of "brief". */
+/** They differ by less than the `holdMs` of the jobs. */
 const CLOCKS_MS = [0, -300];
-const JOBS = ['quick', 'throwing', 'brief'];
+const JOBS = ['quick', 'throwing'];
 
 describe('a job of @LockedCron that is due each second in two instances whose clocks differ', () => {
   let redis: RedisServer;

@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, tracingChannel, unsubscribe, type TracingChannelSubscribers } from 'node:diagnostics_channel';
+import { setImmediate as loopTurn } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import type { AcquireTrace, HoldTrace, LockEvent, LockEventMessage } from 'nest-redis-lock';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { loopTurn } from '../../lib/core/time/event-loop.js';
 import { Telemetry } from '../../lib/core/service/telemetry.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
@@ -239,6 +239,13 @@ describe('the option telemetry', () => {
     const locks = await openLocks({ memory: true, telemetry: { open: () => observer } });
     expect(await locks.withLock('k', async () => 'done')).toBe('done');
     expect(locks.stats()).toEqual([]);
+  });
+
+  it('is refused unless it can be opened', async () => {
+    for (const telemetry of [true, {}]) {
+      const opening = openLocks({ memory: true, telemetry: telemetry as never });
+      await expect(opening).rejects.toThrow('telemetry must be what otelLocks() of nest-redis-lock/otel returns');
+    }
   });
 
   it('makes no trace where nothing is subscribed [G453]', async () => {

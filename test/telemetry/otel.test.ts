@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { setImmediate as loopTurn } from 'node:timers/promises';
 import { context, createNoopMeter, SpanStatusCode, type Meter } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import {
@@ -12,7 +14,6 @@ import { Locked } from 'nest-redis-lock';
 import { otelLocks, type OtelLocksOptions } from 'nest-redis-lock/otel';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
-import { loopTurn } from '../../lib/core/time/event-loop.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -67,7 +68,7 @@ function sdk(options: OtelLocksOptions = {}) {
 
 describe('spans', () => {
   it('have the work below the hold, and the wait beside it, in the trace of the caller [G456]', async () => {
-    const { telemetry, tracer, span } = sdk();
+    const { telemetry, tracer, span, meters } = sdk();
     const locks = await openLocks({ memory: true, telemetry });
     await tracer.startActiveSpan('request', async (request) => {
       await locks.withLock('order:7', { label: 'orders' }, async () => {
@@ -93,6 +94,39 @@ describe('spans', () => {
       'nest_redis_lock.outcome': 'acquired',
       'nest_redis_lock.grant': 'free',
     });
+    const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as object & {
+      version: string;
+    };
+    expect(await meters()).toEqual([expect.objectContaining({ name: 'nest-redis-lock', version })]);
+    expect(span('hold orders').instrumentationScope).toMatchObject({ name: 'nest-redis-lock', version });
+  });
+
+  it('of permits say how many, and metrics count permits and shared locks by label and mode', async () => {
+    const { telemetry, span, points } = sdk();
+    const locks = await openLocks({ memory: true, telemetry });
+    await locks.withPermits('mail:1', { limit: 3, permits: 2 }, nothing);
+    for (const name of ['acquire mail', 'hold mail']) {
+      const { attributes } = span(name);
+      expect(attributes).toMatchObject({ 'nest_redis_lock.mode': 'permits', 'nest_redis_lock.permits': 2 });
+      expect(attributes).not.toHaveProperty(['nest_redis_lock.fencing_token']);
+    }
+    const of = (label: string, mode: string) => ({ registration: 'default', label, mode });
+    const reader = await locks.acquire('report:7', { mode: 'shared' });
+    const writer = locks.acquire('report:7', { waitMs: 20_000 });
+    const now = await points();
+    expect(now.get('held.count')).toEqual([
+      { ...of('mail', 'permits'), value: 0 },
+      { ...of('report', 'shared'), value: 1 },
+      { ...of('report', 'exclusive'), value: 0 },
+    ]);
+    expect(
+      now
+        .get('pending_requests')!
+        .slice(1)
+        .map(({ value }) => value),
+    ).toEqual([0, 1]);
+    await reader.release();
+    await (await writer).release();
   });
 
   it('are errors where a call fails, by their codes, and not where it goes on without the lock [G457]', async () => {

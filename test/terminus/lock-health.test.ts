@@ -66,7 +66,6 @@ beforeAll(async () => {
       imports: [
         TerminusModule.forRoot({ logger: false, gracefulShutdownTimeoutMs: GRACE_MS }),
         RedisLockModule.forRoot({ name: 'three', redlock: nodes.urls }),
-        RedisLockModule.forRoot({ name: 'fresh', redlock: nodes.urls, keyPrefix: 'fresh', lazyConnect: true }),
       ],
       providers: [LockHealthIndicator, Health, SlowToClose],
     },
@@ -120,6 +119,9 @@ it('a Redlock without a node that it does not need is degraded, and up with a wa
   expect(await is('up', { registration: 'three' }, ofEleven)).toEqual({ status: 'up', ...impaired });
   const { code, body } = await ready();
   expect([code, body.status, body.details.three]).toEqual([200, 'degraded', { status: 'degraded', ...impaired }]);
+  nodes.pause(1);
+  const down = { status: 'down', message: 'no lock can be taken', nodes: { voting: 1, of: 3 } };
+  for (const each of [indicator, ofEleven]) expect(await is('down', { registration: 'three' }, each)).toEqual(down);
 });
 
 it('a check that takes longer than its time limit is down, and so is one with a mistake in its options', async () => {

@@ -107,27 +107,25 @@ describe('LockTestingModule', () => {
   });
 });
 
-describe('an application whose module is tested as it is', () => {
-  it('the services of benches take the place of those of an existing application, by name [G426]', async () => {
-    const [bench, other] = [new LockBench(), new LockBench({ name: 'billing' })];
-    const testing = await Test.createTestingModule({ imports: [AppModule] })
-      .overrideProvider(LockService)
-      .useValue(bench.locks)
-      .overrideProvider(getLockServiceToken('billing'))
-      .useValue(other.locks)
-      .setLogger(new RecordingLogger())
-      .compile();
-    const app = testing.createNestApplication();
-    await app.listen(0, '127.0.0.1');
-    const orders = app.get(Orders);
-    expect([await orders.pay('17'), await orders.bill('17')]).toEqual(['17 is paid', '17 is billed']);
-    bench.refuse('order:17', 'contended');
-    expect((await fetch(`${await app.getUrl()}/orders/17`)).status).toBe(409);
-    const lock = await bench.locks.acquire('forgotten');
-    await app.close();
-    expect(lock.signal.reason).toMatchObject({ reason: 'shutdown' });
-    await expect(other.locks.acquire('late')).rejects.toThrow('The application is closing');
-  });
+it('the services of benches take the place of those of an existing application, by name [G426]', async () => {
+  const [bench, other] = [new LockBench(), new LockBench({ name: 'billing' })];
+  const testing = await Test.createTestingModule({ imports: [AppModule] })
+    .overrideProvider(LockService)
+    .useValue(bench.locks)
+    .overrideProvider(getLockServiceToken('billing'))
+    .useValue(other.locks)
+    .setLogger(new RecordingLogger())
+    .compile();
+  const app = testing.createNestApplication();
+  await app.listen(0, '127.0.0.1');
+  const orders = app.get(Orders);
+  expect([await orders.pay('17'), await orders.bill('17')]).toEqual(['17 is paid', '17 is billed']);
+  bench.refuse('order:17', 'contended');
+  expect((await fetch(`${await app.getUrl()}/orders/17`)).status).toBe(409);
+  const lock = await bench.locks.acquire('forgotten');
+  await app.close();
+  expect(lock.signal.reason).toMatchObject({ reason: 'shutdown' });
+  await expect(other.locks.acquire('late')).rejects.toThrow('The application is closing');
 });
 
 describe('withoutLocks', () => {
@@ -155,41 +153,53 @@ describe('withoutLocks', () => {
     await expect(plain.pay('17')).rejects.toBeInstanceOf(LockUnavailableError);
     expect(plain.locks.registration).toBe('billing');
     expect(await withoutLocks(new Plain()).pay('18')).toBe('18 is paid');
+    expect(() => withoutLocks({})).toThrow('which has no method with @Locked or @Limited');
     const orders = withoutLocks(new Orders(bench.locks, bench.locks), bench);
     expect([await orders.pay('19'), await orders.bill('19')]).toEqual(['19 is paid', '19 is billed']);
   });
 });
 
-describe('the matchers', () => {
-  it('a refusal on the bench is for the lock of a tenant by its key with the tenant or without [G1035]', async () => {
-    const bench = new LockBench({ scope: () => 'acme' });
-    for (const key of ['price:tea', '@acme/price:tea']) {
-      bench.refuse(key, 'contended');
-      await expect(bench.locks.withLock('price:tea', () => 'sold')).rejects.toThrow(LockContendedError);
-      expect(await bench.locks.withLock('price:tea', () => 'sold')).toBe('sold');
-    }
-    bench.refuse('@globex/price:tea', 'contended');
+it('a refusal on the bench is for the lock of a tenant by its key with the tenant or without [G1035]', async () => {
+  const bench = new LockBench({ scope: () => 'acme' });
+  for (const key of ['price:tea', '@acme/price:tea']) {
+    bench.refuse(key, 'contended');
+    await expect(bench.locks.withLock('price:tea', () => 'sold')).rejects.toThrow(LockContendedError);
     expect(await bench.locks.withLock('price:tea', () => 'sold')).toBe('sold');
-  });
+  }
+  bench.refuse('@globex/price:tea', 'contended');
+  expect(await bench.locks.withLock('price:tea', () => 'sold')).toBe('sold');
+});
 
-  it('the matchers pass and fail, and say what is held, or was acquired [G428]', async () => {
-    const bench = new LockBench();
-    await bench.locks.withLock('order:17', { ttlMs: 5_000 }, () => {
-      expect(bench).toHoldLock('order:17');
-      expect(() => expect(bench).toHoldLock('k')).toThrow('expected lock "k" to be held; held: "order:17"');
-      expect(() => expect(bench).not.toHoldLock('order:17')).toThrow('expected lock "order:17" not to be held');
-    });
-    expect(bench).not.toHoldLock('order:17');
-    await bench.holdElsewhere('order:17');
+it('the matchers pass and fail, and say what is held, or was acquired [G428]', async () => {
+  const bench = new LockBench();
+  await bench.locks.withLock('order:17', { ttlMs: 5_000 }, () => {
     expect(bench).toHoldLock('order:17');
-
-    expect(bench).toHaveLocked('order:17');
-    expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 });
-    expect(bench).not.toHaveLocked('order:18');
-    expect(() => expect(bench).toHaveLocked('order:17', { ttlMs: 6_000 })).toThrow(
-      'expected {"key":"order:17","ttlMs":6000} to have been locked; acquired: \n' +
-        '  {"event":"acquired","key":"order:17","ttlMs":5000,"waitMs":10000}',
-    );
-    expect(() => expect(bench).not.toHaveLocked('order:17')).toThrow('not to have been locked');
+    expect(() => expect(bench).toHoldLock('k')).toThrow('expected lock "k" to be held; held: "order:17"');
+    expect(() => expect(bench).not.toHoldLock('order:17')).toThrow('expected lock "order:17" not to be held');
   });
+  expect(bench).not.toHoldLock('order:17');
+  await bench.holdElsewhere('order:17');
+  expect(bench).toHoldLock('order:17');
+
+  expect(bench).toHaveLocked('order:17');
+  expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 });
+  expect(bench).not.toHaveLocked('order:18');
+  expect(() => expect(bench).toHaveLocked('order:17', { ttlMs: 6_000 })).toThrow(
+    'expected {"key":"order:17","ttlMs":6000} to have been locked; acquired: \n' +
+      '  {"event":"acquired","key":"order:17","ttlMs":5000,"waitMs":10000}',
+  );
+  expect(() => expect(bench).not.toHaveLocked('order:17')).toThrow('not to have been locked');
+  for (const matcher of ['toHoldLock', 'toHaveLocked'] as const)
+    expect(() => expect('order:17').not[matcher]('order:17')).toThrow(`${matcher} needs a LockBench`);
+});
+
+it('the matchers find a lock of a tenant by its key with the tenant or without', async () => {
+  const bench = new LockBench({ scope: () => 'acme' });
+  await bench.locks.withLock('order:17', { ttlMs: 5_000 }, () => {
+    for (const key of ['order:17', '@acme/order:17']) expect(bench).toHoldLock(key);
+    for (const key of ['order:1', '@globex/order:17']) expect(bench).not.toHoldLock(key);
+  });
+  expect(bench).toHaveLocked('@acme/order:17');
+  expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 });
+  expect(bench).not.toHaveLocked('@globex/order:17');
 });
