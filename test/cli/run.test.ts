@@ -4,10 +4,11 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { LockService } from 'nest-redis-lock';
+import { LockService, type Lock } from 'nest-redis-lock';
 import { compileLibrary } from '../support/compiled-library.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks as open } from '../../lib/compose/open-locks.js';
+import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
@@ -43,11 +44,11 @@ const isRunning = (pid: number) => {
     return false;
   }
 };
-/** Has this stream of the process be that of a terminal, and no other. */
-const terminalIs = (stream?: 'stdin' | 'stdout' | 'stderr') => {
+/** Has no stream of the process be that of a terminal. */
+const noTerminal = () => {
   for (const name of ['stdin', 'stdout', 'stderr'] as const) {
     const { isTTY } = process[name];
-    process[name].isTTY = name === stream;
+    process[name].isTTY = false;
     onTestFinished(() => void (process[name].isTTY = isTTY));
   }
 };
@@ -119,7 +120,7 @@ describe('run', () => {
   it.each(['SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGHUP'] as const)('%s is passed on to the command', async (signal) => {
     const file = freshFile();
     const before = process.listenerCount(signal);
-    terminalIs();
+    noTerminal();
     const running = run(freshKey(), ...waits(file, `trap 'exit 9' ${signal.slice('SIG'.length)};`));
     await runs(file);
     process.emit(signal, signal);
@@ -153,6 +154,31 @@ describe('run', () => {
     expect(await server.command('GET', `lock:{${key}}`)).toBe('another');
   });
 
+  it('it does not start the command when its process was paused until the lock was lost', async () => {
+    const file = freshFile();
+    const acquire = LockService.prototype.withLock;
+    vi.spyOn(LockService.prototype, 'withLock').mockImplementation(function (this: LockService, ...parts: unknown[]) {
+      const work = parts.pop() as (lock: Lock) => unknown;
+      const late = (lock: Lock) => {
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_200); // for longer than its ttl
+        return work(lock);
+      };
+      return Reflect.apply(acquire, this, [...parts, late]) as never;
+    });
+    expect(await run(freshKey(), '--ttl', '1s', ...shell(`touch ${file}`))).toMatchObject({ code: 76 });
+    expect(existsSync(file)).toBe(false);
+  });
+
+  it('it keeps the lock for the time of --hold, and does not run the command without servers', async () => {
+    const key = freshKey();
+    expect(await run(key, '--hold', '1m', ...shell('exit 0'))).toMatchObject({ code: 0 });
+    expect((await locks.inspect(key))!.keptUntil).toBeInstanceOf(Date);
+    const file = freshFile();
+    const argv = ['run', 'x', '--redis', 'redis://127.0.0.1:1', ...shell(`touch ${file}`)];
+    expect(await call(argv, { connectMs: 200 })).toMatchObject({ code: 69 });
+    expect(existsSync(file)).toBe(false);
+  });
+
   it('it kills a command that does not end within the grace time', async () => {
     const key = freshKey();
     const file = freshFile();
@@ -183,6 +209,19 @@ describe('run as a process', () => {
     writeFileSync(`${file}.go`, '');
     expect(await ended).toBe(9);
     expect(await locks.isLocked(key)).toBe(false);
+  });
+
+  it('a signal while it waits for the lock ends the wait, and the command is never run', async () => {
+    const key = freshKey();
+    const file = freshFile();
+    const lock = await locks.acquire(key);
+    const { cli, ended } = start('run', key, '--wait', '1m', ...shell(`touch ${file}`));
+    await untilQueued(server, key, 1);
+    cli.kill('SIGTERM');
+    expect(await ended).toBe(143);
+    await untilQueued(server, key, 0);
+    await lock.release();
+    expect(existsSync(file)).toBe(false);
   });
 
   it('the lock of a command line that was killed ends after its ttl, also while the command still runs [G484]', async () => {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -163,6 +163,20 @@ describe('Wrong command lines', () => {
   ])('%s exits with 64 and says why', async (_what, argv, message) => {
     const { code, out, err } = await call(argv);
     expect({ code, said: out + err }).toEqual({ code: 64, said: expect.stringContaining(message) });
+  });
+
+  it('--version prints the version of the package, --help all commands, and an empty REDIS_URL is said to be empty', async () => {
+    const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+      version: string;
+    };
+    for (const argv of [['--version'], ['doctor', '--version']])
+      expect(await call(argv)).toEqual({ code: 0, out: `${version}\n`, err: '' });
+    const { code, out } = await call(['--help']);
+    expect([code, Math.max(...out.split('\n').map((line) => line.length)) <= 80]).toEqual([0, true]);
+    for (const command of ['doctor', 'ls', 'inspect', 'release', 'run', 'init', 'ddl'])
+      expect(out).toMatch(new RegExp(`^ {2}${command} `, 'm'));
+    const empty = await call(['doctor'], { env: { REDIS_URL: '' } });
+    expect(empty).toMatchObject({ code: 64, err: expect.stringContaining('REDIS_URL is empty') });
   });
 
   it.each(['doctor', 'ls', 'inspect', 'release', 'run', 'init', 'ddl'])(

@@ -2,11 +2,25 @@ import { once } from 'node:events';
 import { createServer, get, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
-import { Inject, Injectable, Module, VersioningType, type CanActivate, type ExecutionContext } from '@nestjs/common';
-import { LockOptionsError } from 'nest-redis-lock';
+import {
+  Inject,
+  Injectable,
+  Module,
+  VersioningType,
+  type CanActivate,
+  type DynamicModule,
+  type ExecutionContext,
+} from '@nestjs/common';
+import {
+  getLockServiceToken,
+  LockOptionsError,
+  LockUnavailableError,
+  RedisLockModule,
+  type LockService,
+} from 'nest-redis-lock';
 import { LocksPageModule, type LocksPageOptions } from 'nest-redis-lock/page';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { HTTP_ADAPTERS, openApp, post, type TestApp } from '../support/nest-app.js';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { HTTP_ADAPTERS, openApp, post, startApp, type TestApp } from '../support/nest-app.js';
 import { cutOff } from '../../lib/page/request.js';
 import { until } from '../support/until.js';
 import { Viewer } from './viewer.js';
@@ -198,11 +212,28 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
     expect(lock.isHeld).toBe(false);
   });
 
+  it('it refuses requests that name no lock', async () => {
+    const named = { key: 'k', digest: 'web-1/17/random/1' };
+    for (const body of [
+      {},
+      { key: 'k' },
+      { key: 'k', digest: 7 },
+      { key: ['k'], digest: 'd' },
+      { key: '', digest: 'd' },
+      named,
+      [],
+    ])
+      expect((await release(page, body, { ...OPERATOR, ...OWN })).status).toBe(400);
+    expect((await fetch(`${page}/events?match=a&match=b`, { headers: READER })).status).toBe(400);
+  });
+
   it('it shows who waits, and what is kept', async () => {
     const kept = await made.locks.acquire('kept', { holdMs: 60_000 });
     await kept.release();
     const lock = await made.locks.acquire('waited for');
     const waiting = made.locks.acquire('waited for');
+    const matching = await Viewer.open(`${readOnly}/events?match=${encodeURIComponent('k*')}`, READER);
+    expect(await matching.sees('rows', ({ rows }) => rows?.map(({ key }) => key))).toEqual(['kept']);
     const viewer = await Viewer.open(`${readOnly}/events`, READER);
     const rows = await viewer.sees(
       'the call that waits',
@@ -274,5 +305,43 @@ describe('LocksPageModule.register', () => {
     const given = { path: 'locks', guards: [Open], ...options } as LocksPageOptions;
     expect(() => LocksPageModule.register(given)).toThrow(LockOptionsError);
     expect(() => LocksPageModule.register(given)).toThrow(message);
+  });
+
+  const digestOf = async (locks: LockService) => (await locks.inspect('k'))!.digest;
+  const atOnce = { memory: true, shutdownTimeoutMs: 0 } as const;
+  const start = (options: object, ...more: DynamicModule[]) =>
+    startApp({ imports: [LocksPageModule.register({ path: 'locks', guards: [Open], ...options }), ...more] }, atOnce);
+
+  it.each<[says: string, mayRelease: () => unknown, page: number, released: number]>([
+    [
+      'nothing, as it fails',
+      () => {
+        throw new Error('no session');
+      },
+      ...([500, 500] as const),
+    ],
+    ['anything but true', () => Promise.resolve('admin'), 200, 403],
+  ])('a viewer of whom mayRelease says %s may not release', async (_, mayRelease, page, released) => {
+    const { url, locks } = await start({ allowRelease: true, mayRelease });
+    const lock = await locks.acquire('k');
+    const shown = await fetch(`${url}/locks`);
+    expect([shown.status, (await shown.text()).includes('<dialog')]).toEqual([page, false]);
+    const body = { key: 'k', digest: await digestOf(locks) };
+    expect((await post(`${url}/locks/release`, body, { headers: OWN })).status).toBe(released);
+    expect(lock.isHeld).toBe(true);
+  });
+
+  it('a page of another registration shows the locks of that one, and a store that does not answer is reported as that', async () => {
+    const second = RedisLockModule.forRoot({ ...atOnce, name: 'second' });
+    const { app, url, log } = await start({ registration: 'second', allowRelease: true, guards: 'none' }, second);
+    expect(log.lines).toEqual([expect.stringMatching(/^warn The page "locks" has no guards of its own/)]);
+    const locks = app.get<LockService>(getLockServiceToken('second'));
+    await locks.acquire('k');
+    const viewer = await Viewer.open(`${url}/locks/events`);
+    await viewer.sees('the lock', ({ rows }) => rows?.some(({ key }) => key === 'k'));
+    expect(await (await fetch(`${url}/locks`)).text()).toContain('<h1>Locks of &#34;second&#34;</h1>');
+    vi.spyOn(locks, 'forceRelease').mockRejectedValue(new LockUnavailableError('10.0.0.5 does not answer', 'k'));
+    const answer = await post(`${url}/locks/release`, { key: 'k', digest: await digestOf(locks) }, { headers: OWN });
+    expect([answer.status, await answer.text()]).toEqual([503, expect.not.stringContaining('10.0.0.5')]);
   });
 });

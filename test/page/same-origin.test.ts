@@ -17,3 +17,12 @@ it.each<[string, Record<string, string>]>([
 ])('a request of the page itself is not refused: %s', (_, headers) => {
   expect(allows(headers)).toBe(true);
 });
+
+it.each<[string, Record<string, string>]>([
+  ['another port', { origin: 'https://shop.example:8443', host: 'shop.example' }],
+  ['a host that cannot be read', { origin: 'https://shop.example', host: 'shop example' }],
+  ['no host', { origin: 'https://shop.example' }],
+  ['two values of Sec-Fetch-Site', { 'sec-fetch-site': 'same-origin, cross-site' }],
+])('a request that may be of another page is refused: %s', (_, headers) => {
+  expect(allows(headers)).toBe(false);
+});

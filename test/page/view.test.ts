@@ -1,6 +1,6 @@
+import { hostname } from 'node:os';
 import type { LockInfo, LockPing } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
-import { hostName } from '../../lib/compose/process-name.js';
 import { pageText } from '../../lib/page/page-text.js';
 import { MOST_HOLDERS, MOST_ROWS, viewOf } from '../../lib/page/view.js';
 import type { Seen } from './viewer.js';
@@ -14,7 +14,7 @@ const PING: LockPing = {
 };
 
 function lockOf(pid: number): LockInfo {
-  const holder = { owner: 'secret', host: hostName(), pid };
+  const holder = { owner: 'secret', host: hostname(), pid };
   const one = { holder, digest: 'd', remainingMs: 1 };
   return { key: 'k', mode: 'exclusive', holders: [one], ...one, waiters: 0, waitingProcesses: [holder] };
 }
@@ -24,6 +24,37 @@ function shown(locks: LockInfo[], complete: boolean): Seen {
 }
 
 describe('what is shown', () => {
+  it('it says of this process that it is this one, of others who waits where that is known, and of each call that it has told', () => {
+    const [own, other] = [lockOf(process.pid), lockOf(1)];
+    const behind = (lock: LockInfo) => ({ ...lock, holders: [{ ...lock.holders[0]!, waiters: 3 }] });
+    const [holder] = other.waitingProcesses!;
+    const locks = [behind(own), behind(other), { ...other, waitingProcesses: [{ ...holder!, waiters: 3 }, holder!] }];
+    const { rows } = shown(
+      [...locks, { ...other, waitingProcesses: undefined }, { ...other, waitingProcesses: [] }],
+      true,
+    );
+    const by = (pid: number) => rows!.find((row) => row.holder.pid === pid)!;
+    expect(by(process.pid).holder).toEqual({ host: hostname(), pid: process.pid, isThis: true });
+    expect([by(process.pid).behind, by(1).holder]).toEqual([undefined, { host: hostname(), pid: 1 }]);
+    const seen = rows!.filter((row) => row.holder.pid === 1).map((row) => [row.behind, row.waiting]);
+    const at = { host: hostname(), pid: 1 };
+    expect(seen).toEqual(
+      expect.arrayContaining([
+        [3, [at]],
+        [undefined, [{ ...at, calls: 3 }, at]],
+        [undefined, undefined],
+        [undefined, []],
+      ]),
+    );
+  });
+
+  it('it shows a key as one line that nothing in it can turn or hide, whole if the library could have made it, and otherwise cut', () => {
+    const textOf = (key: string) => shown([{ ...lockOf(1), key }], true).rows![0]!.text;
+    expect(textOf('a\n\u202eb\u200b')).toBe('a\\u{a}\\u{202e}b\\u{200b}');
+    expect([textOf('order:7'), textOf('k'.repeat(1_024))]).toEqual([undefined, undefined]);
+    expect(textOf('k'.repeat(1_000_000))).toBe(`${'k'.repeat(1_024)}… (998976 more characters)`);
+  });
+
   it('locks that calls wait for come first, then the oldest, and those of unknown age last [G1038]', () => {
     const lock = (key: string, since: number | undefined, waiting: Partial<LockInfo> = {}): LockInfo => {
       const free = { ...lockOf(process.pid + 1), waitingProcesses: [], key };
@@ -69,8 +100,15 @@ it('of many holders of a lock the first are shown, and how many more there are, 
   expect(shown([lockOf(1)], true).rows![0]).not.toHaveProperty('holders');
 });
 
-describe('the text of the page', () => {
-  it('names its registration as text', () => {
-    expect(pageText('/', false, '<b>&\n')).toContain('<h1>Locks of &#34;&#60;b&#62;&#38;\\u{a}&#34;</h1>');
-  });
+it('the text of the page names its registration, and its script from where it was asked for, as text', () => {
+  expect(pageText('/', false, '<b>&\n')).toContain('<h1>Locks of &#34;&#60;b&#62;&#38;\\u{a}&#34;</h1>');
+  for (const [url, script] of [
+    ['/admin/locks', './locks/page.js'],
+    ['/admin/locks/', './page.js'],
+    ['/admin/locks?from=/a', './locks/page.js'],
+    ['/a"><script>', './a&#34;&#62;&#60;script&#62;/page.js'],
+    ['/javascript:0', './javascript:0/page.js'],
+  ] as const) {
+    expect(pageText(url, false, 'default')).toContain(`<script src="${script}" defer></script>`);
+  }
 });
