@@ -5,17 +5,11 @@ import { serversOf } from '../../lib/cli/servers.js';
 const read = (argv: string[], env: Record<string, string> = {}) => serversOf(readCommandLine(argv), env);
 
 it.each<[argv: string[], env: Record<string, string>, servers: object]>([
-  [['--redis', 'redis://a:7000/3'], {}, { redis: { host: 'a', port: 7000, db: 3 } }],
-  [[], { REDIS_URL: 'redis://a' }, { redis: { host: 'a', port: 6379 } }],
+  [[], { REDIS_URL: 'redis://a:7000/3' }, { redis: { host: 'a', port: 7000, db: 3 } }],
   [
-    ['--redis', 'redis://user:p%40ss@[::1]:7000'],
+    ['--redis', 'rediss://user:p%40ss@[::1]?family=6'],
     { REDIS_PASSWORD: 'pass' },
-    { redis: { host: '::1', port: 7000, username: 'user', password: 'p@ss' } },
-  ],
-  [
-    ['--redis', 'rediss://:pass@a?family=6'],
-    {},
-    { redis: { host: 'a', port: 6379, password: 'pass', tls: {}, family: 6 } },
+    { redis: { host: '::1', port: 6379, username: 'user', password: 'p@ss', tls: {}, family: 6 } },
   ],
   [['--redis', '/run/redis.sock'], {}, { redis: { path: '/run/redis.sock' } }],
   [
@@ -35,15 +29,11 @@ it.each<[argv: string[], env: Record<string, string>, servers: object]>([
     { redis: { host: 'a', port: 6379, username: 'user', password: 'pass', tls: {} } },
   ],
   [
-    ['--sentinel', 'a,[::1]:7001', '--sentinel-name', 'main'],
+    ['--sentinel', 'a', '--sentinel-name', 'main'],
     { REDIS_PASSWORD: 'pass', REDIS_SENTINEL_PASSWORD: 'other', REDIS_TLS: '1' },
     {
       redis: {
-        sentinels: [
-          { host: 'a', port: 26_379 },
-          { host: '::1', port: 7001 },
-        ],
-        ...{ name: 'main', password: 'pass', tls: {} },
+        ...{ sentinels: [{ host: 'a', port: 26_379 }], name: 'main', password: 'pass', tls: {} },
         ...{ sentinelPassword: 'other', sentinelTLS: {}, enableTLSForSentinelMode: true },
       },
     },

@@ -97,7 +97,34 @@ it.each([
   ],
   [`class Static { @LeaderOnly('a') static async run() {} }`, `@LeaderOnly on Static.run: ${NO_PLACE} static`],
   [`@LeaderOnly('a') class Whole {}`, `@LeaderOnly on Whole: ${NO_PLACE} a class`],
-])('a class is refused when it is defined: %s', (source, problem) => {
+  ...[
+    [
+      `'outbox:{0}'`,
+      'the key must be a fixed string like "outbox", since an election begins before there are any calls: got "outbox:{0}"',
+    ],
+    [`''`, 'the key must be a fixed string like "outbox"'],
+    ['undefined', 'the key must be a fixed string like "outbox"'],
+    [`'a', { waitMs: 1 }`, 'There is no option "waitMs": expected ttlMs, registration'],
+    [`'a', { ttlMs: 1 }`, 'ttlMs must be a whole number of milliseconds from 20'],
+    [`'a', { registration: '' }`, 'registration must be the name of a registration'],
+  ].map(([given, problem]) => [
+    `class Jobs { @LeaderOnly(${given}) async run() {} }`,
+    `@LeaderOnly on Jobs.run: ${problem}`,
+  ]),
+  ...[
+    [`''`, 'the key "" cannot be read: it is empty.'],
+    ['5', 'the key must be a string, an array of strings, or a function that returns one of them: got 5.'],
+    [`'order:{0'`, 'a brace has no counterpart.'],
+    [`'order:{}'`, '{} begins with neither the index of an argument nor params, body,'],
+    [`'order:{param.id}'`, '{param.id} begins with neither'],
+    [`'order:{0..a}'`, '{0..a} is not a path.'],
+    [`'order:{0.__proto__.a}'`, '{0.__proto__.a} is not a path.'],
+    [`'order:\${0}'`, '"${" belongs to template literals, here write "{" alone.'],
+    [`'order:{0}:{params.id}'`, 'it mixes arguments of the method and parts of the request.'],
+    [`'order:{params}'`, '{params} needs a path: {params.id}.'],
+    [`'x'.repeat(1_025)`, 'must not be longer than 1024 bytes'],
+  ].map(([key, problem]) => [`class Orders { @Locked(${key}) async run() {} }`, problem]),
+] as [source: string, problem: string][])('a class is refused when it is defined: %s', (source, problem) => {
   expect(refusalOf(source).message).toContain(problem);
 });
 

@@ -175,30 +175,3 @@ describe('an application does not start', () => {
     },
   );
 });
-
-describe('a class is not defined', () => {
-  const defining = (decorate: () => MethodDecorator & ClassDecorator) => () => {
-    class Jobs {
-      async run(): Promise<void> {}
-    }
-    decorate()(Jobs.prototype, 'run', Object.getOwnPropertyDescriptor(Jobs.prototype, 'run')!);
-  };
-  const loose = (key: unknown, options?: unknown) =>
-    LeaderOnly(key as string, options as object) as MethodDecorator & ClassDecorator;
-
-  it.each<[what: string, decorator: () => MethodDecorator & ClassDecorator, message: string]>([
-    ['a key that is made of arguments', () => loose('outbox:{0}'), 'before there are any calls: got "outbox:{0}"'],
-    ['an empty key', () => loose(''), '@LeaderOnly on Jobs.run: the key must be a fixed string like "outbox"'],
-    ['a forgotten key', () => loose(undefined), 'before there are any calls: got undefined'],
-    [
-      'an option that is none',
-      () => loose('outbox', { waitMs: 1 }),
-      'There is no option "waitMs": expected ttlMs, regi',
-    ],
-    ['a ttl that is none', () => loose('outbox', { ttlMs: 1 }), 'ttlMs must be a whole number of milliseconds from 20'],
-    ['a registration that is none', () => loose('outbox', { registration: '' }), 'must be the name of a registration'],
-  ])('a class is not defined with %s', (_, decorator, message) => {
-    expect(defining(decorator)).toThrow(LockOptionsError);
-    expect(defining(decorator)).toThrow(message);
-  });
-});

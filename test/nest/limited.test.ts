@@ -4,7 +4,6 @@ import { Test } from '@nestjs/testing';
 import {
   Limited,
   LockContendedError,
-  LockedInterceptor,
   LockExceptionFilter,
   LockOptionsError,
   LockService,
@@ -206,17 +205,6 @@ describe('a handler with @Limited', () => {
       expect([free.status, await free.text()]).toEqual([200, 'ran']);
     },
   );
-
-  it('holds its permits once, wherever else the interceptor is registered, and is refused without one', async () => {
-    const test = await startApp({ controllers: [Handlers] }, undefined, (app) =>
-      app.useGlobalInterceptors(app.get(LockedInterceptor)),
-    );
-    expect(await (await fetch(`${test.url}/params/b`)).text()).toBe('ran');
-    expect(test.acquired).toEqual(['b']);
-    await expect(test.app.get(Handlers).params('b')).rejects.toThrow(
-      'Handlers.params was called without LockedInterceptor',
-    );
-  });
 });
 
 describe('a registration without permits', () => {

@@ -76,60 +76,35 @@ describe('a call that names a policy', () => {
     await using _three = await locks.acquirePermits('b', { policy: 'partner', permits: 3, limit: 3 });
   });
 
-  const REFUSED: [what: string, run: (locks: LockService) => Promise<unknown>, message: string][] = [
+  const REFUSED: [message: string, run: (locks: LockService) => Promise<unknown>][] = [
     [
-      'an unknown one',
-      (locks) => locks.acquire('a', { policy: 'slwo' }),
       'There is no policy "slwo": expected "slow", "long", "kept", "partner".',
+      (locks) => locks.acquire('a', { policy: 'slwo' }),
     ],
+    ['There is no policy "toString": expected "slow"', (locks) => locks.tryAcquire('a', { policy: 'toString' })],
+    ['policy must be the name of a policy: got 5.', (locks) => locks.withLock('a', { policy: 5 as never }, () => {})],
+    ['policy must be the name of a policy: got "".', (locks) => locks.acquireAll(['a'], { policy: '' })],
+    ['There is no policy "slwo": expected', (locks) => locks.acquirePermits('a', { policy: 'slwo' })],
     [
-      'one of every object',
-      (locks) => locks.tryAcquire('a', { policy: 'toString' }),
-      'There is no policy "toString": expected "slow"',
-    ],
-    [
-      'no text',
-      (locks) => locks.withLock('a', { policy: 5 as never }, () => {}),
-      'policy must be the name of a policy: got 5.',
-    ],
-    [
-      'an empty text',
-      (locks) => locks.acquireAll(['a'], { policy: '' }),
-      'policy must be the name of a policy: got "".',
-    ],
-    [
-      'an unknown one of permits',
-      (locks) => locks.acquirePermits('a', { policy: 'slwo' }),
-      'There is no policy "slwo": expected',
-    ],
-    [
-      'one without a limit',
-      (locks) => locks.withPermits('a', { policy: 'slow' }, () => {}),
       'The policy "slow" has no limit: give it one, or the call.',
+      (locks) => locks.withPermits('a', { policy: 'slow' }, () => {}),
     ],
     [
-      'a limit for a lock',
-      (locks) => locks.acquire('a', { policy: 'partner' }),
       'The policy "partner" has a limit, which a lock does not have',
+      (locks) => locks.acquire('a', { policy: 'partner' }),
     ],
     [
-      'holdMs for permits',
-      (locks) => locks.acquirePermits('a', { policy: 'kept', limit: 2 }),
       'The policy "kept" has holdMs, which permits do not have',
+      (locks) => locks.acquirePermits('a', { policy: 'kept', limit: 2 }),
     ],
+    ['A shared lock is not kept after its work', (locks) => locks.acquire('a', { policy: 'kept', mode: 'shared' })],
     [
-      'holdMs for a shared lock',
-      (locks) => locks.acquire('a', { policy: 'kept', mode: 'shared' }),
-      'A shared lock is not kept after its work',
-    ],
-    [
-      'less maxHoldMs than that has holdMs',
-      (locks) => locks.acquire('a', { policy: 'kept', maxHoldMs: 50 }),
       'maxHoldMs must be at least holdMs: got maxHoldMs 50 with holdMs 600000.',
+      (locks) => locks.acquire('a', { policy: 'kept', maxHoldMs: 50 }),
     ],
   ];
 
-  it.each(REFUSED)('is refused if that cannot be: %s [G865]', async (_, run, message) => {
+  it.each(REFUSED)('is refused if that cannot be: %s [G865]', async (message, run) => {
     const locks = await open();
     const error = await run(locks).catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(LockOptionsError);

@@ -99,62 +99,50 @@ describe('two registrations under one name', () => {
     vi.restoreAllMocks();
   });
 
-  it.each<[what: string, options: () => [Options | DynamicModule, Options | DynamicModule], differing: string]>([
-    ['a setting', () => [{ memory: true }, { memory: true, ttlMs: 5_000 }], 'ttlMs'],
+  type Each = Options | DynamicModule;
+  const factory = (options: RedisLockModuleOptions) => RedisLockModule.forRootAsync({ useFactory: () => options });
+  const other = (): Redis => new Proxy(client(), {});
+
+  it.each<[what: string, differing: string, first: () => Each, second: () => Each]>([
+    ['a setting', 'ttlMs', () => ({ memory: true }), () => ({ memory: true, ttlMs: 5_000 })],
     [
       'a server',
-      () => [
-        { redis: 'redis://:hunter2@a', ...lazily },
-        { redis: { host: 'b', password: 'hunter2' }, ...lazily },
-      ],
       'redis',
+      () => ({ redis: 'redis://:hunter2@a', ...lazily }),
+      () => ({ redis: { host: 'b', password: 'hunter2' }, ...lazily }),
     ],
     [
       'a kind of backend',
-      () => [
-        { redis: 'redis://a', ...lazily },
-        { memory: true, ...lazily },
-      ],
       'redis, memory',
+      () => ({ redis: 'redis://a', ...lazily }),
+      () => ({ memory: true, ...lazily }),
     ],
     [
       'a client, though both are alike',
-      () => {
-        const one = client();
-        const other = new Proxy(one, {});
-        return [
-          { redis: one, ...lazily },
-          { redis: other, ...lazily },
-        ];
-      },
       'redis',
+      () => ({ redis: client(), ...lazily }),
+      () => ({ redis: other(), ...lazily }),
     ],
-    [
-      'a function',
-      () => [
-        { redis: () => client(), ...lazily },
-        { redis: () => client(), ...lazily },
-      ],
-      'redis',
-    ],
+    ['a function', 'redis', () => ({ redis: () => client(), ...lazily }), () => ({ redis: () => client(), ...lazily })],
     [
       'what factories return',
-      () => [
-        RedisLockModule.forRootAsync({ useFactory: async () => ({ memory: true }) }),
-        RedisLockModule.forRootAsync({ useFactory: () => ({ memory: true, keyPrefix: 'mine', fair: true }) }),
-      ],
       'keyPrefix, fair',
+      () => factory({ memory: true }),
+      () => factory({ memory: true, keyPrefix: 'mine', fair: true }),
     ],
-  ])('two modules whose registrations differ in %s are refused, and named [G210]', async (_, options, differing) => {
-    const starting = twice(...options());
-    const problem = await starting.catch((error: unknown) => error);
-    expect(problem).toBeInstanceOf(LockOptionsError);
-    const message = (problem as Error).message;
-    expect(message.replace('StockModule and OrdersModule', 'OrdersModule and StockModule')).toBe(
-      `OrdersModule and StockModule register RedisLockModule under one name, "default", but with different options ` +
-        `(${differing}): locks of one would not exclude those of the other. Register it once, or give one of them a name.`,
-    );
-  });
+  ])(
+    'two modules whose registrations differ in %s are refused, and named [G210]',
+    async (_, differing, first, second) => {
+      const starting = twice(first(), second());
+      const problem = await starting.catch((error: unknown) => error);
+      expect(problem).toBeInstanceOf(LockOptionsError);
+      const message = (problem as Error).message;
+      expect(message.replace('StockModule and OrdersModule', 'OrdersModule and StockModule')).toBe(
+        `OrdersModule and StockModule register RedisLockModule under one name, "default", but with different options ` +
+          `(${differing}): locks of one would not exclude those of the other. Register it once, or give one of them a name.`,
+      );
+    },
+  );
 
   it('two registrations under one name that are one exclude each other, and a nested call enters [G211]', async () => {
     const parts = ['OrdersModule', 'StockModule'].map((name) => {
@@ -171,6 +159,16 @@ describe('two registrations under one name', () => {
     const held = await orders!.acquire('x');
     expect(await stock!.tryAcquire('x')).toBeNull();
     await held.release();
+  });
+
+  it.each<[what: string, one: () => Each, other: () => Each]>([
+    ['written twice', () => ({ memory: true, ttlMs: 5_000 }), () => ({ memory: true, ttlMs: 5_000 })],
+    ['with a default written out', () => ({ memory: true }), () => ({ memory: true, ttlMs: 30_000, name: 'default' })],
+    ['for a module and for all', () => ({ memory: true, isGlobal: false }), () => ({ memory: true })],
+    ['by a factory', () => ({ memory: true }), () => factory({ memory: true })],
+  ])('are one when they are equal, %s: there is one service', async (_, one, second) => {
+    const app = await twice(one(), second());
+    expect(new Set(app.get(LockService, { strict: false, each: true })).size).toBe(1);
   });
 
   it('may differ under different names', async () => {

@@ -84,12 +84,16 @@ describe.each(STAND_INS)('with %s in the place of the service', (_, make, got) =
   const replaced = () => start((builder) => builder.overrideProvider(LockService).useValue(make()));
 
   it('a locked method with a stand-in for the service does not run, and says so [G208]', async () => {
-    const { app } = await replaced();
+    const { app, url, log } = await replaced();
     const paying = app.get(Orders).pay('7');
     await expect(paying).rejects.toThrow(
       `Orders.pay did not run: its LockService is ${got}, as when it is mocked. ${ADVICE}`,
     );
     await expect(paying).rejects.toBeInstanceOf(LockOptionsError);
+    for (const path of ['request/1', 'static']) expect((await fetch(`${url}/${path}`)).status).toBe(500);
+    const said = log.lines.join();
+    for (const name of ['ofRequest', 'ofText'])
+      expect(said).toContain(`Handlers.${name} did not run: its LockService is ${got}`);
     expect(ran).toEqual([]);
   });
 });

@@ -1,6 +1,5 @@
 import { Controller, Injectable, Post, type ExecutionContext } from '@nestjs/common';
 import { fromContext, Locked, LockContendedError, LockKeyError, LockOptionsError, LockService } from 'nest-redis-lock';
-import { Observable, of } from 'rxjs';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openApp, post, type TestApp } from '../support/nest-app.js';
 
@@ -44,11 +43,6 @@ class Transfers {
   @Locked(['a', 'b'])
   static(): Promise<boolean> {
     return this.locks.isLocked('a');
-  }
-
-  @Locked(['a:{0}', 'b'])
-  stream(id: string): Observable<boolean> {
-    return of(this.locks.current(`a:${id}`).isHeld);
   }
 
   @Locked('held', { holdMs: 20_000 })
@@ -161,6 +155,14 @@ describe('@Locked with several keys', () => {
     expect(await answer.json()).toEqual([true, true, true]);
     expect(made.acquired.sort()).toEqual(['order:7', 'orders', 'user:ada']);
     expect(await anyLocked('order:7', 'orders', 'user:ada')).toBe(false);
+  });
+
+  it('a request that lacks what one of the keys is made of is answered with 400, and onContended gets its context', async () => {
+    expect((await post(`${url}/of-request`, { id: 7 })).status).toBe(400);
+    for (const keys of [[], ['a', '']]) expect((await post(`${url}/of-context`, { keys })).status).toBe(400);
+    await using _lock = await made.locks.acquire('orders');
+    expect(await (await post(`${url}/answering`, { id: 7 })).json()).toEqual({ busy: '/answering' });
+    expect([orders.ran, await made.locks.isLocked('order:7')]).toEqual([0, false]);
   });
 
   it('static texts alone are locked by the interceptor of a handler, elsewhere at the call [G366]', async () => {

@@ -12,10 +12,6 @@ const NFD = 'cafe\u0301';
 
 @Controller()
 class Bank {
-  @Post('raw/:from')
-  @Locked('account:{params.from}')
-  async raw(@Param('from', ParseIntPipe) _from: number): Promise<void> {}
-
   @Post('int/:from')
   @Locked('account:{0}')
   async int(@Param('from', ParseIntPipe) _from: number): Promise<void> {}
@@ -90,7 +86,7 @@ it('the payment of docs/handlers.md is made once when two requests spell its acc
       balances.set(account, balance);
     },
   };
-  const { url, locks } = await startApp({
+  const { url, locks, acquired } = await startApp({
     controllers: [AccountsController],
     providers: [{ provide: Accounts, useValue: accounts }],
   });
@@ -101,4 +97,7 @@ it('the payment of docs/handlers.md is made once when two requests spell its acc
   const statuses = (await Promise.all(answers)).map(({ status }) => status);
   expect(statuses.sort()).toEqual([201, 409]);
   expect(balances.get(17)).toBe(0);
+  for (const code of ['CAF\u00C9', NFC, NFD])
+    expect((await post(`${url}/accounts/vouchers/${encodeURIComponent(code)}`, {})).status).toBe(201);
+  expect(acquired.slice(-3)).toEqual(Array(3).fill(`voucher:${NFC}`));
 });

@@ -104,6 +104,13 @@ it('cron jobs and elections are of the whole application: they run without a ten
     { memory: true, scope },
   );
   const orders = app.get(Orders);
+  await as('acme', async () => {
+    expect(await orders.key('1')).toBe('@acme/order:1');
+    expect(await orders.keys('1')).toEqual(['@acme/stock', '@acme/order:1']);
+    expect([await orders.permit('1'), await orders.ofAll()]).toEqual(['@acme/partner:1', 'import']);
+  });
+  expect(await as(null, () => orders.key('1'))).toBe('order:1');
+  await expect(orders.key('1')).rejects.toMatchObject({ code: 'LOCK_KEY' });
   await app.get(SchedulerRegistry).getCronJob('nightly').fireOnTick();
   expect(orders.jobs).toEqual(['nightly']);
   await until(() => orders.leading(), { what: 'this process leads' });

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Locked, LockOptionsError, LockService } from 'nest-redis-lock';
+import { Locked, LockOptionsError } from 'nest-redis-lock';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
 import { isInTransaction, transaction, Transactional } from '../support/transactional.js';
@@ -16,8 +16,6 @@ beforeEach(() => {
 class Orders {
   runs = 0;
 
-  constructor(private readonly locks: LockService) {}
-
   @Transactional()
   @Locked('order:{0}')
   async transactionOutside(_id: string): Promise<void> {
@@ -33,16 +31,6 @@ class Orders {
   @Transactional()
   async callsALockedMethod(id: string): Promise<void> {
     await this.lockOutside(id);
-  }
-
-  @Locked('order:{0}')
-  async nested(id: string): Promise<void> {
-    await transaction(() => this.transactionOutside(id));
-  }
-
-  @Locked('order:{0}')
-  async anotherLockInside(id: string): Promise<void> {
-    await transaction(() => this.locks.withLock(`line:${id}`, async () => {}));
   }
 
   @Transactional()
@@ -95,6 +83,30 @@ describe('a lock that is taken inside a transaction', () => {
     await expect(ofTheCall.app.get(Orders).refused('1')).rejects.toThrow('Orders.refused takes');
     expect([...log.lines, ...ofTheCall.log.lines]).toEqual([]);
   });
+});
+
+it('nothing is said of a lock outside of the transaction, which commits before the release, nor with onTransaction "allow"', async () => {
+  const { app, log, locks } = await start({ ...settings, onTransaction: 'refuse' });
+  const order: string[] = [];
+  committed = () => order.push('committed');
+  locks.events$.subscribe(({ type }) => order.push(type));
+  await app.get(Orders).lockOutside('1');
+  expect(order).toEqual(['acquired', 'committed', 'released']);
+  await app.get(Orders).allowed('1');
+  await transaction(() => locks.withLock('x', { onTransaction: 'allow' }, () => {}));
+  expect([app.get(Orders).runs, log.lines]).toEqual([2, []]);
+});
+
+it('calls that take locks inside a transaction are warned of once for each first part of a key, whatever its tenant', async () => {
+  const { locks, log } = await start();
+  await transaction(async () => {
+    for (const scope of ['acme', 'globex'])
+      for (const key of ['order:1', 'order:2', 'line:1:2']) await locks.withLock(key, { scope }, () => {});
+    await (await locks.tryAcquire('order:3'))!.release();
+  });
+  expect(log.lines).toEqual(
+    ['order:1', 'line:1:2'].map((key) => expect.stringContaining(`warn The lock "@acme/${key}" is taken inside`)),
+  );
 });
 
 describe('insideTransaction', () => {

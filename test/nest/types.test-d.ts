@@ -149,41 +149,21 @@ export class Right {
 }
 
 export const composed: MethodDecorator[] = [
-  Locked('order:{0}'),
   Locked(['from:{0}', 'to:{1}'], { onContended: 'skip' }),
-  Locked('order:{params.id}', { onContended: (context) => context.getType() }),
-  Locked((order: Order) => order.id),
-  Locked((order: Order) => order.id, { onContended: 'skip' }),
   Locked((order: Order) => order.id, { onContended: (order: Order) => order }),
-  Locked(fromContext(() => 'x')),
   Limited('order:{0}', { limit: 5, onContended: (id: string) => id }),
-  Locked(
-    fromContext(() => 'x'),
-    { onContended: 'skip' },
-  ),
-  Locked(
-    fromContext(() => 'x'),
-    { onContended: (context) => context.getType() },
-  ),
   applyDecorators(Locked('order:{0}'), Locked(anyText), Locked('x', { ttlMs: 1_000, onContended: 'throw' })),
+  applyDecorators(Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context.getType() })),
   applyDecorators(
     Locked((order: Order) => order.id),
-    Locked(
-      fromContext(() => 'x'),
-      { onContended: 'skip' },
-    ),
+    Locked('order:{0}', { onContended: (id: string) => id }),
   ),
-  applyDecorators(Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context.getType() })),
-  applyDecorators(Locked('order:{0}', { onContended: (id: string) => id })),
 ];
 
 // prettier-ignore
 export class Repository<T extends { id: string }, Args extends string[]> {
-  @Locked((entity: { id: string }) => entity.id) async save(_entity: T): Promise<void> {}
   @Locked((entities: { id: string }[]) => entities.map(({ id }) => id).join()) async saveAll(_entities: T[]): Promise<void> {}
   @Locked((entity) => entity.id) async inferred(_entity: T): Promise<void> {}
-  @Locked('entity:{0.id}') async template(_entity: T): Promise<T> { return _entity; }
-  @Locked('entity:{0.id}', { onContended: 'skip' }) async skip(_entity: T): Promise<T | undefined> { return _entity; }
   @Locked((entity: { id: string }) => entity.id, { onContended: (_entity: { id: string }) => undefined }) async answer(_entity: T): Promise<T | undefined> { return _entity; }
   @Locked('entity:{params.id}', { onContended: (context) => context.getType() }) async answerOfRequest(_entity: T): Promise<T | string> { return _entity; }
   @Locked(['entity:{0.id}', 'all']) async severalOfClass(_entity: T): Promise<void> {}
@@ -319,14 +299,6 @@ export class LimitedRight {
 
 // prettier-ignore
 export class LimitedWrong {
-  // @ts-expect-error -- synchronous
-  @Limited('x', { limit: 5 }) nothing(): void {}
-  // @ts-expect-error -- no limit
-  @Limited('x') async noOptions(): Promise<void> {}
-  // @ts-expect-error -- permits are those of one key
-  @Limited(fromContext(() => ['x', 'y']), { limit: 5 }) async severalOfContext(): Promise<void> {}
-  // @ts-expect-error -- permits are given back when the work has ended
-  @Limited('x', { limit: 5, holdMs: 5 }) async held(): Promise<void> {}
   // @ts-expect-error -- a handler that is skipped answers with undefined
   @Limited(fromContext(() => 'x'), { limit: 5, onContended: 'skip' }) async skipHandler(): Promise<string> { return ''; }
 }

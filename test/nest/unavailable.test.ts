@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Limited, Locked, LockService, LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
-import { firstValueFrom, Observable, of } from 'rxjs';
+import { firstValueFrom, lastValueFrom, Observable, of, toArray } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { makeApp, type TestApp } from '../support/nest-app.js';
 import type { RedisServer } from '../support/redis-server.js';
@@ -164,4 +164,17 @@ it('a lock that was granted although its answer was lost is given back once onUn
   await proxy.accept();
   await freeOn([redis], 'order:7');
   await until(async () => (await orders.throwing('7').catch(() => '')) === 'worked', { what: 'the lock can be had' });
+});
+
+it('onUnavailable answers to no contention, nor onContended to an outage, and streams are answered as calls are', async () => {
+  const { orders, locks, redis } = await start();
+  const held = await locks.acquire('order:7');
+  expect(await orders.both('7')).toBe('busy');
+  await expect(orders.onlyUnavailable('7')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+  await held.release();
+  await redis.kill();
+  await expect(orders.onlyContended('7')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  expect(await lastValueFrom(orders.stream('7').pipe(toArray()))).toEqual(['LOCK_UNAVAILABLE 7']);
+  expect(await lastValueFrom(orders.skippingStream('7').pipe(toArray()))).toEqual([]);
+  expect(ran).toEqual(['answer']);
 });

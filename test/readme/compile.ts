@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import type { LockLostReason } from 'nest-redis-lock';
 import ts from 'typescript';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -69,3 +70,15 @@ export function compile(files: string[]): string {
     getNewLine: () => '\n',
   });
 }
+
+/** The compiler refuses this list when a reason is missing. */
+export const REASONS: Readonly<Record<LockLostReason, true>> = {
+  expired: true,
+  forced: true,
+  overstayed: true,
+  released: true,
+  shutdown: true,
+  stalled: true,
+  stolen: true,
+  unavailable: true,
+};

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Test } from '@nestjs/testing';
-import { type LockLostReason, LockService } from 'nest-redis-lock';
+import { LockService } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { failureOf } from '../support/failed-start.js';
 import { RedisServer } from '../support/redis-server.js';
 import { COUNTER } from '../support/stored.js';
-import { compile, examplesOf, exampleWith, generate, modulesOf, modulesOfDocs, SKILLS } from './compile.js';
+import { compile, examplesOf, exampleWith, generate, modulesOf, modulesOfDocs, REASONS, SKILLS } from './compile.js';
 
 /** The table of products that the README leaves to its reader: all instances of an application share it. */
 const STOCK = `
@@ -22,18 +23,6 @@ export class Stock {
   }
 }
 `;
-
-/** The compiler refuses this list when a reason is missing. */
-const REASONS: Readonly<Record<LockLostReason, true>> = {
-  expired: true,
-  forced: true,
-  overstayed: true,
-  released: true,
-  shutdown: true,
-  stalled: true,
-  stolen: true,
-  unavailable: true,
-};
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 let redis: RedisServer;
@@ -192,16 +181,8 @@ describe('docs/start.md', () => {
 });
 
 it('the tables of docs/options.md name every option there is', async () => {
-  const { resolveOptions } = await import('../../lib/compose/redis-lock-options.js');
-  const complaint = (() => {
-    try {
-      resolveOptions({ memory: true, surely: 'not' } as never);
-      return '';
-    } catch (error) {
-      return (error as Error).message;
-    }
-  })();
-  const options = /expected ([^.]*)\./.exec(complaint)![1]!.split(', ');
+  const complaint = await failureOf({ memory: true, surely: 'not' } as never);
+  const options = /expected ([^.]*)\./.exec(complaint.message)![1]!.split(', ');
   expect(options).toContain('ttlMs');
   const page = readFileSync(`${root}docs/options.md`, 'utf8');
   const named = [...page.matchAll(/^\| `(\w+)`/gm)].map((match) => match[1]!);
