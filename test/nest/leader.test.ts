@@ -5,6 +5,7 @@ import {
   LeaderOnly,
   LockOptionsError,
   LockService,
+  RedisLockModule,
   type LockEvent,
   WhileLeader,
   type Leadership,
@@ -86,7 +87,20 @@ describe('@LeaderOnly', () => {
 
 describe('@WhileLeader', () => {
   it('a method with @WhileLeader is called when the application is elected, with the leadership, and again in each later term [G328]', async () => {
-    const { app, locks } = await makeApp({ providers: [Relay, { provide: 'alias', useExisting: Relay }] });
+    @Injectable()
+    class Named {
+      leads = 0;
+
+      @WhileLeader('outbox', { registration: 'other', ttlMs: 5_000 })
+      async relay(): Promise<void> {
+        this.leads++;
+      }
+    }
+    const { app, locks } = await makeApp({
+      imports: [RedisLockModule.forRoot({ memory: true, name: 'other' })],
+      providers: [Relay, { provide: 'alias', useExisting: Relay }, Named],
+    });
+    await until(() => app.get(Named).leads === 1, { what: 'that of another registration is called' });
     const relay = app.get(Relay);
     await until(() => relay.terms.length === 1, { what: 'the method is called' });
     const leader = locks.leader('outbox');

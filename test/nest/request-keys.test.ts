@@ -1,6 +1,6 @@
 import { Body, Controller, Get, Injectable, Post, Query, type INestApplication, type Type } from '@nestjs/common';
 import { APP_FILTER } from '@nestjs/core';
-import { LockExceptionFilter, Locked, LockOptionsError } from 'nest-redis-lock';
+import { Fenced, FENCE_STORE, FencingToken, LockExceptionFilter, Locked, LockOptionsError } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
 import { makeApp, post, startApp } from '../support/nest-app.js';
 
@@ -27,6 +27,28 @@ describe('a part of the key that is a parameter of the route', () => {
         '"idd". It has "id", "item".',
     );
   });
+
+  it.each<[decorator: string, key: string, decorate: MethodDecorator | ParameterDecorator]>([
+    ['@Locked', 'item:{params.idd}', Locked(['all', 'order:{params.id}', 'item:{params.idd}']) as MethodDecorator],
+    ['@Fenced', 'order:{params.ID}', Fenced('order:{params.ID}')],
+    ['@FencingToken', 'order:{params.ID}', FencingToken('order:{params.ID}')],
+  ])(
+    'an application does not start when %s with the key %s names a parameter that is not there',
+    async (decorator, key, decorate) => {
+      @Controller('orders')
+      class Orders {
+        @Post(':id')
+        async write(_token: number): Promise<void> {}
+      }
+      const parts = [Orders.prototype, 'write', Object.getOwnPropertyDescriptor(Orders.prototype, 'write')!] as const;
+      if (decorator === '@FencingToken') (decorate as ParameterDecorator)(parts[0], parts[1], 0);
+      else Object.defineProperty(parts[0], parts[1], (decorate as MethodDecorator)(...parts) ?? parts[2]);
+      const providers = [{ provide: FENCE_STORE, useValue: { raise: async () => true } }];
+      await expect(makeApp({ controllers: [Orders], providers })).rejects.toThrow(
+        `Orders.write in RootTestModule is ${decorator} with the key "${key}", but its route /orders/:id has no parameter`,
+      );
+    },
+  );
 
   it('an application does not start when a route without any parameter has a key made of one', async () => {
     await expect(start(controller('orders', []))).rejects.toThrow('no parameter "id"');

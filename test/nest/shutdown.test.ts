@@ -145,15 +145,18 @@ it('logs that it still waits for permits until the last of them is released, and
   const { app, locks, log, events } = await makeApp({}, { memory: true, shutdownTimeoutMs: 60_000 });
   const take = (permits: number) => locks.acquirePermits('leaked', { limit: 9, permits });
   const [first, ...leaked] = [await take(4), await take(2), await take(1)];
+  const downgraded = await locks.acquire('downgraded');
+  const kept = await locks.acquire('kept');
   const closing = app.close();
   await until(() => events.some(({ type }) => type === 'closing'), { what: 'it waits for permits' });
   await first!.release();
+  await (await downgraded.downgrade()).release();
   await until(() => log.lines.length > 0, { what: 'it says what it waits for' });
   expect(log.lines).toEqual([
-    'error Waiting for locks to be released, for up to 60000 ms (shutdownTimeoutMs): 3 permits of "leaked". ' +
+    'error Waiting for locks to be released, for up to 60000 ms (shutdownTimeoutMs): 3 permits of "leaked", "kept". ' +
       'If their work has ended, a release or an await is missing.',
   ]);
-  for (const permit of leaked) await permit.release();
+  for (const each of [...leaked, kept]) await each.release();
   await closing;
 });
 
