@@ -169,16 +169,6 @@ describe('run', () => {
     expect(existsSync(file)).toBe(false);
   });
 
-  it('it keeps the lock for the time of --hold, and does not run the command without servers', async () => {
-    const key = freshKey();
-    expect(await run(key, '--hold', '1m', ...shell('exit 0'))).toMatchObject({ code: 0 });
-    expect((await locks.inspect(key))!.keptUntil).toBeInstanceOf(Date);
-    const file = freshFile();
-    const argv = ['run', 'x', '--redis', 'redis://127.0.0.1:1', ...shell(`touch ${file}`)];
-    expect(await call(argv, { connectMs: 200 })).toMatchObject({ code: 69 });
-    expect(existsSync(file)).toBe(false);
-  });
-
   it('it kills a command that does not end within the grace time', async () => {
     const key = freshKey();
     const file = freshFile();

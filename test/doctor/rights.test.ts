@@ -206,15 +206,6 @@ describe('The doctor', () => {
     },
   );
 
-  it('names the keys and channels by the prefixes of the client and of the module', async () => {
-    const [server] = servers as [RedisServer];
-    const redis = { ...(await aclUser(server)), keyPrefix: 'app:' };
-    const missing = async () => (await diagnosed(await open({ redis, keyPrefix: 'turns' }))).nodes[0]!.missingRights;
-    expect((await missing()).sort()).toEqual(['&turns:inbox:*', '~app:turns:*']);
-    await aclUser(server, { also: ['~app:turns:*', '&turns:inbox:*'] });
-    expect(await missing()).toEqual([]);
-  });
-
   it('the error of a call names the right that a script lacks in the words of Redis 7.2 and Valkey, too [G407]', () => {
     const { advice } = nodeError(
       'a:6379',

@@ -1,43 +1,63 @@
 import { Redis } from 'ioredis';
-import { LockOptionsError, LockUnavailableError, type RedisLockModuleOptions } from 'nest-redis-lock';
-import { afterEach, describe, expect, it } from 'vitest';
-import { failureOf as failedStart } from '../support/failed-start.js';
-import { RedisServer } from '../support/redis-server.js';
+import { LockUnavailableError, type RedisLockModuleOptions, type RedisSource } from 'nest-redis-lock';
+import { expect, it } from 'vitest';
+import { candidatePort } from '../../servers/candidate-port.js';
+import { certificatesFor } from '../support/certificates.js';
+import { failureOf } from '../support/failed-start.js';
+import { redisServer } from '../support/stage.js';
 
-const servers: RedisServer[] = [];
-afterEach(() => Promise.all(servers.splice(0).map((server) => server.stop())));
-
-async function server(...args: string[]): Promise<RedisServer> {
-  const started = await RedisServer.start({ args });
-  servers.push(started);
-  return started;
+async function messageOf(options: RedisLockModuleOptions): Promise<string> {
+  const error = await failureOf({ connectTimeoutMs: 600_000, ...options });
+  expect(error).toBeInstanceOf(LockUnavailableError);
+  return error.message;
 }
 
-async function failureOf(
-  options: RedisLockModuleOptions,
-  kind: typeof LockOptionsError | typeof LockUnavailableError = LockUnavailableError,
-): Promise<Error> {
-  const error = await failedStart(options);
-  expect(error).toBeInstanceOf(kind);
-  return error;
-}
+const narrow = ['on', '>secret', 'allkeys', 'allchannels', '+@all', '-select'];
+const advice = 'Give its user the right +select, or name a database that it has.';
 
-describe('does not take locks in another database than it was given, where nobody else looks for them:', () => {
-  const narrow = ['on', '>secret', 'allkeys', 'allchannels', '+@all', '-select'];
-  const advice = 'Give its user the right +select, or name a database that it has.';
-
-  it.each([
-    ['a database that the server does not have', 'redis://127.0.0.1', 99, /ERR DB index is out of range\. /],
-    ['a user without the right to it', 'redis://narrow:secret@127.0.0.1', 1, /NOPERM .*\. /],
-  ])('%s', async (_, url, database, refusal) => {
-    const redis = await server();
+it.each([
+  ['a database that the server does not have', 'redis://127.0.0.1', 99, /ERR DB index is out of range\. /],
+  ['a user without the right to it', 'redis://narrow:secret@127.0.0.1', 1, /NOPERM .*\. /],
+])(
+  'an application does not take locks in another database than it was given, where nobody looks for them: %s',
+  async (_, url, database, refusal) => {
+    const redis = await redisServer();
     await redis.command('ACL', 'SETUSER', 'narrow', ...narrow);
     const given = `${url}:${redis.port}/${database}`;
     for (const options of [{ redis: given }, { redis: () => new Redis(given, { lazyConnect: true }) }]) {
-      const { message } = await failureOf({ ...options, connectTimeoutMs: 600_000 });
+      const message = await messageOf(options);
       expect(message).toContain(`127.0.0.1:${redis.port}: it refused the database: `);
       expect(message).toMatch(refusal);
       expect(message).toContain(advice);
     }
-  });
+  },
+);
+
+it('an application does not wait for Redis to accept credentials that it refused, and says what to correct', async () => {
+  const { port } = await redisServer('--requirepass', 'right');
+  const of = (login: string) => messageOf({ redis: `redis://${login}127.0.0.1:${port}` });
+  const wrong = 'WRONGPASS invalid username-password pair or user is disabled';
+  expect(await of('ada:hunter2@')).toBe(
+    `Redis cannot be used: 127.0.0.1:${port}: it refused the credentials: ${wrong}. Correct username and password.`,
+  );
+  expect(await of('')).toContain(
+    'it needs a password, and none was given: NOAUTH. Put the password into the URL (redis://:password@host:6379)',
+  );
+});
+
+const CLIENTS: [name: string, to: (host: string, port: number, tls?: object) => RedisSource][] = [
+  ['ioredis', (host, port, tls) => ({ host, port, ...(tls && { tls }) })],
+  ['node-redis', (host, port, tls) => ({ socket: { host, port, ...(tls && { tls: true, ...tls }) } }) as RedisSource],
+];
+
+it.each(CLIENTS)('with %s TLS on one side alone, and a certificate that is not trusted, are named', async (_, to) => {
+  const { ca, caFile, certFile, keyFile } = certificatesFor('localhost');
+  const withTls = await candidatePort();
+  const files = ['--tls-cert-file', certFile, '--tls-key-file', keyFile, '--tls-ca-cert-file', caFile];
+  const { port } = await redisServer('--tls-port', String(withTls), ...files, '--tls-auth-clients', 'no');
+  const refusalOf = (redis: RedisSource) => messageOf({ redis, connectTimeoutMs: 1_000 });
+  for (const source of [to('127.0.0.1', port, {}), to('127.0.0.1', withTls)])
+    expect(await refusalOf(source)).toContain('TLS (rediss://');
+  for (const source of [to('localhost', withTls, {}), to('127.0.0.1', withTls, { ca })])
+    expect(await refusalOf(source)).toMatch(/Its TLS certificate is not trusted.*NODE_EXTRA_CA_CERTS/);
 });

@@ -62,13 +62,6 @@ function controller(...interceptors: Type<NestInterceptor>[]): Type {
       await note(this.locks, 'handler');
     }
 
-    @Get('twice/:id')
-    @UseInterceptors(LockedInterceptor, Transaction)
-    @Locked('order:{params.id}')
-    async twice(): Promise<void> {
-      await note(this.locks, 'handler');
-    }
-
     @Get('argument/:id')
     @UseInterceptors(Transaction)
     @Locked('order:{0}')
@@ -86,7 +79,6 @@ const inside = (how: string, of: string[]) => [`controller begins ${how}`, ...of
 it.each<[what: string, of: Type, path: string, expected: string[], providers?: Provider[]]>([
   ['a method, with @Locked above', controller(), 'above/1', HELD],
   ['a method, with @Locked below', controller(), 'below/1', HELD],
-  ['a method that names LockedInterceptor, too', controller(), 'twice/1', HELD],
   ['a method with a key of arguments: inside of them', controller(), 'argument/1', AT_CALL],
   ['a method, inside of that of the controller', controller(Outer), 'above/1', inside('unlocked', HELD)],
   ['a controller behind LockedInterceptor', controller(LockedInterceptor, Outer), 'below/1', inside('locked', HELD)],

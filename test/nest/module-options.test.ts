@@ -1,10 +1,14 @@
-import { type DynamicModule } from '@nestjs/common';
+import { Injectable, Module, type DynamicModule } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
-import { RedisLockModule } from 'nest-redis-lock';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { letVote } from '../support/let-vote.js';
+import {
+  LockOptionsError,
+  LockService,
+  RedisLockModule,
+  type RedisLockModuleOptions,
+  type RedisLockOptionsFactory,
+} from 'nest-redis-lock';
+import { expect, it, onTestFinished } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
-import { RedisServer } from '../support/redis-server.js';
 
 async function start(registration: () => DynamicModule, log = new RecordingLogger()): Promise<RecordingLogger> {
   const app = await Test.createTestingModule({ imports: [registration()] })
@@ -27,16 +31,95 @@ it.each<[object | undefined, string]>([
   await expect(start(() => RedisLockModule.forRootAsync(options as never))).rejects.toThrow(message);
 });
 
-describe('with Redlock', () => {
-  let servers: RedisServer[];
-  beforeAll(async () => {
-    servers = await letVote(await Promise.all([1, 2, 3, 4].map(() => RedisServer.start())));
-  });
-  afterAll(() => Promise.all(servers.map((server) => server.stop())));
+it.each<[options: object | undefined, message: string]>([
+  [undefined, 'must be an object'],
+  [{}, 'Exactly one of redis, redlock and memory is expected: got none of them.'],
+  [{ redis: 'redis://a', memory: true }, 'Exactly one of redis, redlock and memory is expected: got redis and memory.'],
+  [{ memory: false }, 'memory must be true: got false.'],
+  [{ redis: '' }, ': got an empty string. Is the variable that it comes from set?'],
+  [
+    { redis: 'tcp://user:hunter2@localhost' },
+    'got a string of another form. Write redis://host:port, or the /path of a',
+  ],
+  [{ redis: 5 }, 'redis must be a redis:// or rediss:// URL, options or a client of ioredis'],
+  [{ redlock: 'redis://a' }, 'redlock must be an array of Redis servers: got "redis://a".'],
+  [{ redlock: ['redis://a'] }, 'redlock needs at least 3 independent masters: got 1. With one server use redis.'],
+  [{ redlock: ['redis://a', 'redis://b', 7] }, 'redlock[2] must be a redis:// or rediss:// URL'],
+  [{ redlock: ['redis://a:1', 'redis://b', 'redis://a:1'] }, 'redlock needs independent masters: got a:1 twice.'],
+  [{ memory: true, ttl: 5 }, 'There is no option "ttl": expected ttlMs, waitMs'],
+  [{ memory: true, keyPrefix: 'a{b' }, 'keyPrefix must be a string of 1 to 200 characters without braces: got "a{b".'],
+  [{ memory: true, connectTimeoutMs: 0 }, 'connectTimeoutMs must be a whole number of milliseconds from 10 to 600000'],
+  [
+    { memory: true, ttlMs: 1_000, marginMs: 950 },
+    'marginMs must leave a tenth of ttlMs: got marginMs 950 with ttlMs 1000.',
+  ],
+  [{ memory: true, onTransaction: 'refuse' }, 'onTransaction "refuse" needs the module option insideTransaction'],
+  [
+    { memory: true, insideTransaction: true },
+    'insideTransaction must be a function that returns true or false: got true.',
+  ],
+])('an application does not start with the options %o, as they are or from a factory', async (options, message) => {
+  for (const form of [
+    () => RedisLockModule.forRoot(options as never),
+    () => RedisLockModule.forRootAsync({ useFactory: () => options as never }),
+  ]) {
+    await expect(start(form)).rejects.toThrow(LockOptionsError);
+    await expect(start(form)).rejects.toThrow(message);
+    await expect(start(form)).rejects.not.toThrow('hunter2');
+  }
+});
 
-  it('warns of an even number of nodes', async () => {
-    const redlock = servers.map((server) => server.url);
-    const log = await start(() => RedisLockModule.forRoot({ redlock, lazyConnect: true }));
-    expect(log.lines).toContain('warn redlock has 4 nodes, which tolerate no more failures than 3: use an odd number.');
-  });
+it.each([
+  [{ name: '' }, 'name must be the name of a registration: got "".'],
+  [{ isGlobal: 'yes' as never }, 'isGlobal must be true or false: got "yes".'],
+])(
+  'an application does not start with %o beside its options, and a factory does not return that',
+  async (extras, message) => {
+    await expect(start(() => RedisLockModule.forRoot({ memory: true, ...extras }))).rejects.toThrow(message);
+    const useFactory = () => ({ memory: true as const, ...extras });
+    await expect(start(() => RedisLockModule.forRootAsync({ useFactory }))).rejects.toThrow(
+      /^There is no option ".*: .* name and isGlobal go beside useFactory, not into what it returns\.$/,
+    );
+  },
+);
+
+it('warns of an even number of nodes', async () => {
+  const redlock = [1, 2, 3, 4].map((port) => `redis://127.0.0.1:${port}`);
+  const log = await start(() => RedisLockModule.forRoot({ redlock, lazyConnect: true }));
+  expect(log.lines).toContain('warn redlock has 4 nodes, which tolerate no more failures than 3: use an odd number.');
+});
+
+@Injectable()
+class Settings {
+  readonly ttlMs = 4_321;
+}
+@Module({ providers: [Settings], exports: [Settings] })
+class SettingsModule {}
+@Injectable()
+class Factory implements RedisLockOptionsFactory {
+  constructor(private readonly settings: Settings) {}
+
+  createRedisLockOptions(): RedisLockModuleOptions {
+    return { memory: true, ttlMs: this.settings.ttlMs };
+  }
+}
+@Module({ imports: [SettingsModule], providers: [Factory], exports: [Factory] })
+class FactoryModule {}
+
+it.each<[form: string, options: Parameters<typeof RedisLockModule.forRootAsync>[0]]>([
+  [
+    'useFactory',
+    {
+      imports: [SettingsModule],
+      inject: [Settings],
+      useFactory: async ({ ttlMs }: Settings) => ({ memory: true, ttlMs }),
+    },
+  ],
+  ['useClass', { imports: [SettingsModule], useClass: Factory }],
+  ['useExisting', { imports: [FactoryModule], useExisting: Factory }],
+])('locks have the options that other providers know: %s', async (_, options) => {
+  const app = await Test.createTestingModule({ imports: [RedisLockModule.forRootAsync(options)] }).compile();
+  onTestFinished(() => app.close());
+  const remainingMs = await app.get(LockService).withLock('x', (lock) => lock.remainingMs);
+  expect(Math.ceil(remainingMs / 1_000)).toBe(5);
 });

@@ -2,13 +2,7 @@ import { Inject, Injectable, Module, type DynamicModule, type ModuleMetadata, ty
 import { LazyModuleLoader } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { Redis } from 'ioredis';
-import {
-  InjectLockService,
-  LockOptionsError,
-  LockService,
-  RedisLockModule,
-  type RedisLockModuleOptions,
-} from 'nest-redis-lock';
+import { LockOptionsError, LockService, RedisLockModule, type RedisLockModuleOptions } from 'nest-redis-lock';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
 
@@ -169,22 +163,6 @@ describe('two registrations under one name', () => {
   ])('are one when they are equal, %s: there is one service', async (_, one, second) => {
     const app = await twice(one(), second());
     expect(new Set(app.get(LockService, { strict: false, each: true })).size).toBe(1);
-  });
-
-  it('may differ under different names', async () => {
-    @Injectable()
-    class Both {
-      constructor(
-        readonly standard: LockService,
-        @InjectLockService('billing') readonly billing: LockService,
-      ) {}
-    }
-    const app = await start(
-      RedisLockModule.forRoot({ memory: true }),
-      RedisLockModule.forRoot({ memory: true, ttlMs: 5_000, name: 'billing' }),
-      moduleOf('OrdersModule', { providers: [Both] }),
-    );
-    expect(app.get(Both).billing).not.toBe(app.get(Both).standard);
   });
 
   it('of a lazy module are refused, or the same service; the application goes on', async () => {

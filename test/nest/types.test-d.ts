@@ -50,11 +50,7 @@ const SkipComposed = () => applyDecorators(Locked('order:{0}', { onContended: 's
 /** One method a line, with its decorator. */
 // prettier-ignore
 export class Right {
-  @Locked('static') async static(): Promise<void> {}
-  @Locked('order:{0.id}') async template(_order: Order): Promise<Order> { return _order; }
-  @Locked((order: Order) => order.id) async keyFunction(_order: Order): Promise<void> {}
   @Locked((id: string) => id) async fewerParameters(_id: string, _amount: number): Promise<void> {}
-  @Locked(() => 'x') async noParameters(_id: string): Promise<void> {}
   @Locked((order: { id: string }) => order.id) async widerParameter(_order: Order): Promise<void> {}
   @Locked((id: string, amount?: number) => `${id}:${amount}`) async optionalParameter(_id: string, _amount?: number): Promise<void> {}
   @Locked((first: string, ...rest: string[]) => [first, ...rest].join()) async restParameters(_first: string, ..._rest: string[]): Promise<void> {}
@@ -74,9 +70,7 @@ export class Right {
   @Locked('x:{0.id}:{1.id}') async pathOfRest(..._orders: Order[]): Promise<void> {}
   @Locked('x:{0.id}:{1.id}') async pathOfGenerics<T, U extends Order>(_a: T, _b: U): Promise<void> {}
   @Locked('x:{0.lines.0.sku}:{0.id.length}') async deepPath(_order: Order): Promise<void> {}
-  @Locked('x', { scope: null }) async ofAllTenants(): Promise<void> {}
   @Limited('x', { limit: 5, scope: null }) async permitsOfAllTenants(): Promise<void> {}
-  @Locked('x') observable(): Observable<number> { throw new Error('not run'); }
   @Locked('x') subject(): BehaviorSubject<number> { throw new Error('not run'); }
   @Locked((value: { id: string }) => value.id) async generic<T extends { id: string }>(value: T): Promise<T> { return value; }
   overloaded(id: string): Promise<string>;
@@ -85,20 +79,13 @@ export class Right {
   overloadedWithTemplate(id: string): Promise<string>;
   overloadedWithTemplate(id: number): Promise<number>;
   @Locked('x:{0}') async overloadedWithTemplate(id: string | number): Promise<string | number> { return id; }
-  @Locked('x') private async hidden(): Promise<void> {}
-  @Locked('x') protected async guarded(): Promise<void> { await this.hidden(); }
   @Locked('x', { ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', registration: 'billing' }) async allOptions(): Promise<void> {}
-  @Locked('x', { onTransaction: 'allow' }) async inTransactions(): Promise<void> {}
-  @Locked('x', { onContended: 'skip' }) async skip(): Promise<void> {}
   @Locked((id: string) => id, { onContended: 'skip' }) async skipWithUndefined(_id: string): Promise<number | undefined> { return 1; }
   @Locked('x', { onContended: 'skip' }) async skipWithVoid(): Promise<number | void> { return 1; }
   @Locked('x', { onContended: 'skip' }) async skipWithUnknown(): Promise<unknown> { return 1; }
   @Locked('x', { onContended: 'skip' }) async skipWithAny(): Promise<ReturnType<typeof JSON.parse>> { return 1; }
-  @Locked('x', { onContended: 'skip' }) skipStream(): Observable<number> { throw new Error('not run'); }
   @Locked(fromContext((context) => context.getHandler().name), { onContended: 'skip' }) async skipHandler(_id: number): Promise<void> {}
-  @Locked('x', { onContended: 'throw' }) async throws(): Promise<number> { return 1; }
   @Locked('x', { onContended: (id: string) => id.length }) async answer(_id: string, _amount: number): Promise<number> { return 1; }
-  @Locked('x', { onContended: async (id: string) => id.length }) async asyncAnswer(_id: string): Promise<number> { return 1; }
   @Locked('x', { onContended: (id: string) => id.length }) observableAnswer(_id: string): Observable<number> { throw new Error('not run'); }
   @Locked((id: string) => id, { onContended: () => { throw new Error('of the caller'); } }) async throwing(_id: string): Promise<number> { return 1; }
   @Locked(fromContext((context) => context.getHandler().name), { onContended: (context: ExecutionContext) => context.getType() }) async handler(_id: number): Promise<string> { return ''; }
@@ -107,16 +94,13 @@ export class Right {
   @Locked('feed:{args.id}', { onContended: (context) => context.getArgs().length }) streamOfRequest(_id: string): Observable<number> { throw new Error('not run'); }
   @Locked(`${prefix}:{data.id}`, { onContended: (context: ExecutionContext) => context.getType() }) async requestTemplateWithPrefix(_id: number): Promise<string> { return ''; }
   @Locked(Keys.ofRequest, { onContended: (context: ExecutionContext) => context.getType() }) async requestTemplateOfEnum(_id: number): Promise<string> { return ''; }
-  @Locked('order:{headers.x-id}', { onContended: () => 'busy' }) async answerWithoutParameters(_id: number): Promise<string> { return ''; }
   @Locked('order:{params.id}', { onContended: 'skip' }) async skipRequestTemplate(_id: number): Promise<void> {}
-  @Locked('order:{query.id}', { onContended: 'throw', ttlMs: 1_000 }) async throwOfRequest(_id: number): Promise<number> { return 1; }
   @Locked('order:{params.id}') async requestTemplateAlone(_id: number): Promise<Order | undefined> { return undefined; }
   @Locked('order:{0.params.id}:{1}', { onContended: (request: { params: { id: string } }) => request.params.id }) async argumentTemplate(_request: { params: { id: string } }, _amount: number): Promise<string> { return ''; }
   @Locked(`${prefix}:{0}`, { onContended: (id: string) => id }) async argumentTemplateWithPrefix(_id: string): Promise<string> { return ''; }
   @Locked(Keys.static, { onContended: (id: string) => id }) async staticOfEnum(_id: string): Promise<string> { return ''; }
   @Locked(anyText, { onContended: () => 'busy' }) async textNotKnown(_id: string): Promise<string> { return ''; }
   @Locked(anyText, { onContended: (first: string | ExecutionContext) => typeof first }) async textNotKnownButBothExpected(_id: string): Promise<string> { return ''; }
-  @Locked(['from:{0}', 'to:{1}']) async severalTemplates(_from: string, _to: string): Promise<void> {}
   @Locked(['all', 'from:{0.id}'], { onContended: (order) => order.lines.length }) async inferredAnswerBesideTemplates(_order: Order): Promise<number> { return 1; }
   @Locked(['all', 'from:{params.id}'], { onContended: (context) => context.getType() }) async inferredContextOfSeveral(_id: number): Promise<string> { return ''; }
   @Locked(['all', `${prefix}:{body.id}`], { onContended: (context: ExecutionContext) => context.getType() }) async requestTemplatesWithPrefix(_id: number): Promise<string> { return ''; }
@@ -129,10 +113,7 @@ export class Right {
   @Locked((order) => [order.id, 'all'], { onContended: (order) => order.id }) async severalOfInferredKeyFunction(_order: Order): Promise<string> { return ''; }
   @Locked(fromContext((context) => [context.getClass().name, 'all']), { onContended: (context) => context.getType() }) async severalOfContext(_id: number): Promise<string> { return ''; }
   @Locked(['x:{0}', 'y']) severalOfStream(_id: string): Observable<number> { throw new Error('not run'); }
-  @Locked('x', { policy: 'any' }) async policy(): Promise<void> {}
   @Limited('x:{0}', { policy: 'any', permits: 2, onUnavailable: async (_error, count) => count }) async limitOfPolicy(_count: number): Promise<number> { return 1; }
-  @Locked('x', { onUnavailable: 'throw' }) async throwsInOutage(): Promise<number> { return 1; }
-  @Locked('x', { onUnavailable: 'skip' }) skipStreamInOutage(): Observable<number> { throw new Error('not run'); }
   @Locked('x', { onUnavailable: (error) => { throw error; } }) async throwsOwn(): Promise<number> { return 1; }
   @Locked('x:{0.id}', { onUnavailable: (error, order) => error.message + order.id }) async inferredInOutage(_order: Order): Promise<string> { return ''; }
   @Locked((order) => order.id, { onContended: (order) => order.id, onUnavailable: (_error, order, amount) => `${order.id} ${amount?.toFixed(2)}` }) async inferredTwice(_order: Order, _amount?: number): Promise<string> { return ''; }
@@ -141,7 +122,6 @@ export class Right {
   @Locked(fromContext(() => 'x'), { onUnavailable: (_error: LockUnavailableError, context: ExecutionContext) => context.getType() }) async handlerInOutage(_id: number): Promise<string> { return ''; }
   @Locked(anyText, { onUnavailable: (error, first) => `${error.code} ${typeof first}` }) async textNotKnownInOutage(_id: string): Promise<string> { return ''; }
   @Locked<[order: Order]>((order) => order.id, { onContended: 'skip', onUnavailable: 'skip' }) async bothSkip(_order: Order): Promise<void> {}
-  @Locked('x', { holdMs: 5_000 }) async held(): Promise<void> {}
   @Locked('x', { holdMs: 5_000, maxHoldMs: 60_000 }) async limited(): Promise<void> {}
   @Template('order:{0}') async asMethodDecorator(_id: string): Promise<void> {}
   @applyDecorators(SetMetadata('role', 'admin'), Locked('x')) async composed(): Promise<void> {}
@@ -281,19 +261,12 @@ export async function services(locks: LockService): Promise<void> {
 /** `@Limited` has the types of `@Locked`, but for its limit and its single key. */
 // prettier-ignore
 export class LimitedRight {
-  @Limited('static', { limit: 2 }) async static(): Promise<void> {}
-  @Limited('order:{0.id}', { limit: 5, permits: 2 }) async template(_order: Order): Promise<Order> { return _order; }
   @Limited((order) => order.id, { limit: 5, onContended: (order) => order.lines.length }) async inferred(_order: Order): Promise<number> { return 1; }
-  @Limited((id: string) => id, { limit: 5 }) async fewerParameters(_id: string, _amount: number): Promise<void> {}
   @Limited('order:{0.id}', { limit: 5, onContended: (order) => order.lines.length }) async inferredAnswer(_order: Order): Promise<number> { return 1; }
   @Limited('order:{params.id}', { limit: 5, onContended: (context) => context.getType() }) async inferredContext(_id: number): Promise<string> { return ''; }
   @Limited(fromContext((context) => context.getClass().name), { limit: 5, onContended: (context) => context.getType() }) async ofContext(_id: number): Promise<string> { return ''; }
-  @Limited('x', { limit: 5, onContended: 'skip' }) async skip(): Promise<number | undefined> { return 1; }
-  @Limited('x', { limit: 5, onContended: 'skip' }) skipStream(): Observable<number> { throw new Error('not run'); }
-  @Limited('x:{0}', { limit: 5 }) stream(_id: string): Observable<number> { throw new Error('not run'); }
   @Limited('x', { limit: 5, permits: 2, ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', onTransaction: 'allow', maxHoldMs: 5, label: 'x', registration: 'billing' }) async allOptions(): Promise<void> {}
   @LimitedTemplate('order:{0}') async asMethodDecorator(_id: string): Promise<void> {}
-  @applyDecorators(SetMetadata('role', 'admin'), Limited('x', { limit: 5 })) async composed(): Promise<void> {}
   @Limited('x', limitedOptions) async withSharedOptions(_id: string): Promise<void> {}
 }
 

@@ -24,30 +24,6 @@ function shown(locks: LockInfo[], complete: boolean): Seen {
 }
 
 describe('what is shown', () => {
-  it('it says of this process that it is this one, of others who waits where that is known, and of each call that it has told', () => {
-    const [own, other] = [lockOf(process.pid), lockOf(1)];
-    const behind = (lock: LockInfo) => ({ ...lock, holders: [{ ...lock.holders[0]!, waiters: 3 }] });
-    const [holder] = other.waitingProcesses!;
-    const locks = [behind(own), behind(other), { ...other, waitingProcesses: [{ ...holder!, waiters: 3 }, holder!] }];
-    const { rows } = shown(
-      [...locks, { ...other, waitingProcesses: undefined }, { ...other, waitingProcesses: [] }],
-      true,
-    );
-    const by = (pid: number) => rows!.find((row) => row.holder.pid === pid)!;
-    expect(by(process.pid).holder).toEqual({ host: hostname(), pid: process.pid, isThis: true });
-    expect([by(process.pid).behind, by(1).holder]).toEqual([undefined, { host: hostname(), pid: 1 }]);
-    const seen = rows!.filter((row) => row.holder.pid === 1).map((row) => [row.behind, row.waiting]);
-    const at = { host: hostname(), pid: 1 };
-    expect(seen).toEqual(
-      expect.arrayContaining([
-        [3, [at]],
-        [undefined, [{ ...at, calls: 3 }, at]],
-        [undefined, undefined],
-        [undefined, []],
-      ]),
-    );
-  });
-
   it('it shows a key as one line that nothing in it can turn or hide, whole if the library could have made it, and otherwise cut', () => {
     const textOf = (key: string) => shown([{ ...lockOf(1), key }], true).rows![0]!.text;
     expect(textOf('a\n\u202eb\u200b')).toBe('a\\u{a}\\u{202e}b\\u{200b}');

@@ -382,22 +382,6 @@ it('of many calls in several processes one runs, one waits, and a run starts aft
   expect(await isFree()).toBe(true);
 });
 
-it('a call that gives up waiting leaves its place to the next one', async () => {
-  const { IndexBuilder, SearchIndex } = await recipeWith('SearchIndex', 'docs/recipes.md', (source) =>
-    source.replace('waitMs: 600_000', 'waitMs: 50'),
-  );
-  let runs = 0;
-  const builder = { build: async () => void runs++ };
-  const providers = [SearchIndex!, { provide: IndexBuilder!, useValue: builder }];
-  const { app, locks } = await makeApp({ providers }, { redis: server.url, commandTimeoutMs: 20_000 });
-  const index = app.get<{ refresh(shop: string): Promise<boolean> }>(SearchIndex!);
-  const held = await locks.acquire('index:tea');
-  await expect(index.refresh('tea')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
-  await held.release();
-  expect(await index.refresh('tea')).toBe(true);
-  expect(runs).toBe(1);
-});
-
 it('the description of a locked handler names the answers that its clients get', async () => {
   const { LockErrorBody, PaymentsController } = await recipeWith('PaymentsController');
   const { app, locks, url } = await startApp({

@@ -110,23 +110,12 @@ describe('spans', () => {
       expect(attributes).toMatchObject({ 'nest_redis_lock.mode': 'permits', 'nest_redis_lock.permits': 2 });
       expect(attributes).not.toHaveProperty(['nest_redis_lock.fencing_token']);
     }
-    const of = (label: string, mode: string) => ({ registration: 'default', label, mode });
-    const reader = await locks.acquire('report:7', { mode: 'shared' });
-    const writer = locks.acquire('report:7', { waitMs: 20_000 });
-    const now = await points();
-    expect(now.get('held.count')).toEqual([
-      { ...of('mail', 'permits'), value: 0 },
-      { ...of('report', 'shared'), value: 1 },
-      { ...of('report', 'exclusive'), value: 0 },
+    await locks.withLock('report:7', { mode: 'shared' }, nothing);
+    expect(span('hold report').attributes).toMatchObject({ 'nest_redis_lock.mode': 'shared' });
+    expect((await points()).get('held.count')).toEqual([
+      { registration: 'default', label: 'mail', mode: 'permits', value: 0 },
+      { registration: 'default', label: 'report', mode: 'shared', value: 0 },
     ]);
-    expect(
-      now
-        .get('pending_requests')!
-        .slice(1)
-        .map(({ value }) => value),
-    ).toEqual([0, 1]);
-    await reader.release();
-    await (await writer).release();
   });
 
   it('are errors where a call fails, by their codes, and not where it goes on without the lock [G457]', async () => {

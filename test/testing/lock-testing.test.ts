@@ -192,14 +192,3 @@ it('the matchers pass and fail, and say what is held, or was acquired [G428]', a
   for (const matcher of ['toHoldLock', 'toHaveLocked'] as const)
     expect(() => expect('order:17').not[matcher]('order:17')).toThrow(`${matcher} needs a LockBench`);
 });
-
-it('the matchers find a lock of a tenant by its key with the tenant or without', async () => {
-  const bench = new LockBench({ scope: () => 'acme' });
-  await bench.locks.withLock('order:17', { ttlMs: 5_000 }, () => {
-    for (const key of ['order:17', '@acme/order:17']) expect(bench).toHoldLock(key);
-    for (const key of ['order:1', '@globex/order:17']) expect(bench).not.toHoldLock(key);
-  });
-  expect(bench).toHaveLocked('@acme/order:17');
-  expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 });
-  expect(bench).not.toHaveLocked('@globex/order:17');
-});
