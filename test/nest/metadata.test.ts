@@ -1,5 +1,4 @@
-import { Limited, Locked } from 'nest-redis-lock';
+import { Locked } from 'nest-redis-lock';
 import { describeDecorators } from '../support/keeps-decorators.js';
 
 describeDecorators('Locked', Locked('key:{body.id}'));
-describeDecorators('Limited', Limited('key:{body.id}', { limit: 2 }));
