@@ -1,7 +1,7 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { Lock } from 'nest-redis-lock';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { clusterSlot } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { until } from '../support/until.js';

@@ -1,9 +1,8 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { clusterSlot, tagOfSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { PACKAGES } from '../adapters/packages.js';
+import { SlotMove } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
-import type { RedisServer } from '../support/redis-server.js';
 import { redisServer } from '../support/stage.js';
 
 describe.each(Object.entries(PACKAGES))('With %s', (_name, { clientOf, clusterOf }) => {
@@ -51,21 +50,16 @@ describe.each(Object.entries(PACKAGES))('With %s', (_name, { clientOf, clusterOf
     const [patient, hasty] = [await locksBy(of, 20_000), await locksBy(of, 100)];
     for (const locks of [patient, hasty]) await locks.withLock('key', () => {});
     const held = await patient.acquire('key', { ttlMs: 600_000 });
-    const slot = clusterSlot('lock:{key}');
-    const from = cluster.nodes[Math.floor((slot * cluster.nodes.length) / 16_384)]!;
-    const to = cluster.nodes.find((node) => node !== from)!;
-    const idOf = async (node: RedisServer) => String(await node.command('CLUSTER', 'MYID'));
-    await to.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', await idOf(from));
-    await from.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', await idOf(to));
-    const move = (name: string) => from.command('MIGRATE', '127.0.0.1', to.port, name, 0, 5_000);
-    await move(`lock:fence{${tagOfSlot(slot)}}`);
+    const migration = new SlotMove(cluster, 'key');
+    await migration.begin();
+    await migration.move(migration.counter);
     const failed: string[] = [];
     patient.events$.subscribe(({ type }) => type === 'release-failed' && failed.push(type));
     const call = patient.acquire('key', { waitMs: 60_000 });
     const release = held.release();
     await expect(hasty.tryAcquire('key')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    await move('lock:{key}');
-    for (const node of cluster.nodes) await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', await idOf(to));
+    await migration.move('lock:{key}');
+    await migration.end();
     expect(await release).toBe(true);
     expect((await call).fencingToken).toBeGreaterThan(held.fencingToken);
     expect(failed).toEqual([]);

@@ -1,10 +1,8 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { clusterSlot, tagOfSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
+import { clusterSlot, SlotMove } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
-import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
 const AHEAD = 3e15;
@@ -18,34 +16,10 @@ describe('While a slot of a Cluster moves to another node', () => {
 
   const open = () =>
     openLocks({ redis: () => new Cluster(cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }))) });
-  const idOf = async (node: RedisServer) => String(await node.command('CLUSTER', 'MYID'));
-
-  /** Does what `redis-cli --cluster reshard` does, step by step. */
-  async function migrationOf(key: string) {
-    const slot = clusterSlot(`lock:{${key}}`);
-    const from = cluster.nodes[Math.floor((slot * cluster.nodes.length) / 16_384)]!;
-    const to = cluster.nodes.find((node) => node !== from)!;
-    return {
-      counter: `lock:fence{${tagOfSlot(slot)}}`,
-      from,
-      to,
-      async begin() {
-        await to.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', await idOf(from));
-        await from.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', await idOf(to));
-      },
-      async move(name: string) {
-        expect(await from.command('MIGRATE', '127.0.0.1', to.port, name, 0, 5_000)).toBe('OK');
-      },
-      async end() {
-        for (const node of cluster.nodes) await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', await idOf(to));
-      },
-    };
-  }
-
   it('a held lock whose slot moves can be extended after each step, and nobody else gets it [G56]', async () => {
     const [holder, other] = await Promise.all([open(), open()]);
     const lock = await holder.acquire('held');
-    const migration = await migrationOf('held');
+    const migration = new SlotMove(cluster, 'held');
     await migration.begin();
     await lock.extend();
     await migration.move(migration.counter);
@@ -73,7 +47,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     const locks = await open();
     const before = await locks.acquire('free');
     await before.release();
-    const migration = await migrationOf('free');
+    const migration = new SlotMove(cluster, 'free');
     await migration.begin();
     await expect(locks.tryAcquire('free')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     await migration.move(migration.counter);
@@ -88,11 +62,11 @@ describe('While a slot of a Cluster moves to another node', () => {
     const failed: string[] = [];
     holder.events$.subscribe(({ type }) => type === 'release-failed' && failed.push(type));
     const lock = await holder.acquire('left', { ttlMs: 600_000 });
-    const migration = await migrationOf('left');
+    const migration = new SlotMove(cluster, 'left');
     await migration.begin();
     await lock.release();
     expect(failed).toEqual(['release-failed']);
-    for (const name of ['lock:{left}', migration.counter]) await migration.move(name);
+    await migration.moveAll();
     await migration.end();
     const next = await until(() => other.tryAcquire('left').catch(() => undefined), { what: 'it was released' });
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
@@ -100,9 +74,9 @@ describe('While a slot of a Cluster moves to another node', () => {
 
   it('a fencing counter moves with its slot, and all locks of the slot count on from it [G252]', async () => {
     const locks = await open();
-    const migration = await migrationOf('counted');
+    const migration = new SlotMove(cluster, 'counted');
     // Ahead of every clock: so a counter that did not move would show.
-    await migration.from.command('SET', migration.counter, tokenText(AHEAD));
+    await migration.from.command('SET', migration.counter, String(AHEAD));
     expect(await locks.withLock('counted', ({ fencingToken }) => fencingToken)).toBe(AHEAD + 1);
     await migration.begin();
     await migration.move(migration.counter);
@@ -114,7 +88,7 @@ describe('While a slot of a Cluster moves to another node', () => {
       await lock.release();
     }
     expect(tokens).toEqual([AHEAD + 2, AHEAD + 3]);
-    expect(await migration.to.command('GET', migration.counter)).toBe(tokenText(AHEAD + 3));
+    expect(await migration.to.command('GET', migration.counter)).toBe(String(AHEAD + 3));
     expect(await migration.from.keys(migration.counter)).toEqual([]);
   });
 });
