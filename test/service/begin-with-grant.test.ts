@@ -1,4 +1,5 @@
 import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { AcquireOptions, RedisSource } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
@@ -31,8 +32,8 @@ async function services(key: string, redis: RedisSource) {
   return { locks, others };
 }
 
-/** It was handed the lock, and none of its requests has come through since. */
-async function handed(key: string, options: AcquireOptions = {}) {
+/** It waits for a lock, through a proxy. */
+async function waits(key: string, options: AcquireOptions = {}) {
   const proxy = await TcpProxy.start(server.port);
   onTestFinished(() => proxy.stop());
   const client = new Redis(proxy.url);
@@ -41,10 +42,20 @@ async function handed(key: string, options: AcquireOptions = {}) {
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key, options);
   await untilQueued(server, key, 1);
+  return { proxy, locks, holder, waiting };
+}
+
+/** It was handed the lock, and none of its requests has come through since. */
+async function handed(key: string) {
+  const { proxy, locks, holder, waiting } = await waits(key);
   proxy.hold(); // what is published still comes through
   await holder.release();
-  const lock = await waiting;
-  return { proxy, locks, holder, lock };
+  return { proxy, locks, lock: await waiting };
+}
+
+async function untilAskedAgain(times: number): Promise<void> {
+  await server.resetCalls();
+  await until(async () => (await scriptCalls(server)) === times, { what: 'it has asked again' });
 }
 
 function busy(ms: number): void {
@@ -65,11 +76,50 @@ describe('who is handed a lock', () => {
     await next.release();
   });
 
+  it('begins with a grant also after it has asked again, and its lease counts from before the last time that was refused [G620]', async () => {
+    const { proxy, holder, waiting } = await waits('asked again');
+    proxy.roundTripMs = 200; // the store takes its time
+    await untilAskedAgain(3);
+    await sleep(300);
+    proxy.hold();
+    await holder.release();
+    const { remainingMs } = await waiting;
+    proxy.release();
+    // Of the 2 s less 1 % + 2 ms: what the request took, the time since then, and what the message took.
+    expect(remainingMs).toBeLessThanOrEqual(1_978 - 100 - 300 - 100);
+    expect(remainingMs).toBeGreaterThan(1_978 - 100 - 300 - 100 - 50);
+  });
+
+  it.each<[string, (key: string) => Promise<unknown>]>([
+    [
+      'its place was lost before: it may have been granted the lock',
+      (key) => server.command('DEL', `lock:{${key}}:queue`),
+    ],
+    [
+      'another connection has answered since, perhaps that of another server',
+      () => server.command('CLIENT', 'KILL', 'TYPE', 'normal'),
+    ],
+  ])('confirms a grant first when %s [G621]', async (what, happen) => {
+    const key = what.slice(0, 7);
+    const { proxy, holder, waiting } = await waits(key);
+    let isGranted = false;
+    void waiting.then(() => (isGranted = true));
+    await untilAskedAgain(1);
+    await happen(key);
+    await untilAskedAgain(2);
+    proxy.hold();
+    await holder.release();
+    await sleep(300);
+    expect(isGranted).toBe(false);
+    proxy.release();
+    await (await waiting).release();
+  });
+
   it.each<[string, (tokenNow: number) => [first: number, last: number]]>([
     ['token is far ahead of what its server has said', (token) => [token + 4_000_000, token + 4_000_000]],
     ['token is behind what its server has said', (token) => [token - 1, token - 1]],
     ['tokens are more than it has asked for', (token) => [token + 1_000_000, token + 1_000_001]],
-  ])('a hand-over whose %s is confirmed before the work begins [G530]', async (_what, tokensOf) => {
+  ])('a hand-over whose %s is confirmed before the work begins [G530, G622]', async (_what, tokensOf) => {
     const { locks, others } = await services('forged', server.url);
     const holder = await locks.acquire('forged');
     const waiting = others.acquire('forged');

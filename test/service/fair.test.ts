@@ -1,9 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockService } from 'nest-redis-lock';
+import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts } from '../support/script-calls.js';
+import { until } from '../support/until.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -13,8 +15,9 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 /** Fair services that listen already: before its first wait a process has no place in the queue. */
-async function openFair(count: number): Promise<LockService[]> {
-  const services = await Promise.all(Array.from({ length: count }, () => openLocks({ redis: server.url, fair: true })));
+async function openFair(count: number, settings: RedisLockSettings = {}): Promise<LockService[]> {
+  const open = () => openLocks({ redis: server.url, fair: true, ...settings });
+  const services = await Promise.all(Array.from({ length: count }, open));
   await Promise.all(services.map((locks, index) => listening(locks, `listening ${index}`)));
   return services;
 }
@@ -45,6 +48,108 @@ describe('with fair: true', () => {
     await lock.release();
     expect(await (await second!.tryAcquire('tries'))!.release()).toBe(true);
     expect(await held.release()).toBe(false);
+  });
+
+  it('in fair mode asks on behalf of its first call alone, under the time when that came [G623]', async () => {
+    const [locks, others] = await openFair(2);
+    const holder = await others!.acquire('first alone');
+    const controller = new AbortController();
+    const calls = [locks!.acquire('first alone', { signal: controller.signal }).catch(() => undefined)];
+    await sleep(100);
+    calls.push(locks!.acquire('first alone'));
+    const places = async () => {
+      const range = ['0', '+inf', 'BYSCORE', 'WITHSCORES'] as const;
+      return (await server.command('ZRANGE', 'lock:{first alone}:queue', ...range)) as [string, string];
+    };
+    const [, firstCameAt, ...more] = await places();
+    expect(more).toEqual([]);
+    controller.abort();
+    await until(async () => (await places())[1] !== firstCameAt, { what: 'it asks for the second' });
+    const afterUs = Number((await places())[1]) - Number(firstCameAt);
+    expect(afterUs).toBeGreaterThan(98_000);
+    expect(afterUs).toBeLessThan(105_000);
+    await holder.release();
+    await (await calls[1])!.release();
+  });
+
+  /** Calls of a process and one of another, in the order in which they are served, by their names; each with the owner of its lock. */
+  async function served(settings: RedisLockSettings, calls: [name: string, cameAtMs: number][], workMs = 0) {
+    const [locks, others] = await openFair(2, settings);
+    const key = `served ${JSON.stringify([settings, calls])}`.replaceAll(/[{}]/g, '');
+    const holder = await locks!.acquire(key); // so that it asks for all its calls at once when it releases
+    const from = performance.now();
+    const order: string[] = [];
+    const owners: string[] = [];
+    const works = [];
+    for (const [name, cameAtMs] of calls) {
+      await sleep(from + cameAtMs - performance.now());
+      const service = name === 'other' ? others! : locks!;
+      works.push(
+        service.withLock(key, async ({ owner }) => {
+          order.push(name);
+          owners.push(owner);
+          await sleep(workMs);
+        }),
+      );
+    }
+    await untilQueued(server, key, 1);
+    await holder.release();
+    await Promise.all(works);
+    return { order, owners };
+  }
+
+  it.each([
+    ['100 ms', 100, ['first', 'earlier', 'later', 'other', 'last']],
+    ['none', 0, ['first', 'earlier', 'other', 'later', 'last']],
+  ])(
+    'in fair mode passes the lock on to those who came before all that wait elsewhere, and later by the slack (%s) [G624]',
+    async (_slack, fairSlackMs, expected) => {
+      const calls: [string, number][] = [
+        ['first', 0],
+        ['earlier', 90],
+        ['other', 120],
+        ['later', 200],
+        ['last', 300],
+      ];
+      const { order, owners } = await served({ fairSlackMs, cohortMs: 60_000 }, calls);
+      expect(order).toEqual(expected);
+      expect(owners[1]).toBe(owners[0]); // passed on, not asked for again
+    },
+  );
+
+  it('in fair mode passes the lock on within the slack for cohortMs only, and for as long as it takes to those who came before [G625]', async () => {
+    const settings = { fairSlackMs: 100, cohortMs: 100 };
+    const within = await served(
+      settings,
+      [
+        ['first', 0],
+        ['other', 20],
+        ['second', 50],
+      ],
+      10,
+    );
+    expect(within.order).toEqual(['first', 'second', 'other']);
+    const late = await served(
+      settings,
+      [
+        ['first', 0],
+        ['other', 20],
+        ['second', 51],
+      ],
+      150,
+    );
+    expect(late.order).toEqual(['first', 'other', 'second']);
+    const before = await served(
+      settings,
+      [
+        ['first', 0],
+        ['second', 50],
+        ['other', 80],
+      ],
+      150,
+    );
+    expect(before.order).toEqual(['first', 'second', 'other']);
+    expect(before.owners[1]).toBe(before.owners[0]);
   });
 
   it('a call beyond maxWaiters is rejected at once [G126]', async () => {

@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from 'nest-redis-lock';
-import { GRANT_TTL_MS } from '../../lib/stores/node/messages.js';
-import { openLocks } from '../support/open-locks.js';
+import type { LockService, LockUnavailableError } from 'nest-redis-lock';
+import { type AcquireRequest, fromPromises } from 'nest-redis-lock/testing';
+import { ToyBackend } from '../contract/toy-backend.js';
+import { now } from '../support/claims.js';
+import { Gate } from '../support/gate.js';
+import { openLocks, serviceOn } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';
@@ -55,7 +58,7 @@ describe('calls of one process that want the same lock', () => {
     await first.release(); // in the tick in which it began
     const second = await calls[1]!;
     expect(second.owner).toBe(first.owner);
-    await new Promise((resolve) => setTimeout(resolve, 1.5 * GRANT_TTL_MS)); // longer than it was handed over for
+    await new Promise((resolve) => setTimeout(resolve, 3_000)); // longer than it was handed over for
     expect(second.isHeld).toBe(true);
     expect(await second.release()).toBe(true);
   });
@@ -78,6 +81,61 @@ describe('the signal of a call', () => {
     expect(await (await behind).release()).toBe(true);
     expect(await isFree('hangs')).toBe(true);
     expect(locks.size).toBe(0);
+  });
+});
+
+/** A store that owes the answers to attempts until its gate is open. */
+class OwingStore extends ToyBackend {
+  readonly gate = new Gate();
+  readonly asked: AcquireRequest[] = [];
+
+  override attemptTimeoutMs() {
+    return 60_000;
+  }
+
+  override async acquire(request: AcquireRequest) {
+    this.asked.push(request);
+    await this.gate.opened;
+    return super.acquire(request);
+  }
+}
+
+describe('a store that owes an answer', () => {
+  /** What each of the calls is refused with, and after what time. */
+  const refusalsOf = (calls: Promise<unknown>[]) => {
+    const from = now();
+    const refusal = (call: Promise<unknown>) =>
+      call.then(
+        () => expect.unreachable('it was granted'),
+        (error: LockUnavailableError) => ({ afterMs: now() - from, problem: error.causes[0]!.problem }),
+      );
+    return Promise.all(calls.map(refusal));
+  };
+
+  it('refuses a call that asks at once when its waitMs is over, though the store still owes the answer, which is of no use then [G520]', async () => {
+    const store = new OwingStore(now, 0);
+    const locks = serviceOn(fromPromises(store, now, 60_000));
+    const [refusal] = await refusalsOf([locks.acquire('owed', { waitMs: 10_000 })]);
+    expect(refusal!.problem).toMatch(/^no answer for \d+ ms, and waitMs is over$/);
+    expect(refusal!.afterMs).toBeGreaterThan(9_990);
+    expect(refusal!.afterMs).toBeLessThan(10_050);
+    expect(store.asked.map(({ asker }) => asker?.isWanted)).toEqual([false]);
+    store.gate.open();
+    await until(() => locks.size === 0, { what: 'the late grant is given back' });
+    expect(await locks.isLocked('owed')).toBe(false);
+  });
+
+  it('refuses a call that tries once when the time of an attempt is over, though the store still owes the answer [G521]', async () => {
+    const store = new OwingStore(now, 0);
+    const backend = Object.assign(fromPromises(store, now, 60_000), { attemptTimeoutMs: () => 1_000 });
+    const locks = serviceOn(backend);
+    // The second hopes for the same attempt.
+    for (const { problem, afterMs } of await refusalsOf([locks.tryAcquire('owed'), locks.tryAcquire('owed')])) {
+      expect(problem).toMatch(/^no answer for \d+ ms$/);
+      expect(afterMs).toBeGreaterThan(990);
+      expect(afterMs).toBeLessThan(1_050);
+    }
+    expect(store.asked.map(({ asker }) => asker?.isWanted)).toEqual([false]);
   });
 });
 
