@@ -31,6 +31,24 @@ async function listening(locks: LockService, key: string): Promise<void> {
 }
 
 describe('with fair: true', () => {
+  it('calls of several processes with fair: true are served in the order of their arrival [G116]', async () => {
+    const services = await openFair(4);
+    const holder = await services[3]!.acquire('order');
+    const order: number[] = [];
+    const calls: Promise<void>[] = [];
+    for (let index = 0; index < 24; index++) {
+      // Neither in turn nor in blocks: 0 1 2 2 1 0 0 1 2 ...
+      const locks = services[[0, 1, 2, 2, 1, 0][index % 6]!]!;
+      calls.push(locks.withLock('order', { ttlMs: 10_000 + (index % 3) * 5_000 }, () => void order.push(index)));
+      await sleep(5); // longer than the slack, and the error of the clocks
+    }
+    await untilQueued(server, 'order', 3); // a place for each process
+    await holder.release();
+    await Promise.all(calls);
+    expect(order).toEqual(Array.from({ length: 24 }, (_, index) => index));
+    expect(await server.keys('lock:{order}*')).toEqual([]);
+  });
+
   it('tryAcquire with fair: true never waits, has no place in the queue, and does not overtake [G117]', async () => {
     const [first, second, third] = await openFair(3);
     const held = await first!.acquire('tries');

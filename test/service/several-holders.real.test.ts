@@ -27,65 +27,6 @@ const endOf = async (key: string, owner: string) =>
 const ownersOf = async (locks: LockService, key: string) =>
   (await locks.inspect(key))?.holders.map(({ holder }) => holder.owner) ?? [];
 
-it('a reader that is killed keeps a writer away until its ttl is over, not for longer while others renew theirs, and these do not notice [G911]', async () => {
-  const locks = await open();
-  const readers = await Promise.all([1, 2, 3, 4, 5].map(start));
-  const leases = await Promise.all(readers.map((reader) => reader.acquire('left', READ)));
-  const alsoHeld = await Promise.all(readers.map((reader) => reader.acquire('renewed', READ)));
-  expect(new Set(leases.map(({ fencingToken }) => fencingToken)).size).toBe(1);
-  const [killed, ...others] = readers;
-  await killed!.kill();
-  const endsAt = await endOf('left', leases[0]!.owner);
-  const alsoEndsAt = await endOf('renewed', alsoHeld[0]!.owner);
-
-  // The others give this one back at once: the writer gets it when the time of the dead reader is over.
-  const writing = locks.acquire('left', PATIENT);
-  await untilQueued(server, 'left', 1);
-  for (const reader of others) expect(await reader.release('left')).toBe(true);
-  const writer = await writing;
-  expect(await timeOn(server)).toBeGreaterThan(endsAt);
-  expect(writer.fencingToken).toBeGreaterThan(leases[0]!.fencingToken);
-
-  // And they go on to hold this one, for far longer.
-  const waits = locks.acquire('renewed', PATIENT);
-  const renewed = async () =>
-    (await membersOn(server, 'renewed')).filter((member) => member.endsAt > alsoEndsAt + TTL_MS);
-  await until(async () => (await renewed()).length === others.length, { what: 'all others have extended theirs' });
-  expect(await ownersOf(locks, 'renewed')).toHaveLength(others.length);
-  for (const reader of others) {
-    expect(await reader.isHeld('renewed')).toBe(true);
-    expect(await reader.release('renewed')).toBe(true);
-  }
-  expect((await waits).isHeld).toBe(true);
-});
-
-it('a writer that is killed while it waits lets in the readers behind it, beside those who read [G912]', async () => {
-  const [first, behind, writer] = [await open(), await open(), await start()];
-  const reader = await first.acquire('writer', { mode: 'shared' });
-  void writer.acquire('writer', PATIENT);
-  await untilQueued(server, 'writer', 1);
-  const waits = behind.acquire('writer', { mode: 'shared', ...PATIENT });
-  await untilQueued(server, 'writer', 2);
-  await writer.kill();
-  const next = await waits;
-  expect(reader.isHeld).toBe(true);
-  expect(next.fencingToken).toBe(reader.fencingToken);
-  expect((await ownersOf(first, 'writer')).sort()).toEqual([reader.owner, next.owner].sort());
-});
-
-it('the permits of a process that is killed are free when its ttl is over, and not before [G913]', async () => {
-  const [locks, dying] = [await open(), await start()];
-  const stays = await locks.acquirePermits('killed', { limit: 3 });
-  const { owner } = await dying.acquirePermits('killed', { limit: 3, permits: 2, ttlMs: TTL_MS });
-  await dying.kill();
-  const endsAt = await endOf('killed', owner);
-  const next = await locks.acquirePermits('killed', { limit: 3, permits: 2, ...PATIENT });
-  expect(await timeOn(server)).toBeGreaterThan(endsAt);
-  expect(stays.isHeld).toBe(true);
-  expect((await locks.inspect('killed'))?.permits).toEqual({ held: 3, limit: 3 });
-  expect(await next.release()).toBe(true);
-});
-
 it('a reader that is stopped for longer than its ttl learns its loss when it wakes up, and its token is refused once a writer has written [G914]', async () => {
   const report = new FencedStore();
   const [locks, stopped] = [await open(), await start()];

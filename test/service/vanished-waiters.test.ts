@@ -4,6 +4,7 @@ import { openLocks } from '../support/open-locks.js';
 import { untilQueued, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts } from '../support/script-calls.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { ownerOn } from '../support/stored.js';
 import { crowd, haveWaited, turnOf } from './waiters.js';
@@ -53,5 +54,23 @@ describe('those who wait in several services are all served after', () => {
     const { served } = await crowd(restarted, 'restarted');
     await restarted.restart();
     expect(await within(AT_MOST_MS, served)).toBe(1);
+  });
+
+  it('the waiters of several services are all served after a failover to a replica, which knows the queue [G123]', async () => {
+    const primary = await RedisServer.start();
+    const replica = await RedisServer.start({ args: ['--replicaof', `127.0.0.1 ${primary.port}`] });
+    const proxy = await TcpProxy.start(primary.port);
+    onTestFinished(() => Promise.all([proxy.stop(), primary.stop(), replica.stop()]).then(() => {}));
+    const linked = async () => String(await replica.command('INFO', 'replication')).includes('link_status:up');
+    await until(linked, { what: 'the replica follows' });
+    const { holding, holder, served } = await crowd(primary, 'failover', proxy.url);
+    await untilQueued(replica, 'failover', 3);
+    await primary.kill();
+    await replica.command('REPLICAOF', 'NO', 'ONE');
+    proxy.retarget(replica.port);
+    await untilSubscribers(replica, 3);
+    await until(() => holding.isLocked('failover').catch(() => false), { what: 'its holder is connected, too' });
+    expect(await holder.release()).toBe(true);
+    expect(await served).toBe(1);
   });
 });
