@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
-import { counterOn } from '../support/stored.js';
+import { proxyTo } from '../support/stage.js';
+import { counterOn, ownerOn } from '../support/stored.js';
+import { until } from '../support/until.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -10,9 +11,131 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
+const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));
+const lost = (reason: string) => expect.objectContaining({ code: 'LOCK_LOST', reason }) as Error;
+
+describe('a lock', () => {
+  it.each([0, 1_000])(
+    'counts on less time than Redis gives it: 1 % + 2 ms for drift, and marginMs of %i',
+    async (marginMs) => {
+      const locks = await openLocks({ redis: server.url, marginMs });
+      const lock = await locks.acquire('guarded', { ttlMs: 10_000 });
+      expect(lock.remainingMs).toBeLessThanOrEqual(10_000 - 102 - marginMs);
+      expect(lock.remainingMs).toBeGreaterThan(10_000 - 102 - marginMs - 20);
+      expect(lock.remainingMs).toBeLessThanOrEqual((await leftMs('guarded')) - 102 - marginMs + 1);
+      await lock.release();
+    },
+  );
+
+  it('is given back by release, once, and not held from the moment on that it is called, though its signal does not abort', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const lock = await locks.acquire('released');
+    const { signal } = lock;
+    const releasing = lock.release();
+    expect([lock.isHeld, lock.remainingMs]).toEqual([false, 0]);
+    expect(() => lock.assertHeld()).toThrow(lost('released'));
+    expect(await releasing).toBe(true);
+    const next = await locks.acquire('released');
+    expect(await lock.release()).toBe(true);
+    await expect(lock.extend()).rejects.toEqual(lost('released'));
+    expect(await ownerOn(server, 'released')).toBe(next.owner);
+    expect(signal.aborted).toBe(false);
+    await next.release();
+  });
+
+  it('is given back at the end of an `await using` block, also when that throws', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const block = async () => {
+      await using lock = await locks.acquire('using');
+      throw new Error(`held by ${lock.owner === (await ownerOn(server, 'using'))}`);
+    };
+    await expect(block()).rejects.toThrow('held by true');
+    expect(await ownerOn(server, 'using')).toBeNull();
+  });
+
+  it('that was lost says so also after it was given back', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const lock = await locks.acquire('forced');
+    const { signal } = lock;
+    const next = locks.acquire('forced');
+    expect(await locks.forceRelease('forced')).toBe(true);
+    expect(signal.reason).toEqual(lost('forced'));
+    expect(await lock.release()).toBe(false);
+    expect(() => lock.assertHeld()).toThrow(lost('forced'));
+    expect((await next).fencingToken).toBeGreaterThan(lock.fencingToken);
+    await (await next).release();
+  });
+});
+
 describe('extend', () => {
+  it('starts the ttl anew, makes it longer, and shorter, here and in Redis; of several at once the last one counts', async () => {
+    const locks = await openLocks({ redis: server.url, watchdog: false });
+    const lock = await locks.acquire('extended', { ttlMs: 10_000 });
+    const isNow = async (ttlMs: number) => {
+      for (const ms of [lock.remainingMs, await leftMs('extended')]) expect(Math.abs(ms - ttlMs)).toBeLessThan(700);
+    };
+    await server.command('PEXPIRE', 'lock:{extended}', 5_000);
+    await lock.extend();
+    await isNow(10_000);
+    await lock.extend(60_000);
+    await isNow(60_000);
+    await Promise.all([lock.extend(50_000), lock.extend(5_000), lock.extend(30_000)]);
+    await isNow(30_000);
+    await expect(lock.extend(19)).rejects.toMatchObject({ code: 'LOCK_OPTIONS' });
+    await isNow(30_000);
+    await lock.extend(1_000);
+    await isNow(1_000);
+    await until(() => lock.signal.aborted, { what: 'it has ended' });
+    expect(lock.signal.reason).toEqual(lost('expired'));
+  });
+
+  it('sets the ttl that the watchdog keeps to from then on', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const lock = await locks.acquire('kept', { ttlMs: 60_000 });
+    await lock.extend(1_500);
+    await server.command('PEXPIRE', 'lock:{kept}', 60_000);
+    await until(async () => (await leftMs('kept')) <= 1_500, { what: 'the watchdog has extended it' });
+    expect(await lock.release()).toBe(true);
+  });
+
+  it.each([
+    ['gone', 'expired', ['DEL'], null],
+    ["another owner's", 'stolen', ['SET', 'thief', 'PX', '5000'], 'thief'],
+  ] as const)(
+    'rejects and tells the loss when the key is %s, which stays so',
+    async (key, reason, [command, ...rest], owner) => {
+      const locks = await openLocks({ redis: server.url });
+      const lock = await locks.acquire(key);
+      await server.command(command, `lock:{${key}}`, ...rest);
+      for (const _ of [1, 2]) await expect(lock.extend(60_000)).rejects.toEqual(lost(reason));
+      expect(lock.signal.reason).toEqual(lost(reason));
+      expect(await ownerOn(server, key)).toBe(owner);
+      expect(await leftMs(key)).toBeLessThanOrEqual(5_000);
+    },
+  );
+
+  it('that is not answered rejects, counts as if it had run where it is shorter, and leaves no key behind where it ran and is longer', async () => {
+    const proxy = await proxyTo(server);
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 100, watchdog: false });
+    for (const [ttlMs, extendedTo] of [
+      [60_000, 700],
+      [700, 60_000],
+    ] as const) {
+      const lock = await locks.acquire('unanswered', { ttlMs });
+      await lock.extend();
+      proxy.dropReplies();
+      await expect(lock.extend(extendedTo)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'unanswered' });
+      expect(lock.isHeld).toBe(true);
+      expect(lock.remainingMs).toBeLessThanOrEqual(700 - 100);
+      expect(Math.abs((await leftMs('unanswered')) - extendedTo)).toBeLessThan(500);
+      await until(() => lock.signal.aborted, { what: 'the shorter lease has ended' });
+      proxy.passReplies();
+      await until(async () => (await ownerOn(server, 'unanswered')) === null, { what: 'the key is gone' });
+    }
+  });
+
   it('an extension counts from when it was sent: the time that the reply took is gone from the lease [G5]', async () => {
-    const proxy = await TcpProxy.start(server.port);
+    const proxy = await proxyTo(server);
     const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 5_000 });
     const lock = await locks.acquire('slow');
     proxy.hold();
@@ -23,7 +146,6 @@ describe('extend', () => {
     expect(lock.remainingMs).toBeLessThanOrEqual(20_000 - 202 - 300 + 5);
     expect(lock.remainingMs).toBeGreaterThan(10_000);
     await lock.release();
-    await proxy.stop();
   });
 
   it('an extension mints no new fencing token [G26]', async () => {

@@ -1,114 +1,88 @@
-import { Subject } from 'rxjs';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { ExtendOutcome, LockBackend } from 'nest-redis-lock/testing';
-import { type LockEvent, type LockLostReason } from 'nest-redis-lock';
-import type { Lease } from '../../lib/core/lease/lease.js';
-import { EXTENSIONS_AT_ONCE, Leases } from '../../lib/core/lease/leases.js';
-import { PAUSE_MS } from '../../lib/core/time/pacer.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import type { Lock, LockEvent } from 'nest-redis-lock';
+import { openLocks } from '../support/open-locks.js';
+import { proxyTo, redisServer } from '../support/stage.js';
 
 const TTL_MS = 30_000;
 
-/** Time passes only as the test says, and without jitter. */
-beforeEach(() => {
-  vi.spyOn(Math, 'random').mockReturnValue(0);
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: 0 });
-});
 afterEach(() => {
-  vi.useRealTimers();
   vi.restoreAllMocks();
 });
 
-const now = () => Date.now();
+const endsAt = (lock: Lock) => performance.now() + lock.remainingMs;
 
-/** Leases whose extensions are answered as `answer` says, and what became of them. */
-class Kennel {
-  readonly extended: { key: string; at: number }[] = [];
-  readonly lost: { key: string; reason: LockLostReason; at: number }[] = [];
-  readonly faults: string[] = [];
-  /** By how much the clock is ahead of the timers. */
-  pauseMs = 0;
-  answer: (key: string) => Promise<ExtendOutcome> = async () => ({ status: 'extended', sentAt: now() });
-  readonly leases: Leases;
-
-  constructor(marginMs = 0) {
-    const backend: Partial<LockBackend> = {
-      bounds: {},
-      extend: ({ grant: { key } }, done) => {
-        this.extended.push({ key, at: now() });
-        void this.answer(key).then(done);
-      },
-      release: (_grant, _how, done) => void Promise.resolve().then(() => done({ status: 'released' })),
-    };
-    const events = new Subject<LockEvent>();
-    events.subscribe((event) => this.#note(event));
-    this.leases = new Leases({
-      backend: backend as LockBackend,
-      marginMs,
-      now: () => now() + this.pauseMs,
-      events,
-      nextOwner: () => 'next',
-    });
-    this.leases.listener = {
-      giveBack: ({ grant }, done) => {
-        backend.release!(grant, {}, done);
-        return false;
-      },
-      onLost: () => {},
-      onBegun: () => {},
-      waitingBehind: () => 0,
-    };
+/** After how many tenths of a second the lock was extended. */
+async function extensionsOf(lock: Lock, forMs: number): Promise<number[]> {
+  const from = performance.now();
+  const times: number[] = [];
+  for (let end = endsAt(lock); performance.now() < from + forMs; end = endsAt(lock)) {
+    await sleep(10);
+    if (endsAt(lock) > end + 50) times.push(Math.round((performance.now() - from) / 100));
   }
-
-  /** @param extendTo it is granted for a short time, and extended to this ttl at once */
-  watch(
-    key: string,
-    { autoExtend = true, sentAt = now(), ttlMs = TTL_MS, extendTo = undefined as number | undefined } = {},
-  ) {
-    return this.leases.add({ key, owner: key }, 1, ttlMs, sentAt, autoExtend, extendTo);
-  }
-
-  #note(event: LockEvent): void {
-    if (event.type === 'lost') this.lost.push({ key: event.key, reason: event.reason, at: now() });
-    if (event.type === 'extension-failed') this.faults.push(event.key);
-  }
+  return times;
 }
 
 describe('Watchdog', () => {
   it('extends in each process at a pace of its own, up to a tenth earlier, so that those that were extended together drift apart [G283]', async () => {
-    vi.mocked(Math.random).mockReturnValueOnce(0).mockReturnValueOnce(0.5).mockReturnValueOnce(1);
-    const kennels = [new Kennel(), new Kennel(), new Kennel()];
-    for (const kennel of kennels) kennel.watch('a');
-    await vi.advanceTimersByTimeAsync(TTL_MS);
-    expect(kennels.map(({ extended }) => extended.map(({ at }) => at))).toEqual([
-      [10_000, 20_000, 30_000],
-      [9_500, 19_000, 28_500],
-      [9_000, 18_000, 27_000],
+    const redis = (await redisServer()).url;
+    const times: Promise<number[]>[] = [];
+    for (const chance of [0, 0.5, 1]) {
+      const random = vi.spyOn(Math, 'random').mockReturnValue(chance);
+      const locks = await openLocks({ redis, ttlMs: TTL_MS });
+      random.mockRestore();
+      times.push(extensionsOf(await locks.acquire(`pace ${chance}`), TTL_MS + 300));
+    }
+    expect(await Promise.all(times)).toEqual([
+      [100, 200, 300],
+      [95, 190, 285],
+      [90, 180, 270],
     ]);
   });
-});
 
-describe('Watchdog, with 10 000 leases due at once,', () => {
-  const COUNT = 10_000;
-  const PAUSES = Math.ceil(COUNT / EXTENSIONS_AT_ONCE) - 1;
+  it('tries at least three times before the deadline, tells each fault and then the loss, and keeps the lock if the last try succeeds', async () => {
+    const proxy = await proxyTo(await redisServer());
+    const locks = await openLocks({ redis: proxy.url, ttlMs: 9_000, commandTimeoutMs: 500 });
+    const events: LockEvent[] = [];
+    locks.events$.subscribe((event) => events.push(event));
+    const [saved, lost] = [await locks.acquire('saved'), await locks.acquire('lost')];
+    proxy.hold();
+    await sleep(9_000 * 0.9);
+    proxy.release();
+    await sleep(9_000 * 0.5);
+    expect(saved.isHeld).toBe(true);
+    await saved.release();
+    events.length = 0;
+    const deadline = endsAt(lost);
+    proxy.refuse();
+    proxy.cut();
+    await new Promise((resolve) => lost.signal.addEventListener('abort', resolve));
+    expect(Math.abs(performance.now() - deadline)).toBeLessThan(10);
+    expect(lost.signal.reason).toMatchObject({
+      reason: 'unavailable',
+      cause: { message: expect.stringContaining('127.0.0.1') },
+    });
+    await sleep(10);
+    expect(events.slice(0, -1).filter(({ type }) => type !== 'extension-failed')).toEqual([]);
+    expect(events.length).toBeGreaterThan(3);
+    expect(events.at(-1)).toMatchObject({ type: 'lost', key: 'lost', reason: 'unavailable' });
+  });
 
-  /** Leases that have come due a moment ago: the extensions of the first were sent. */
-  function manyDue(): { kennel: Kennel; leases: Lease[] } {
-    const kennel = new Kennel();
-    const leases = Array.from({ length: COUNT }, (_, index) => kennel.watch(`lease ${index}`));
-    vi.advanceTimersByTime(10_000);
-    expect(kennel.extended).toHaveLength(EXTENSIONS_AT_ONCE);
-    return { kennel, leases };
-  }
-
-  it('extends a bounded number at once and the next after a pause, in the order in which they came due', () => {
-    const { kennel } = manyDue();
-    for (let sent = EXTENSIONS_AT_ONCE; sent < COUNT; sent += EXTENSIONS_AT_ONCE) {
-      expect(kennel.extended).toHaveLength(sent);
-      vi.advanceTimersByTime(PAUSE_MS);
+  it('extends a bounded number at once and the next after a pause, in the order in which they came due', async () => {
+    const locks = await openLocks({ memory: true, ttlMs: TTL_MS });
+    vi.spyOn(Math, 'random').mockReturnValue(0);
+    const held = await Promise.all(Array.from({ length: 10_000 }, (_, index) => locks.acquire(`lease ${index}`)));
+    const isExtended = (lock: Lock) => lock.remainingMs > 0.8 * TTL_MS;
+    await sleep(TTL_MS / 4);
+    const counts = [0];
+    while (counts.at(-1)! < held.length) {
+      await sleep(1);
+      const extended = held.filter(isExtended);
+      expect(extended).toEqual(held.slice(0, extended.length));
+      if (extended.length > counts.at(-1)!) counts.push(extended.length);
     }
-    expect(kennel.extended.map(({ key }) => key)).toEqual(
-      Array.from({ length: COUNT }, (_, index) => `lease ${index}`),
-    );
-    expect(kennel.extended.at(-1)!.at).toBe(10_000 + PAUSES * PAUSE_MS);
+    const atOnce = counts.map((count, index) => count - (counts[index - 1] ?? 0));
+    expect(Math.max(...atOnce)).toBeLessThanOrEqual(300);
+    expect(counts.length).toBeGreaterThan(10);
   });
 });

@@ -2,7 +2,6 @@ import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { LockOptionsError, type RedisLockModuleOptions } from 'nest-redis-lock';
-import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { openLocks } from '../support/open-locks.js';
 
 /** By its form: a pool of node-redis. */
@@ -321,11 +320,11 @@ describe('a Redis source that a client would take for localhost', () => {
       ['redlock[1]', { redlock: ['redis://a', redis, 'redis://b'] }],
     ];
     for (const [name, options] of forms) {
-      const resolve = () => resolveOptions(options);
-      expect(resolve).toThrow(`${name} must be ${EXPECTED}: got `);
-      expect(resolve).toThrow(got);
-      expect(resolve).toThrow(LockOptionsError);
-      expect(resolve).not.toThrow('hunter2');
+      const opening = openLocks(options);
+      await expect(opening).rejects.toThrow(`${name} must be ${EXPECTED}: got `);
+      await expect(opening).rejects.toThrow(got);
+      await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
+      await expect(opening).rejects.not.toThrow('hunter2');
     }
   });
 });
