@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Lock, LockService, RedisLockSettings } from 'nest-redis-lock';
+import type { AcquireOptions, Lock, LockService, RedisLockSettings } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts } from '../support/script-calls.js';
+import { ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
 let server: RedisServer;
@@ -68,6 +69,47 @@ describe('a lock is passed on among the calls of one process', () => {
 });
 
 describe('a lease of its own, from Redis, has', () => {
+  /** One holds, two wait; the first of them works for a while. @returns whether the lock was passed on to the second */
+  async function isPassedOn(key: string, [first, second]: [AcquireOptions, AcquireOptions], workMs = 0) {
+    const [locks, others] = [await open(), await open()];
+    const holder = await others.acquire(key);
+    const calls = [locks.acquire(key, first), locks.acquire(key, second)];
+    await untilQueued(server, key, 1);
+    await holder.release();
+    const before = await calls[0]!;
+    await sleep(workMs);
+    const deadline = performance.now() + before.remainingMs;
+    expect(await before.release()).toBe(true);
+    const lock = await calls[1]!;
+    expect(lock.fencingToken).toBeGreaterThan(before.fencingToken);
+    expect(lock.remainingMs).toBeLessThanOrEqual((await server.command('PTTL', `lock:{${key}}`)) as number);
+    const isPassed = lock.owner === before.owner;
+    // It counts from the grant, not from the pass; one of its own is not used up.
+    if (isPassed) expect(performance.now() + lock.remainingMs).toBeLessThan(deadline + 5);
+    else expect(lock.remainingMs).toBeGreaterThan((second.ttlMs ?? 30_000) * 0.99 - 2 - 100);
+    // Whoever is released a second time takes it away from nobody.
+    await before.release();
+    await expect(before.extend()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    expect([lock.isHeld, await ownerOn(server, key)]).toEqual([true, lock.owner]);
+    await lock.release();
+    return isPassed;
+  }
+
+  it.each<[who: string, [AcquireOptions, AcquireOptions], workMs: number, isPassed: boolean]>([
+    ['not who wants the same as the one before', [{}, {}], 1_500, true],
+    ['who wants a shorter ttl', [{}, { ttlMs: 5_000 }], 0, false],
+    ['who has no watchdog', [{}, { watchdog: false }], 0, false],
+    ['who keeps it after its work', [{ holdMs: 1 }, {}], 0, false],
+    [
+      'who follows one that used up a third of its lease',
+      [{ watchdog: false, ttlMs: 2_100 }, { ttlMs: 2_100 }],
+      710,
+      false,
+    ],
+  ])('%s', async (who, calls, workMs, isPassed) => {
+    expect(await isPassedOn(who, calls, workMs)).toBe(isPassed);
+  });
+
   it('a call that wants a longer ttl than the one before gets a lease of its own from Redis [G113]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('longer');
@@ -88,6 +130,13 @@ describe('other processes have their turn', () => {
     expect(batches(locks.map(({ owner }) => owner))).toBe(6);
     const tokens = locks.map(({ fencingToken }) => fencingToken);
     expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+  });
+
+  it.each([
+    [30, 'ABABAB'],
+    [20_000, 'AAABBB'],
+  ])('after the time that cohortMs says: %i ms', async (cohortMs, order) => {
+    expect((await served(`time ${cohortMs}`, [3, 3], { cohortMs }, () => sleep(40))).order).toBe(order);
   });
 
   it('each of several processes has its turn after at most one batch of every other [G114]', async () => {
@@ -119,6 +168,20 @@ describe('a crowd of calls', () => {
     await holder.release();
     await Promise.all(calls.map(async (call) => (await call).release()));
   });
+
+  it.each([true, false])(
+    'that is larger than maxWaiters is refused at once, and says what to do (in memory: %s)',
+    async (memory) => {
+      const locks = await openLocks({ ...(memory ? { memory } : { redis: server.url }), maxWaiters: 2 });
+      const holder = await locks.acquire('max');
+      const calls = [locks.acquire('max'), locks.acquire('max')];
+      const refused = locks.acquire('max', { waitMs: 60_000 });
+      await expect(refused).rejects.toMatchObject({ code: 'LOCK_CONTENDED', maxWaiters: 2, waitedMs: 0 });
+      await expect(refused).rejects.toThrow('2 calls of this process are already waiting for it. Raise maxWaiters');
+      await holder.release();
+      for (const call of calls) await (await call).release();
+    },
+  );
 
   it('may wait for one that may be free: who asks for it does not wait yet', async () => {
     const [locks, others] = [await open({ maxWaiters: 1 }), await open()];

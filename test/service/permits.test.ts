@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockEvent, LockService, Permit, RedisLockModuleOptions, RedisLockSettings } from 'nest-redis-lock';
+import type { Lock, LockEvent, LockService, Permit, RedisLockModuleOptions, RedisLockSettings } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -57,6 +57,50 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     expect(crowd.most).toBeLessThanOrEqual(5);
     expect(await locks.inspect('weights')).toBeNull();
   });
+
+  it('exclude a lock of the same key and are excluded by it, are refused in time, and given back with their handle', async () => {
+    const locks = await open();
+    const CONTENDED = { code: 'LOCK_CONTENDED' };
+    const lock = await locks.acquire('both');
+    expect(await locks.tryAcquirePermits('both', { limit: 2 })).toBeNull();
+    await lock.release();
+    const [first, second] = [
+      await locks.acquirePermits('both', { limit: 2 }),
+      await locks.acquirePermits('both', { limit: 2 }),
+    ];
+    expect([first.permits, 'fencingToken' in JSON.parse(JSON.stringify(first))]).toEqual([1, false]);
+    expect(() => (first as unknown as Lock).fencingToken).toThrow(
+      /^Permits of ".+" have no fencing token: several calls/,
+    );
+    expect(await locks.inspect('both')).toMatchObject({ permits: { held: 2, limit: 2 } });
+    expect(await locks.tryAcquire('both')).toBeNull();
+    expect(await locks.tryAcquirePermits('both', { limit: 2 })).toBeNull();
+    await expect(locks.acquirePermits('both', { limit: 2, waitMs: 50 })).rejects.toMatchObject(CONTENDED);
+    await first.release();
+    const third = (await locks.tryAcquirePermits('both', { limit: 2 }))!; // though one before was refused
+    await locks.forceRelease('both');
+    await until(() => third.signal.aborted && second.signal.aborted, { what: 'the loss is known' });
+    expect(third.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'forced' });
+    expect(await third.release()).toBe(false);
+  });
+
+  it.each([0, 50])(
+    'a call that is refused after %i ms says how many hold them beside the one that it names',
+    async (waitMs) => {
+      const locks = await open();
+      const hold = (ttlMs: number) => locks.acquirePermits('named', { limit: 4, ttlMs, watchdog: false });
+      const held = [await hold(1_000), await hold(20_000), await hold(30_000), await hold(40_000)];
+      const refusals = async () => [
+        await locks.acquirePermits('named', { limit: 4, permits: 2, waitMs }).catch((error: unknown) => error),
+        await locks.acquire('named', { waitMs }).catch((error: unknown) => error),
+      ];
+      for (const error of await refusals()) expect(error).toMatchObject({ code: 'LOCK_CONTENDED', others: 3 });
+      await sleep(1_500); // the first of them has ended, and its words are still in the value
+      const message = expect.stringContaining(' and 2 others (') as string;
+      for (const error of await refusals()) expect(error).toMatchObject({ others: 2, message });
+      await Promise.all(held.slice(1).map((permit) => permit.release()));
+    },
+  );
 
   it('a call that waits for several is not overtaken by one that needs fewer [G901]', async () => {
     const locks = await open();

@@ -32,6 +32,55 @@ describe('a nested acquisition of a lock that the call holds', () => {
     });
   });
 
+  it('is released by the last release, in whatever order, and each handle counts once', async () => {
+    const locks = await open();
+    const [inner, another] = await locks.withLock('last', async (outer) => {
+      const handles = [await locks.acquire('last'), await locks.acquire('last')] as const;
+      for (const _ of [1, 2, 3]) expect(await outer.release()).toBe(true);
+      expect([outer.isHeld, handles[0].isHeld]).toEqual([false, true]);
+      return handles;
+    });
+    await another.release();
+    await another.release();
+    expect([inner.isHeld, await isFree('last')]).toEqual([true, false]);
+    expect(await inner.release()).toBe(true);
+    expect(await isFree('last')).toBe(true);
+  });
+
+  it('is lost with all its handles, and the outcome of its work is passed through', async () => {
+    const locks = await open();
+    const working = locks.withLock('lost', async (outer) => {
+      const result = locks.withLock('lost', async (inner) => {
+        await locks.forceRelease('lost');
+        expect([outer, inner].map(({ isHeld, signal }) => [isHeld, signal.aborted])).toEqual(
+          Array(2).fill([false, true]),
+        );
+        expect(await inner.release()).toBe(false);
+        expect(locks.current('lost').signal.aborted).toBe(true);
+        return 'done';
+      });
+      await expect(result).rejects.toMatchObject({ reason: 'forced', outcome: { value: 'done' } });
+      // What goes on after the loss acquires anew.
+      await locks.withLock('lost', (again) => expect(again.fencingToken).toBeGreaterThan(outer.fencingToken));
+    });
+    await expect(working).rejects.toMatchObject({ code: 'LOCK_LOST', outcome: { status: 'fulfilled' } });
+  });
+
+  it.each(['the call', 'the service'])(
+    'fails at once where %s says reentrant: false, and the outer lock stays',
+    async (who) => {
+      const locks = await openLocks({ redis: server.url, reentrant: who === 'the call' });
+      const options = who === 'the call' ? { reentrant: false, waitMs: 60_000 } : {};
+      await locks.withLock('self', async (outer) => {
+        await server.resetCalls();
+        const nested = locks.withLock('self', options, () => {});
+        await expect(nested).rejects.toMatchObject({ code: 'LOCK_SELF_DEADLOCK', key: 'self' });
+        expect([await scriptCalls(server), outer.isHeld]).toEqual([0, true]);
+      });
+      expect(await isFree('self')).toBe(true);
+    },
+  );
+
   it('does not shorten the lock of the calls around it, and makes it longer only until it ends [G1004]', async () => {
     const locks = await openLocks({ redis: server.url, ttlMs: 10_000 });
     await locks.withLock('longest', async (outer) => {
@@ -100,5 +149,40 @@ describe('other async contexts', () => {
     const [early, late] = (await branches) as [number, number];
     expect(order).toEqual(['early ends', 'late begins']);
     expect(late).toBeGreaterThan(early);
+  });
+});
+
+describe('current', () => {
+  it('is the innermost lock, or that of the key, also for a branch that outlives the inner one', async () => {
+    const locks = await open();
+    const innerReleased = new Gate();
+    let late!: Promise<boolean>;
+    await locks.withLock('outer', async (outer) => {
+      let straggler!: Promise<{ owner: string }>;
+      await locks.withLock('inner', async () => {
+        expect(locks.current()).toMatchObject({ key: 'inner' });
+        expect(locks.current('outer').owner).toBe(outer.owner);
+        expect(() => locks.current('another')).toThrow('"another"');
+        straggler = innerReleased.opened.then(() => locks.current());
+      });
+      innerReleased.open();
+      expect((await straggler).owner).toBe(outer.owner);
+      late = new Promise((resolve) => setTimeout(resolve, 100)).then(() => locks.current().isHeld);
+    });
+    const code = 'LOCK_OPTIONS';
+    const missing = expect.stringMatching(
+      /If it was, that work had already returned: is an await missing\?$/,
+    ) as string;
+    await expect(late).rejects.toMatchObject({ code, message: missing });
+    expect(() => locks.current()).toThrow('current() was called outside');
+  });
+
+  it('is not that of another service, which the lock keeps out', async () => {
+    const [locks, others] = [await open(), await open()];
+    await locks.withLock('two', async () => {
+      for (const options of [{ waitMs: 0 }, { waitMs: 0, reentrant: false }])
+        await expect(others.acquire('two', options)).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+      expect(() => others.current()).toThrow('outside');
+    });
   });
 });

@@ -1,13 +1,11 @@
-import { setFlagsFromString } from 'node:v8';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { PACKAGES } from '../adapters/packages.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
+import { proxyTo } from '../support/stage.js';
 import { counterOn, ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
-
-setFlagsFromString('--expose-gc');
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -20,6 +18,54 @@ const open = (settings: RedisLockSettings = {}): Promise<LockService> =>
   openLocks({ redis: server.url, shutdownTimeoutMs: 10_000, ...settings });
 
 const IS_CLOSING = { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining('closing') };
+
+const isFree = async (key: string) => (await ownerOn(server, key)) === null;
+
+describe('an application that closes', () => {
+  it('tells work after shutdownTimeoutMs that its lock is lost, and gives that back, with those that nobody awaits', async () => {
+    const locks = await open({ shutdownTimeoutMs: 50 });
+    const held = await Promise.all(Array.from({ length: 50 }, (_, index) => locks.acquire(`unawaited ${index}`)));
+    let end!: () => void;
+    const call = locks.withLock('told', async ({ signal }) => {
+      await new Promise<void>((resolve) => (end = resolve));
+      return signal.reason as unknown;
+    });
+    await until(async () => !(await isFree('told')), { what: 'it works' });
+    for (const lock of held) void lock.release();
+    await locks.onApplicationShutdown();
+    expect(await server.keys('lock:{*')).toEqual([]);
+    end();
+    const reason = { code: 'LOCK_LOST', reason: 'shutdown' };
+    await expect(call).rejects.toMatchObject({ ...reason, outcome: { status: 'fulfilled', value: reason } });
+    expect(locks.size).toBe(0);
+  });
+
+  it.each([
+    ['granted', false],
+    ["refused as it is another's", true],
+  ])(
+    'refuses a call whose attempt under way is %s, and those that come later, and leaves no orphan',
+    async (_, isTaken) => {
+      const proxy = await proxyTo(server);
+      const locks = await openLocks({ redis: proxy.url, shutdownTimeoutMs: 10_000 });
+      const others = await open();
+      const other = isTaken ? await others.acquire('under-way') : undefined;
+      const mine = await locks.acquire('mine');
+      proxy.hold();
+      const acquiring = locks.acquire('under-way', { ttlMs: 60_000, waitMs: 60_000 });
+      await new Promise((resolve) => setImmediate(resolve));
+      const closing = locks.onApplicationShutdown();
+      proxy.release();
+      await expect(acquiring).rejects.toMatchObject(IS_CLOSING); // while the other is still held: the closing goes on
+      for (const later of [locks.acquire('later'), locks.tryAcquire('later'), locks.withLock('later', () => {})])
+        await expect(later).rejects.toMatchObject({ ...IS_CLOSING, key: 'later' });
+      expect(await mine.release()).toBe(true);
+      await closing;
+      expect(await ownerOn(server, 'under-way')).toBe(other?.owner ?? null);
+      await other?.release();
+    },
+  );
+});
 
 describe('the signal "closing" of a lock', () => {
   it('the closing signal of a lock aborts when the application begins to close, with the reason to end the work, while the lock is still held [G220]', async () => {

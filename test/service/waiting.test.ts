@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService, LockUnavailableError } from 'nest-redis-lock';
 import { type AcquireRequest, fromPromises } from 'nest-redis-lock/testing';
@@ -66,6 +67,54 @@ describe('calls of one process that want the same lock', () => {
 
 describe('the signal of a call', () => {
   const reason = new Error('the caller has gone');
+
+  it('that is aborted before ends it at once, without a command', async () => {
+    const locks = await open();
+    await server.resetCalls();
+    await expect(locks.acquire('before', { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+    await locks.isLocked('before'); // a command that had been sent would have come before this one
+    expect(await scriptCalls(server)).toBe(1);
+  });
+
+  it.each(['here', 'elsewhere'])(
+    'ends its wait while the lock is held %s, also just when it was given to the call: the next one has it',
+    async (where) => {
+      const [locks, others] = [await open(), await open()];
+      for (const isJustThen of [false, true]) {
+        const holder = await (where === 'here' ? locks : others).acquire('ends');
+        const controller = new AbortController();
+        const aborted = locks.acquire('ends', { signal: controller.signal });
+        const behind = locks.acquire('ends');
+        await until(async () => (await waiters(locks, 'ends')) === 2, { what: 'both wait' });
+        if (isJustThen) void holder.release();
+        controller.abort(reason);
+        await expect(aborted).rejects.toBe(reason);
+        await holder.release();
+        const lock = await behind;
+        expect(lock.isHeld).toBe(true);
+        await lock.release();
+      }
+    },
+  );
+
+  it('does not end a lock that is held, keeps no listener, and may be shared by any number of calls without a warning', async () => {
+    const locks = await open();
+    const warnings: Error[] = [];
+    const warned = (warning: Error) => warnings.push(warning);
+    process.on('warning', warned);
+    onTestFinished(() => void process.off('warning', warned));
+    const controller = new AbortController();
+    const { signal } = controller;
+    const held = await locks.acquire('shared', { signal });
+    await expect(locks.acquire('shared', { signal, waitMs: 50 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+    const calls = Promise.allSettled(Array.from({ length: 50 }, () => locks.acquire('shared', { signal })));
+    await until(async () => (await waiters(locks, 'shared')) === 50, { what: 'all wait' });
+    controller.abort(reason);
+    expect(await calls).toEqual(Array(50).fill({ status: 'rejected', reason }));
+    expect([held.isHeld, held.signal.aborted, warnings]).toEqual([true, false, []]);
+    await held.release();
+  });
 
   it('the signal of a call ends its wait while Redis does not answer, and its attempt leaves no orphan [G128]', async () => {
     const proxy = await TcpProxy.start(server.port);
