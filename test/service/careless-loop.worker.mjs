@@ -3,7 +3,7 @@ import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { openLocks } = await load('compose/open-locks.js');
 const { service: locks } = await openLocks(settings);
-const held = [];
+let run;
 
 /** What is asked for, again and again. */
 const CALLS = {
@@ -15,30 +15,24 @@ const CALLS = {
   'bad options': () => locks.acquire('free', { ttlMs: 'soon' }),
   'no work': () => locks.withLock('free', 'no function'),
   'an aborted signal': () => locks.acquire('free', { signal: AbortSignal.abort() }),
-  'a lock of its own': () => held[0].run(() => locks.acquire('held', { reentrant: false })),
-  'more than maxWaiters': () => locks.acquire('waited for'),
+  'a lock of its own': () => run(() => locks.acquire('held', { reentrant: false })),
   inspect: () => locks.inspect('free'),
   isLocked: () => locks.isLocked(''),
   forceRelease: () => locks.forceRelease('free'),
-  'an extension of a lost lock': () => held[0].lock.extend(),
 };
 
 const duties = {
   /** Holds the lock, and lets others run under it. */
-  hold: (key) =>
+  hold: () =>
     new Promise((resolve) => {
-      void locks.withLock(key, async (lock) => {
+      void locks.withLock('held', async () => {
         const { AsyncResource } = await import('node:async_hooks');
         const resource = new AsyncResource('holder');
-        held.push({ lock, run: (work) => resource.runInAsyncScope(work) });
+        run = (work) => resource.runInAsyncScope(work);
         resolve();
-        await new Promise((done) => (held[0].done = done));
+        await new Promise(() => {});
       });
     }),
-  wait: (key) => void locks.acquire(key).catch(() => {}),
-  release: () => held[0].done(),
-  lose: () => locks.forceRelease('held'),
-  closing: () => void locks.beforeApplicationShutdown(),
   /**
    * Asks for `ms`, by a timer that only comes when the event loop runs, and twice at least; a call that is granted something ends
    * the loop.
@@ -58,15 +52,6 @@ const duties = {
       }
     }
     return { calls, granted, tookMs: performance.now() - startedAt };
-  },
-  /** The next one who asks gets the lock when the holder's timer comes. */
-  async untilFree(ms) {
-    setTimeout(() => held[0].done(), ms);
-    let calls = 1;
-    let lock;
-    while (!(lock = await locks.tryAcquire('held'))) calls++;
-    await lock.release();
-    return calls;
   },
 };
 

@@ -1,38 +1,20 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { DrivenProcess } from '../support/driven-process.js';
 import { RedisServer } from '../support/redis-server.js';
 
 /** A process of its own: one whose event loop stops would take the tests with it. */
 class CarelessProcess extends DrivenProcess {
-  static async start(options: RedisLockModuleOptions): Promise<CarelessProcess> {
-    const running = CarelessProcess.launch(options);
-    onTestFinished(() => running.kill());
-    return running.ready();
+  static start(options: RedisLockModuleOptions): Promise<CarelessProcess> {
+    return new CarelessProcess(new URL('careless-loop.worker.mjs', import.meta.url), options).ready();
   }
 
-  static launched(options: RedisLockModuleOptions): Promise<CarelessProcess> {
-    return CarelessProcess.launch(options).ready();
-  }
-
-  static launch(options: RedisLockModuleOptions): CarelessProcess {
-    return new CarelessProcess(new URL('careless-loop.worker.mjs', import.meta.url), options);
-  }
-
-  hold(key = 'held'): Promise<void> {
-    return this.ask('hold', key);
-  }
-
-  tell(duty: 'release' | 'lose' | 'closing' | 'wait', ...args: unknown[]): Promise<void> {
-    return this.ask(duty, ...args);
+  hold(): Promise<void> {
+    return this.ask('hold');
   }
 
   loop(call: string, ms = 300): Promise<{ calls: number; granted: boolean; tookMs: number }> {
     return this.ask('loop', call, ms);
-  }
-
-  untilFree(ms: number): Promise<number> {
-    return this.ask('untilFree', ms);
   }
 }
 
@@ -54,7 +36,7 @@ describe('a loop that asks again at once leaves the event loop running', () => {
     let careless: CarelessProcess;
     beforeAll(async () => {
       hung = await RedisServer.start();
-      careless = await CarelessProcess.launched({ redis: hung.url, commandTimeoutMs: 50 });
+      careless = await CarelessProcess.start({ redis: hung.url, commandTimeoutMs: 50 });
       hung.pause();
     });
     afterAll(() => Promise.all([careless.kill(), hung.stop()]));
@@ -70,12 +52,13 @@ describe('a loop that asks again at once leaves the event loop running', () => {
   describe('while its own process holds the lock', () => {
     let careless: CarelessProcess;
     beforeAll(async () => {
-      careless = await CarelessProcess.launched({ redis: server.url, keyPrefix: 'its own' });
+      careless = await CarelessProcess.start({ redis: server.url, keyPrefix: 'its own' });
       await careless.hold();
     });
     afterAll(() => careless.kill());
 
-    it.each(['tryAcquire', 'withLock', 'a lock of its own'])(
+    const REFUSED = ['a bad key', 'bad options', 'no work', 'an aborted signal', 'isLocked'];
+    it.each(['tryAcquire', 'withLock', 'a lock of its own', ...REFUSED])(
       'a loop that asks again at once while its own process holds the lock leaves the event loop running: %s [G54]',
       async (call) => {
         expect((await careless.loop(call)).calls).toBeGreaterThan(1);

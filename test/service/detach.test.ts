@@ -268,6 +268,23 @@ describe('calls that wait for a lock that is detached', () => {
     expect(order).toEqual(['third', 'receiver', 'sender']);
     await until(() => sender.size + receiver.size + third.size === 0, { what: 'nothing is kept' });
   });
+
+  it('get it when it was deleted, or taken by force, beside an adopter in their process, which loses it at once', async () => {
+    const [locks, operator] = [await open({ ttlMs: 60_000 }), await open()];
+    for (const end of ['deleted', 'forced']) {
+      const parcel = await detached(locks, end);
+      const waiting = locks.acquire(end, { waitMs: 600_000 });
+      await untilQueued(server, end, 1);
+      const adopted = await locks.adopt(parcel);
+      await (end === 'forced' ? operator.forceRelease(end) : server.command('DEL', `lock:{${end}}`));
+      const next = await waiting;
+      expect([adopted.isHeld, adopted.signal.aborted, next.isHeld]).toEqual([false, true, true]);
+      expect(next.fencingToken).toBeGreaterThan(adopted.fencingToken);
+      expect(await adopted.release()).toBe(false);
+      expect(await ownerOn(server, end)).toBe(next.owner);
+      await next.release();
+    }
+  });
 });
 
 describe('a reply that is lost', () => {

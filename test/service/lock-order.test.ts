@@ -45,6 +45,31 @@ describe('the check of the order of locks', () => {
     expect(lines[0]! - lines[1]!).toBe(1); // moves stands below pays
   });
 
+  it('locks that a call holds already, does not wait for, or has given back may be taken in any order, as those of another service', async () => {
+    const [[locks, warnings], [others, warningsOfOthers]] = [await open(), await open()];
+    await take(locks, 'a', 'b', 'a');
+    await take(others, 'b', 'a');
+    await locks.withLock('b', async (lock) => {
+      await (await locks.tryAcquire('a'))!.release();
+      await locks.withLock('a', { waitMs: 0 }, work);
+      await lock.release();
+      await locks.withLock('a', work);
+    });
+    await locks.withLock(['a', 'b'], { waitMs: 0 }, work);
+    await (await locks.tryAcquireAll(['a', 'b']))!.release();
+    expect([...warnings, ...warningsOfOthers]).toEqual([]);
+  });
+
+  it('the check ends after 100 warnings', async () => {
+    const [locks, warnings] = await open();
+    const nameOf = (kind: number) => [...String(kind)].map((digit) => 'klmnopqrst'[Number(digit)]).join('');
+    for (let kind = 0; kind < 120; kind++) {
+      await take(locks, 'a', nameOf(kind));
+      await take(locks, nameOf(kind), 'a');
+    }
+    expect(warnings).toHaveLength(100);
+  });
+
   it('an order that closes a cycle of three or four is found, and all of them are named [G374]', async () => {
     const [locks, warnings] = await open();
     await take(locks, 'a', 'b');
@@ -142,6 +167,16 @@ describe("lockOrder: 'throw'", () => {
       expect(await scriptCalls(server)).toBe(0);
     });
     await take(locks, 'a', 'b');
+  });
+
+  it('a call that is refused leaves no order behind', async () => {
+    const [locks] = await open({ lockOrder: 'throw' });
+    await take(locks, 'b', 'd');
+    await expect(take(locks, 'a', 'd', 'b')).rejects.toMatchObject({ code: 'LOCK_OPTIONS' }); // and so not b under a
+    await take(locks, 'b', 'a');
+    await expect(locks.withLock('d', () => locks.acquireAll(['b', 'x']))).rejects.toThrow('in different orders');
+    await take(locks, 'x', 'd');
+    await expect(take(locks, 'd', 'x')).rejects.toThrow('in different orders');
   });
 });
 

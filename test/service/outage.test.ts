@@ -114,6 +114,20 @@ describe('while waiting for a lock that another process holds, Redis', () => {
     expect(locks.size).toBe(0);
   });
 
+  it('a call that came while an attempt was under way that fails tries for itself', async () => {
+    const locks = await open();
+    await (await locks.acquire('other')).release();
+    server.pause();
+    const first = locks.acquire('key');
+    const startedAt = performance.now();
+    await until(() => performance.now() > startedAt + 5, { what: 'the attempt is under way' });
+    const second = locks.acquire('key').catch((error: unknown) => error);
+    await expect(first).rejects.toMatchObject({ causes: [{ problem: 'no answer within 500 ms' }] });
+    const problem = expect.stringContaining('an earlier command is still in flight') as string;
+    expect(await second).toMatchObject({ ...UNAVAILABLE, causes: [{ problem }] });
+    server.resume();
+  });
+
   it('the first waiter gets the lock of a Redis that restarts empty, and the old holder learns that it is gone [G49]', async () => {
     const [locks, others] = [await open({ commandTimeoutMs: 5_000 }), await open()];
     const old = await others.acquire('key', { ttlMs: 3_000 });

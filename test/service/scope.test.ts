@@ -75,6 +75,31 @@ describe('the scope of a call', () => {
     await expect(locks.inspect('x', { scop: null } as never)).rejects.toThrow('There is no option "scop"');
   });
 
+  it('is in the keys of all methods that take one', async () => {
+    await as('acme', async () => {
+      const held = [
+        await locks.tryAcquire('a'),
+        await locks.acquirePermits('b', { limit: 2 }),
+        await locks.tryAcquirePermits('c', { limit: 2 }),
+      ];
+      expect(held.map((lock) => lock!.key)).toEqual(['@acme/a', '@acme/b', '@acme/c']);
+      expect((await locks.acquireAll(['e', 'd'])).keys).toEqual(['@acme/d', '@acme/e']);
+      expect((await locks.tryAcquireAll(['g', 'f']))?.keys).toEqual(['@acme/f', '@acme/g']);
+      await locks.withLock('h', async () => {
+        expect([locks.current('h').key, locks.current('@acme/h').key]).toEqual(['@acme/h', '@acme/h']);
+        expect(() => locks.current('@globex/h')).toThrow('outside');
+        expect(await locks.isLocked('h')).toBe(true);
+        await as('globex', async () =>
+          expect([await locks.isLocked('h'), await locks.forceRelease('h')]).toEqual([false, false]),
+        );
+      });
+      await locks.withLock(['i', 'j'], async (set) =>
+        expect([set.get('i').key, set.get('@acme/j').key]).toEqual(['@acme/i', '@acme/j']),
+      );
+      expect(await locks.forceRelease('a')).toBe(true);
+    });
+  });
+
   it('that is forgotten refuses the call: no lock is asked for [G942]', async () => {
     const refused = { code: 'LOCK_KEY', statusCode: 500 };
     const message =

@@ -97,6 +97,30 @@ describe('the signal of a call', () => {
     },
   );
 
+  it('leaves what was asked for on its behalf to the next call, unless that wants it for another time', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url });
+    await locks.isLocked('otherwise'); // it is connected
+    for (const [ttlMs, cost] of [
+      [30_000, 1],
+      [5_000, 2],
+    ] as const) {
+      const controller = new AbortController();
+      proxy.hold();
+      const aborted = locks.acquire('otherwise', { signal: controller.signal });
+      const next = locks.acquire('otherwise', { ttlMs });
+      controller.abort(reason);
+      await expect(aborted).rejects.toBe(reason);
+      await server.resetCalls();
+      proxy.release();
+      const lock = await next;
+      expect(await scriptCalls(server)).toBe(cost); // given back and asked for again in one
+      expect(Math.abs(lock.remainingMs - ttlMs)).toBeLessThan(400);
+      await lock.release();
+    }
+  });
+
   it('does not end a lock that is held, keeps no listener, and may be shared by any number of calls without a warning', async () => {
     const locks = await open();
     const warnings: Error[] = [];
