@@ -115,11 +115,10 @@ describe('who is handed a lock', () => {
     await (await waiting).release();
   });
 
-  it.each<[string, (tokenNow: number) => [first: number, last: number]]>([
-    ['token is far ahead of what its server has said', (token) => [token + 4_000_000, token + 4_000_000]],
-    ['token is behind what its server has said', (token) => [token - 1, token - 1]],
-    ['tokens are more than it has asked for', (token) => [token + 1_000_000, token + 1_000_001]],
-  ])('a hand-over whose %s is confirmed before the work begins [G530, G622]', async (_what, tokensOf) => {
+  type TokensOf = (tokenNow: number) => [first: number, last: number];
+
+  /** Others say of a lock that is held that it was handed over to who waits, with these tokens: that asks the store. */
+  async function isConfirmedFirst(tokensOf: TokensOf): Promise<void> {
     const { locks, others } = await services('forged', server.url);
     const holder = await locks.acquire('forged');
     const waiting = others.acquire('forged');
@@ -137,7 +136,17 @@ describe('who is handed a lock', () => {
     expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
     expect(lock.fencingToken).toBeLessThan(holder.fencingToken + 3_600_000_000);
     await lock.release();
-  });
+  }
+
+  it.each<[string, TokensOf]>([
+    ['token is far ahead of what its server has said', (token) => [token + 4_000_000, token + 4_000_000]],
+    ['token is behind what its server has said', (token) => [token - 1, token - 1]],
+  ])('a hand-over whose %s is confirmed before the work begins [G530]', (_what, tokensOf) =>
+    isConfirmedFirst(tokensOf),
+  );
+
+  it('confirms a grant first that tells of more tokens than its place is for [G622]', () =>
+    isConfirmedFirst((token) => [token + 1_000_000, token + 1_000_001]));
 
   it.each([
     ['is refused a lock', 'exclusive', 1],
