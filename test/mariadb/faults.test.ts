@@ -1,24 +1,20 @@
-import { createConnection } from 'mysql2/promise';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { ddl } from 'nest-redis-lock/sql';
 import { openMysql } from '../../lib/stores/sql/mysql/mysql-source.js';
 import { acquireOn, claimOn, extendOn, freshKey, granted, holderOn, releaseOn } from '../support/claims.js';
+import { proxyTo } from '../sql/stage.js';
+import type { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { mariaDb, openBackend, ownMariaDb, PATIENT } from './server.js';
+import { locksOn, mariaDb, openBackend, ownMariaDb, PATIENT, sessionOn, urlBy } from './server.js';
 
-/** A session of somebody else that holds the row of a lock until it ends its transaction. */
-async function sessionOn(key: string) {
-  const session = await createConnection((await mariaDb()).url);
-  onTestFinished(() => session.destroy());
-  await session.beginTransaction();
-  await session.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = ? FOR UPDATE', [Buffer.from(key)]);
-  return session;
-}
+let server: MariaDbServer;
+beforeAll(async () => {
+  server = await mariaDb();
+});
 
 /** The sessions of locks: there is one for each backend. */
 async function killSessions(): Promise<void> {
-  const server = await mariaDb();
   const sessions = await server.query(
     "SELECT id FROM information_schema.processlist WHERE db = 'shop' AND id <> CONNECTION_ID()",
   );
@@ -27,7 +23,7 @@ async function killSessions(): Promise<void> {
 
 describe('Locks in MariaDB', () => {
   it('are had whatever the sessions of the server begin with [G789]', async () => {
-    const server = await ownMariaDb({
+    const own = await ownMariaDb({
       autocommit: '0',
       'completion-type': 'CHAIN',
       'default-time-zone': '+05:00',
@@ -35,10 +31,9 @@ describe('Locks in MariaDB', () => {
       'sql-mode': 'ANSI,NO_BACKSLASH_ESCAPES',
       'transaction-isolation': 'SERIALIZABLE',
     });
-    await server.query('SET GLOBAL sql_safe_updates = 1');
-    await server.query('SET GLOBAL sql_select_limit = 1');
-    const options = { mysql: server.url, ...PATIENT };
-    const [one, other] = [await openSqlLocks(options), await openSqlLocks(options)];
+    await own.query('SET GLOBAL sql_safe_updates = 1');
+    await own.query('SET GLOBAL sql_select_limit = 1');
+    const [one, other] = [await locksOn(own), await locksOn(own)];
     const keys = Array.from({ length: 12 }, (_, at) => `key ${at}`);
     for (let turn = 0; turn < 2; turn++) {
       const locks = await one.acquireAll(keys, { waitMs: 60_000 });
@@ -52,7 +47,7 @@ describe('Locks in MariaDB', () => {
   });
 
   it('are had again after all sessions were killed, and are still held by their holders [G781]', async () => {
-    const backend = await openBackend((await mariaDb()).url);
+    const backend = await openBackend(server.url);
     const claim = claimOn(freshKey());
     await granted(backend, claim);
     await killSessions();
@@ -64,11 +59,11 @@ describe('Locks in MariaDB', () => {
   });
 
   it('are refused at once while another session holds the row, and hold up no others [G782]', async () => {
-    const backend = await openBackend((await mariaDb()).url);
+    const backend = await openBackend(server.url);
     const [free, other] = [claimOn(freshKey()), claimOn(freshKey())];
     await granted(backend, free);
     await releaseOn(backend, free);
-    const session = await sessionOn(free.key);
+    const session = await sessionOn(server, free.key);
     const again = claimOn(free.key);
     const [refused, taken] = await Promise.all([acquireOn(backend, again), acquireOn(backend, other)]);
     expect(refused).toMatchObject({ status: 'contended', remainingMs: expect.any(Number) });
@@ -80,11 +75,11 @@ describe('Locks in MariaDB', () => {
   });
 
   it('are granted although one that was asked for with them cannot be, which is refused with what to do [G971]', async () => {
-    const server = await ownMariaDb();
-    const locks = await openSqlLocks({ mysql: server.url, ...PATIENT, waitMs: 60_000 });
+    const own = await ownMariaDb();
+    const locks = await locksOn(own, { waitMs: 60_000 });
     await (await locks.acquire('large')).release();
-    await server.query("ALTER TABLE resource_lock ADD CHECK (resource_lock_key <> 'forbidden')");
-    await server.query("UPDATE resource_lock SET fence = 9007199254740991 WHERE resource_lock_key = 'large'");
+    await own.query("ALTER TABLE resource_lock ADD CHECK (resource_lock_key <> 'forbidden')");
+    await own.query("UPDATE resource_lock SET fence = 9007199254740991 WHERE resource_lock_key = 'large'");
     const keys = ['a', 'b', 'forbidden', 'c', 'large', 'd'];
     const [, ...outcomes] = await Promise.allSettled([
       locks.inspect('any'), // in flight, so that they travel together
@@ -100,11 +95,9 @@ describe('Locks in MariaDB', () => {
   });
 
   it('leave nothing behind of an attempt whose reply never came [G783]', async () => {
-    const { port } = await mariaDb();
-    const proxy = await TcpProxy.start(port);
-    onTestFinished(() => proxy.stop());
-    const backend = await openBackend(`mysql://root@127.0.0.1:${proxy.port}/shop`, 1_000);
-    const direct = await openBackend((await mariaDb()).url);
+    const proxy = await proxyTo(server.port);
+    const backend = await openBackend(urlBy(proxy), 1_000);
+    const direct = await openBackend(server.url);
     const held = claimOn(freshKey(), 600_000);
     await granted(backend, held);
     proxy.dropReplies();
@@ -118,11 +111,9 @@ describe('Locks in MariaDB', () => {
   });
 
   it('are had once a server answers that had hung while sessions were set up, and no socket is left of those', async () => {
-    const proxy = await TcpProxy.start((await mariaDb()).port);
-    onTestFinished(() => proxy.stop());
+    const proxy = await proxyTo(server.port);
     proxy.mutesAfter = /SHOW VARIABLES/;
-    const url = `mysql://root@127.0.0.1:${proxy.port}/shop`;
-    const starting = openSqlLocks({ mysql: url, commandTimeoutMs: 1_000, connectTimeoutMs: 60_000 });
+    const starting = openSqlLocks({ mysql: urlBy(proxy), commandTimeoutMs: 1_000, connectTimeoutMs: 60_000 });
     await until(() => proxy.made >= 3 && proxy.present <= 1, {
       what: 'attempts were given up, and their sockets closed',
     });
@@ -132,23 +123,23 @@ describe('Locks in MariaDB', () => {
   });
 
   it('cannot be taken while the server does not answer, can once it does, and have tokens that grow past a crash [G784]', async () => {
-    const server = await ownMariaDb();
-    const backend = await openBackend(server.url, 1_000);
+    const own = await ownMariaDb();
+    const backend = await openBackend(own.url, 1_000);
     const claim = claimOn(freshKey());
     const { fencingToken } = await granted(backend, claim);
-    server.pause();
+    own.pause();
     expect(await acquireOn(backend, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
-    server.resume();
+    own.resume();
     await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'it is extended' });
     expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
-    await server.restart();
+    await own.restart();
     const after = claimOn(claim.key);
     await until(async () => (await acquireOn(backend, after)).status === 'acquired', { what: 'the lock is had' });
     expect(after.grant!.fencingToken).toBeGreaterThan(fencingToken);
   });
 
   it('fail at once with the connection that they were asked for on, when that is closed', async () => {
-    const source = await openMysql((await mariaDb()).url, PATIENT.commandTimeoutMs);
+    const source = await openMysql(server.url, PATIENT.commandTimeoutMs);
     const client = await source.connect(() => {});
     const asking = client.query({ name: 'sleep', text: 'SELECT SLEEP(20)' }, []);
     client.close();
@@ -156,23 +147,51 @@ describe('Locks in MariaDB', () => {
   });
 
   it('are refused by a server that only reads, with what to do [G785]', async () => {
-    const server = await ownMariaDb();
-    const backend = await openBackend(server.url);
-    const claim = claimOn(freshKey());
-    await granted(backend, claim);
-    await releaseOn(backend, claim);
-    await server.query('CREATE USER app IDENTIFIED BY "secret"');
-    await server.query('GRANT SELECT, INSERT, UPDATE, DELETE ON shop.* TO app');
-    const url = `mysql://app:secret@127.0.0.1:${server.port}/shop`;
-    const locks = await openSqlLocks({ mysql: url, ...PATIENT });
+    const own = await ownMariaDb();
+    await own.query(ddl('mysql'));
+    await own.query('CREATE USER app IDENTIFIED BY "secret"');
+    await own.query('GRANT SELECT, INSERT, UPDATE, DELETE ON shop.* TO app');
+    const url = `mysql://app:secret@127.0.0.1:${own.port}/shop`;
+    const locks = await locksOn({ url });
     await (await locks.acquire('key')).release();
-    await server.query('SET GLOBAL read_only = 1');
+    await own.query('SET GLOBAL read_only = 1');
     const refusal: unknown = await locks.acquire('key').catch((error: unknown) => error);
     expect(refusal).toMatchObject({ name: 'LockUnavailableError' });
     expect(String(refusal)).toContain('check that the address leads to the primary');
-    await expect(openSqlLocks({ mysql: url, ...PATIENT, connectTimeoutMs: 2_000 })).rejects.toThrow('It only reads');
-    await server.query('SET GLOBAL read_only = 0');
+    await expect(locksOn({ url }, { connectTimeoutMs: 2_000 })).rejects.toThrow('It only reads');
+    await own.query('SET GLOBAL read_only = 0');
     const again = await until(() => locks.acquire('key').catch(() => undefined), { what: 'the lock is had' });
     expect(await again.release()).toBe(true);
+  });
+
+  it('are neither granted nor extended by a server that was demoted, also where the user of the locks may still write there [G980]', async () => {
+    const own = await ownMariaDb();
+    const locks = await locksOn(own); // as root
+    await locks.withLock('used', () => {});
+    const held = await locks.acquire('held', { ttlMs: 600_000 });
+    await own.query('SET GLOBAL read_only = 1');
+    await own.query("UPDATE resource_lock SET calls_behind = 0 WHERE resource_lock_key = 'used'"); // it may write
+    await expect(held.extend(600_000)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    for (const key of ['used', 'new']) {
+      const refusal: unknown = await locks.acquire(key, { waitMs: 0 }).catch((error: unknown) => error);
+      expect(refusal).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+      expect(String(refusal)).toContain('leads to the primary');
+    }
+    await own.query('SET GLOBAL read_only = 0');
+    for (const key of ['used', 'new'])
+      await until(() => locks.withLock(key, () => true).catch(() => false), { what: 'the lock is granted' });
+    expect(await held.release()).toBe(true);
+  });
+
+  it('are not granted by the next change on a server that was just demoted, whether their keys were used before or not', async () => {
+    const own = await ownMariaDb();
+    const locks = await Promise.all([locksOn(own), locksOn(own)]);
+    await locks[0]!.withLock('used', () => {});
+    await own.query('SET GLOBAL read_only = 1');
+    for (const [at, key] of ['used', 'new'].entries()) {
+      const refusal: unknown = await locks[at]!.acquire(key, { waitMs: 0 }).catch((error: unknown) => error);
+      expect(refusal).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    }
+    expect(await own.query("SELECT 1 FROM resource_lock WHERE resource_lock_key = 'new'")).toEqual([]);
   });
 });

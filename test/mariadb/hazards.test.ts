@@ -1,88 +1,43 @@
-import { createConnection, createPool, type Connection } from 'mysql2/promise';
+import { createPool } from 'mysql2/promise';
 import { ddl, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { MysqlNode } from '../../lib/stores/sql/mysql/mysql-node.js';
-import { openMysql } from '../../lib/stores/sql/mysql/mysql-source.js';
-import { describeHazards, type HazardDatabase, type LockRow, type Pool } from '../sql/hazards/hazards.js';
-import type { Database } from '../sql/hazards/naive.js';
+import { describeHazards, type HazardDatabase, type Pool } from '../sql/hazards.js';
 import { freshKey } from '../support/claims.js';
 import type { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { until } from '../support/until.js';
-import { mariaDb, openAnother, ownMariaDb, PATIENT } from './server.js';
+import {
+  connectTo,
+  locksOn,
+  mariaDb,
+  openAnother,
+  ownMariaDb,
+  PATIENT,
+  rowOf,
+  sessionOn,
+  sweeper,
+  urlBy,
+} from './server.js';
 
 const TTL_MS = 600_000;
 
-/** Runs statements whose placeholders are those of PostgreSQL. */
-function queryOn(connection: Pick<Connection, 'query'>): Database['query'] {
-  return async (text, values = []) => {
-    const inOrder: unknown[] = [];
-    const translated = text.replaceAll(/\$(\d+)/g, (_, number: string) => {
-      inOrder.push(values[Number(number) - 1]);
-      return '?';
-    });
-    const [answer] = await connection.query(translated, inOrder);
-    if (Array.isArray(answer)) return { rows: answer as Record<string, unknown>[], rowCount: answer.length };
-    return { rows: [], rowCount: answer.affectedRows };
-  };
-}
-
-async function hazardDatabase(server: MariaDbServer): Promise<HazardDatabase> {
-  const url = (port = server.port) => `mysql://root@127.0.0.1:${port}/shop`;
-  const driverConnection = async (to = url()): Promise<Connection> => {
-    const connection = await createConnection(to);
-    connection.on('error', () => {});
-    onTestFinished(() => connection.destroy());
-    return connection;
-  };
+function hazardDatabase(server: MariaDbServer): HazardDatabase {
   const pool = (most: number): Pool => {
-    const source = createPool({ uri: url(), connectionLimit: most });
+    const source = createPool({ uri: server.url, connectionLimit: most });
     onTestFinished(() => void source.end());
-    const take = async () => {
-      const connection = await source.getConnection();
-      return { dialect: 'mysql' as const, query: queryOn(connection), release: () => connection.release() };
-    };
-    return { dialect: 'mysql', source, query: queryOn(source), take };
+    return { source, take: () => source.getConnection() };
   };
   return {
-    dialect: 'mysql',
     port: server.port,
-    url,
+    url: (port = server.port) => urlBy({ port }),
     run: (text) => server.query(text),
-    connect: async (to) => ({ dialect: 'mysql', query: queryOn(await driverConnection(to)) }),
-    driverConnection: () => driverConnection(),
+    driverConnection: () => connectTo(server),
     pool,
-    locks: (source = url(), options = {}) =>
+    locks: (source = server.url, options = {}) =>
       openSqlLocks({ mysql: source, ...PATIENT, ...options } as SqlLockModuleOptions),
     rowOf: (key) => rowOf(server, key),
-    sessionWaits: () => sessionWaits(server),
-    deadlock: 'ER_LOCK_DEADLOCK',
-    folding: 'ALTER TABLE shedlock MODIFY name varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL',
-    padding: 'ALTER TABLE shedlock MODIFY name varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL',
   };
-}
-
-async function rowOf(server: MariaDbServer, key: string): Promise<LockRow | undefined> {
-  const [row] = await server.query(
-    `SELECT CAST(resource_lock_value AS char) AS holder, fence, expires_at > UTC_TIMESTAMP(6) AS isHeld,
-       TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) / 1000 AS remainingMs
-     FROM resource_lock WHERE resource_lock_key = ?`,
-    [Buffer.from(key)],
-  );
-  if (!row) return undefined;
-  const { holder, fence, isHeld, remainingMs } = row;
-  return {
-    holder: String(holder),
-    fence: Number(fence),
-    isHeld: Number(isHeld) === 1,
-    remainingMs: Number(remainingMs),
-  };
-}
-
-async function sessionWaits(server: MariaDbServer): Promise<void> {
-  const waiting = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
-  await until(async () => (await server.query(waiting)).length > 0, { what: 'a session waits for a row' });
 }
 
 describeHazards('a MariaDB', async () => hazardDatabase(await mariaDb()));
@@ -94,27 +49,9 @@ describe('In a MariaDB alone', () => {
     await server.query(ddl('mysql'));
   });
 
-  /** A session of somebody else, in a transaction. */
-  async function begun(): Promise<Connection> {
-    const session = await createConnection(server.url);
-    onTestFinished(() => session.destroy());
-    await session.beginTransaction();
-    return session;
-  }
-
-  /** What deletes the rows of all locks that are free, as the janitor does with those that nobody has used for long. */
-  async function sweeper({ url }: MariaDbServer): Promise<() => Promise<unknown>> {
-    const settings = { table: '`resource_lock`', createTable: false, processName: 'host/1/test' };
-    const source = await openMysql(url, PATIENT.commandTimeoutMs);
-    const node = new MysqlNode(source, { ...settings, ...PATIENT, now: () => performance.now() });
-    onTestFinished(() => node.close());
-    expect(await node.connection.ready(30_000)).toBeUndefined();
-    return () => node.sweep('', 0);
-  }
-
   it('S2: a lock is held for its ttl, although the zone of the server changes by an hour [G790]', async () => {
     const own = await ownMariaDb({ 'default-time-zone': '+01:00' });
-    const inZone = () => openSqlLocks({ mysql: own.url, ...PATIENT });
+    const inZone = () => locksOn(own);
     const winter = await inZone();
     const lock = await winter.acquire('key', { ttlMs: TTL_MS, watchdog: false });
     await own.query("SET GLOBAL time_zone = '+02:00'");
@@ -134,7 +71,7 @@ describe('In a MariaDB alone', () => {
       const [row] = await own.query("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'");
       return Number(row!.Value);
     };
-    const services = await Promise.all([1, 2, 3, 4].map(() => openSqlLocks({ mysql: own.url, ...PATIENT })));
+    const services = await Promise.all([1, 2, 3, 4].map(() => locksOn(own)));
     const keys = Array.from({ length: 60 }, () => freshKey());
     let granted = 0;
     const race = async (locks: (typeof services)[number], seed: number): Promise<void> => {
@@ -163,18 +100,16 @@ describe('In a MariaDB alone', () => {
 
   it('S12: a statement that waits for the table is given up by the server when its time is over, and takes nothing later [G792]', async () => {
     const own = await ownMariaDb();
-    const locks = await openSqlLocks({ mysql: own.url, commandTimeoutMs: 500 });
+    const locks = await locksOn(own, { commandTimeoutMs: 500 });
     await until(() => locks.withLock('key', () => true).catch(() => false), { what: 'the row is there' });
-    const other = await createConnection(own.url);
-    onTestFinished(() => other.destroy());
+    const other = await connectTo(own);
     await other.query('LOCK TABLES resource_lock WRITE');
     await expect(locks.acquire('key', { ttlMs: TTL_MS, waitMs: 0 })).rejects.toThrow();
     const waiting = "SELECT 1 FROM information_schema.processlist WHERE state LIKE 'Waiting for table metadata lock'";
     // A new connection asks for the table, too, before it is used.
     await until(async () => (await own.query(waiting)).length === 0, { what: 'no statement waits any more' });
     await other.query('UNLOCK TABLES');
-    const [row] = await own.query('SELECT expires_at > UTC_TIMESTAMP(6) AS isHeld FROM resource_lock');
-    expect(Number(row!.isHeld)).toBe(0);
+    expect((await rowOf(own, 'key'))!.isHeld).toBe(false);
     const lock = await until(() => locks.acquire('key').catch(() => undefined), { what: 'the lock is had' });
     expect(await lock.release()).toBe(true);
   });
@@ -183,7 +118,7 @@ describe('In a MariaDB alone', () => {
     const locks = await openAnother();
     const key = freshKey();
     await (await locks.acquire(key)).release();
-    const taking = await begun();
+    const taking = await sessionOn(server);
     const later = 'DATE_ADD(UTC_TIMESTAMP(6), INTERVAL 1 HOUR)';
     await taking.query(
       `UPDATE resource_lock SET resource_lock_value = 'a process', update_time = UTC_TIMESTAMP(6), expires_at = ${later}
@@ -199,16 +134,13 @@ describe('In a MariaDB alone', () => {
 
   it('S16: a sweep does not wait for a row that another session has locked, and deletes the others [G836]', async () => {
     const own = await ownMariaDb();
-    const locks = await openSqlLocks({ mysql: own.url, ...PATIENT });
+    const locks = await locksOn(own);
     const keys = Array.from({ length: 150 }, (_, at) => `key ${String(at).padStart(3, '0')}`);
     await Promise.all(keys.map(async (key) => (await locks.acquire(key)).release()));
     await own.query(
       `INSERT INTO resource_lock VALUES (X'FF', 'somebody else', 1, 0, 0, '1970-01-01', '1970-01-01', '1970-01-01')`,
     );
-    const session = await createConnection(own.url);
-    onTestFinished(() => session.destroy());
-    await session.beginTransaction();
-    await session.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = ? FOR UPDATE', [Buffer.from(keys[70]!)]);
+    const session = await sessionOn(own, keys[70]!);
     const sweep = await sweeper(own);
     await sweep();
     const left = async () =>
@@ -224,7 +156,7 @@ describe('In a MariaDB alone', () => {
     const key = freshKey();
     const before = await locks.acquire(key);
     await before.release();
-    const sweeping = await begun();
+    const sweeping = await sessionOn(server);
     await sweeping.query('DELETE FROM resource_lock WHERE resource_lock_key = ?', [Buffer.from(key)]);
     expect(await locks.tryAcquire(key)).toBeNull();
     const acquiring = locks.acquire(key, { waitMs: TTL_MS });

@@ -1,7 +1,11 @@
-import { onTestFinished } from 'vitest';
-import type { LockBackend } from '../../lib/testing/index.js';
-import type { LockService } from '../../lib/index.js';
-import { connectedSql } from '../support/claims.js';
+import { createConnection, type Connection } from 'mysql2/promise';
+import { expect, onTestFinished } from 'vitest';
+import type { LockService } from 'nest-redis-lock';
+import type { MysqlLockModuleOptions } from 'nest-redis-lock/sql';
+import type { LockBackend } from 'nest-redis-lock/testing';
+import { MysqlNode } from '../../lib/stores/sql/mysql/mysql-node.js';
+import { openMysql } from '../../lib/stores/sql/mysql/mysql-source.js';
+import { connectedSql, now } from '../support/claims.js';
 import { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
@@ -24,9 +28,33 @@ export async function ownMariaDb(settings: Readonly<Record<string, string>> = {}
   return server;
 }
 
-/** A service, as another process would have it. */
-export async function openAnother(options: { table?: string; ttlMs?: number } = {}): Promise<LockService> {
-  return openSqlLocks({ mysql: (await mariaDb()).url, ...PATIENT, ...options });
+export const urlBy = ({ port }: { port: number }): string => `mysql://root@127.0.0.1:${port}/shop`;
+
+/** A connection of an application. */
+export async function connectTo({ url }: { url: string }): Promise<Connection> {
+  const connection = await createConnection(url);
+  connection.on('error', () => {});
+  onTestFinished(() => connection.destroy());
+  return connection;
+}
+
+/** A session of somebody else that holds the rows of some locks until it ends its transaction. */
+export async function sessionOn(server: MariaDbServer, ...keys: string[]): Promise<Connection> {
+  const session = await connectTo(server);
+  await session.beginTransaction();
+  for (const key of keys)
+    await session.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = ? FOR UPDATE', [Buffer.from(key)]);
+  return session;
+}
+
+/** A lock service, as another process would have it. */
+export function locksOn({ url }: { url: string }, options: Partial<MysqlLockModuleOptions> = {}): Promise<LockService> {
+  return openSqlLocks({ mysql: url, ...PATIENT, ...options });
+}
+
+/** The same on the server of this process. */
+export async function openAnother(options: Partial<MysqlLockModuleOptions> = {}): Promise<LockService> {
+  return locksOn(await mariaDb(), options);
 }
 
 export async function openBackend(url: string, commandTimeoutMs = PATIENT.commandTimeoutMs): Promise<LockBackend> {
@@ -35,9 +63,35 @@ export async function openBackend(url: string, commandTimeoutMs = PATIENT.comman
   return backend;
 }
 
+/** What deletes the rows of locks that were free for so long, as the janitor does. */
+export async function sweeper({ url }: MariaDbServer, { table = '`resource_lock`', keepMs = 0 } = {}) {
+  const settings = { table, createTable: false, processName: 'host/1/test', now };
+  const node = new MysqlNode(await openMysql(url, PATIENT.commandTimeoutMs), { ...settings, ...PATIENT });
+  onTestFinished(() => node.close());
+  expect(await node.connection.ready(30_000)).toBeUndefined();
+  return (behind = '') => node.sweep(behind, keepMs);
+}
+
+/** The row of a lock of this library. */
+export async function rowOf(server: MariaDbServer, key: string) {
+  const [row] = await server.query(
+    `SELECT CAST(resource_lock_value AS char) AS holder, fence, expires_at > UTC_TIMESTAMP(6) AS isHeld,
+       TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) / 1000 AS remainingMs
+     FROM resource_lock WHERE resource_lock_key = ?`,
+    [Buffer.from(key)],
+  );
+  if (!row) return undefined;
+  const { holder, fence, isHeld, remainingMs } = row;
+  return {
+    holder: String(holder),
+    fence: Number(fence),
+    isHeld: Number(isHeld) === 1,
+    remainingMs: Number(remainingMs),
+  };
+}
+
 /** Waits until the lease of a lock has ended by itself, as its holder does not extend it. */
 export async function leaseHasEnded(key: string): Promise<void> {
   const server = await mariaDb();
-  const over = 'SELECT 1 FROM resource_lock WHERE resource_lock_key = ? AND expires_at <= UTC_TIMESTAMP(6)';
-  await until(async () => (await server.query(over, [Buffer.from(key)])).length === 1, { what: 'the lease has ended' });
+  await until(async () => (await rowOf(server, key))?.isHeld === false, { what: 'the lease has ended' });
 }

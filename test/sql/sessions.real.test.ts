@@ -1,9 +1,9 @@
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { connectTo } from './hazards/stage.js';
+import { commitsHang, statementComesLate, type SessionServer } from './sessions.js';
+import { connectTo, locksOn, proxyTo, queued, urlBy } from './stage.js';
 
 let server: PostgresServer;
 beforeEach(async () => {
@@ -15,14 +15,6 @@ beforeEach(async () => {
 async function sessions(last = ''): Promise<number> {
   const text = `SELECT 1 FROM pg_stat_activity WHERE application_name = 'nest-redis-lock' AND position($1 in query) > 0`;
   return (await server.query(text, [last])).length;
-}
-
-const WAITING = `SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 AND waiters <> '{}'`;
-
-async function wayTo({ port }: PostgresServer): Promise<{ proxy: TcpProxy; postgres: string }> {
-  const proxy = await TcpProxy.start(port);
-  onTestFinished(() => proxy.stop());
-  return { proxy, postgres: `postgres://postgres@127.0.0.1:${proxy.port}/postgres` };
 }
 
 /** Has each commit wait for a standby that does not exist, or not any more. */
@@ -43,37 +35,20 @@ async function commitHangs(): Promise<boolean> {
 }
 const HANGING = `SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%probe%'`;
 
+const ofServer = (): SessionServer => ({
+  port: server.port,
+  locks: (options, port = server.port) => openSqlLocks({ postgres: urlBy({ port }), ...options }),
+  sessions: () => sessions(),
+  hangCommits,
+});
+
 describe('The sessions of locks in PostgreSQL', () => {
   it('leave no lock behind when a statement reaches the server after its attempt was undone [G975]', async () => {
-    const { proxy, postgres } = await wayTo(server);
-    const locks = await openSqlLocks({ postgres, commandTimeoutMs: 500 });
-    const other = await openSqlLocks({ postgres: server.url });
-    await locks.withLock('late', () => {});
-    proxy.holdPresent();
-    await expect(locks.acquire('late', { ttlMs: 600_000, waitMs: 0 })).rejects.toMatchObject({
-      code: 'LOCK_UNAVAILABLE',
-    });
-    // It uses another connection by now, on which it has undone the attempt first.
-    await until(() => locks.withLock('next', () => true).catch(() => false), { what: 'locks can be taken again' });
-    proxy.release();
-    await until(async () => (await sessions()) === 2, { what: 'the session of the late statement has ended' });
-    const lock = await other.tryAcquire('late');
-    expect(lock?.isHeld).toBe(true);
-    await lock!.release();
+    await statementComesLate(ofServer());
   });
 
   it('are no more than documented while commits hang, however often a statement is given up [G976]', async () => {
-    const locks = await openSqlLocks({ postgres: server.url, commandTimeoutMs: 200 });
-    await hangCommits(true);
-    const counts: number[] = [];
-    for (let attempt = 0; attempt < 6; attempt++) {
-      const ended = await locks.acquire(`key ${attempt}`, { waitMs: 400 }).catch((error: unknown) => error);
-      expect(ended).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-      counts.push(await sessions());
-    }
-    expect(Math.max(...counts)).toBeLessThanOrEqual(2);
-    await hangCommits(false);
-    await until(() => locks.withLock('key 0', () => true).catch(() => false), { what: 'locks can be taken' });
+    await commitsHang(ofServer(), '', await openSqlLocks({ postgres: server.url, commandTimeoutMs: 200 }));
   });
 
   it('are no more either where their user may not end them, and locks are unavailable until the last one has ended', async () => {
@@ -81,43 +56,30 @@ describe('The sessions of locks in PostgreSQL', () => {
     await server.query('CREATE ROLE app LOGIN IN ROLE owner; ALTER ROLE app SET role = owner');
     const postgres = server.url.replace('postgres@', 'app@');
     const locks = await openSqlLocks({ postgres, commandTimeoutMs: 200 });
-    await hangCommits(true);
-    const counts: number[] = [];
-    const refusals = new Set<string>();
-    await until(
-      async () => {
-        refusals.add(String(await locks.acquire('key', { waitMs: 400 }).catch((error: unknown) => error)));
-        counts.push(await sessions());
-        return [...refusals].some((text) => text.includes('the session of its last connection does not end'));
-      },
-      { what: 'the reason is given' },
-    );
-    expect(Math.max(...counts)).toBeLessThanOrEqual(2);
-    await hangCommits(false);
-    await until(() => locks.withLock('key', () => true).catch(() => false), { what: 'locks can be taken' });
+    await commitsHang(ofServer(), 'the session of its last connection does not end', locks);
   });
 
   it('that listen are ended when others take their place, though the server has not learned that they were closed [G977]', async () => {
-    const { proxy, postgres } = await wayTo(server);
-    const locks = await openSqlLocks({ postgres, commandTimeoutMs: 20_000 });
-    const other = await openSqlLocks({ postgres: server.url, commandTimeoutMs: 20_000 });
+    const proxy = await proxyTo(server.port);
+    const [locks, other] = [await locksOn({ url: urlBy(proxy) }), await locksOn(server)];
     /** Waits for a lock that the other process has for a moment. */
     const takeOver = async (key: string) => {
       const lock = await other.acquire(key, { ttlMs: 600_000 });
       const waiting = locks.withLock(key, { waitMs: 600_000 }, () => {});
-      await until(async () => (await server.query(WAITING, [key])).length === 1, { what: 'it waits' });
+      await queued(server, key);
       await lock.release();
       await waiting;
     };
-    const listening = () => sessions('LISTEN');
     await takeOver('first');
     await until(() => proxy.heard.includes('\0?\0'), { what: 'it has heard its own message' });
-    expect(await listening()).toBe(1);
+    expect(await sessions('LISTEN')).toBe(1);
     proxy.muteSubscriptions();
     proxy.holdPresent('subscriptions');
     // It finds out by a turn that it was not told of.
     const made = proxy.made;
     await until(async () => (await takeOver('next'), proxy.made > made), { what: 'it listens by another connection' });
-    await until(async () => (await listening()) === 1 && proxy.present === 2, { what: 'the session before has ended' });
+    await until(async () => (await sessions('LISTEN')) === 1 && proxy.present === 2, {
+      what: 'the session before has ended',
+    });
   });
 });

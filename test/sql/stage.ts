@@ -1,0 +1,111 @@
+import pg from 'pg';
+import { afterAll, onTestFinished } from 'vitest';
+import type { LockService } from 'nest-redis-lock';
+import type { PostgresLockModuleOptions } from 'nest-redis-lock/sql';
+import { openSqlLocks } from '../support/open-locks.js';
+import { PostgresServer } from '../support/postgres-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+/** Long enough for a machine that does other work, where nothing is to be given up. */
+export const PATIENT = { commandTimeoutMs: 30_000 };
+
+/** A server for the tests of a file, which stops behind them. */
+export async function postgresOfFile(settings: Readonly<Record<string, string>> = {}): Promise<PostgresServer> {
+  const server = await PostgresServer.start(settings);
+  afterAll(() => server.stop());
+  return server;
+}
+
+/** A server for one test. */
+export async function ownPostgres(settings: Readonly<Record<string, string>> = {}): Promise<PostgresServer> {
+  const server = await PostgresServer.start(settings);
+  onTestFinished(() => server.stop());
+  return server;
+}
+
+/** A way to a server that loses what it is told to. */
+export async function proxyTo(port: number): Promise<TcpProxy> {
+  const proxy = await TcpProxy.start(port);
+  onTestFinished(() => proxy.stop());
+  return proxy;
+}
+
+export const urlBy = ({ port }: { port: number }): string => `postgres://postgres@127.0.0.1:${port}/postgres`;
+
+/** A connection as an application makes it, for its work. */
+export async function connectTo({ url }: { url: string }, config: pg.ClientConfig = {}): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url, ...config });
+  client.on('error', () => {});
+  await client.connect();
+  onTestFinished(() => client.end().catch(() => {}));
+  return client;
+}
+
+/** A session of somebody else that holds the rows of some locks until it ends its transaction. */
+export async function sessionOn(server: { url: string }, ...keys: string[]): Promise<pg.Client> {
+  const client = await connectTo(server);
+  await client.query('BEGIN');
+  await client.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = ANY($1) FOR UPDATE', [keys]);
+  return client;
+}
+
+/** A lock service of this library on the table of a server, as another process would have it. */
+export function locksOn(
+  { url }: { url: string },
+  options: Partial<PostgresLockModuleOptions> = {},
+): Promise<LockService> {
+  return openSqlLocks({ postgres: url, ...PATIENT, ...options });
+}
+
+interface PostgresRow {
+  readonly holder: string;
+  readonly fence: number;
+  readonly isHeld: boolean;
+  readonly remainingMs: number;
+  readonly waiters: readonly string[];
+}
+
+/** The row of a lock of this library. */
+export async function rowOf(server: PostgresServer, key: string): Promise<PostgresRow | undefined> {
+  const [row] = await server.query(
+    `SELECT resource_lock_value AS holder, fence::float8 AS fence, expires_at > clock_timestamp() AS "isHeld", waiters,
+       (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::float8 AS "remainingMs"
+     FROM resource_lock WHERE resource_lock_key = $1`,
+    [key],
+  );
+  return row as PostgresRow | undefined;
+}
+
+/** Waits until so many processes wait for a lock. */
+export async function queued(server: PostgresServer, key: string, count = 1): Promise<void> {
+  const waiting = async () => (await rowOf(server, key))?.waiters.length ?? 0;
+  await until(async () => (await waiting()) === count, { what: `${count} wait for the lock` });
+}
+
+/** Ends the lease in the table, as if its holder had been paused for as long: its transaction and its process know nothing of it. */
+export async function expire(server: PostgresServer, key: string): Promise<void> {
+  await server.query(
+    `UPDATE resource_lock SET expires_at = clock_timestamp() - interval '1 ms' WHERE resource_lock_key = $1`,
+    [key],
+  );
+}
+
+/** The sessions of locks that wait for a lock of a row, or of what they create. */
+export async function blockedSessions(server: PostgresServer): Promise<number[]> {
+  const sessions = await server.query(
+    `SELECT pid FROM pg_stat_activity WHERE application_name = 'nest-redis-lock' AND wait_event_type = 'Lock'`,
+  );
+  return sessions.map(({ pid }) => pid as number);
+}
+
+/** Waits until a session of the locks waits. @returns its process id */
+export function blocked(server: PostgresServer): Promise<number> {
+  return until(async () => (await blockedSessions(server))[0], { what: 'a session waits for a lock' });
+}
+
+/** The sessions that listen, without a message of their own on the way. */
+export async function listening(server: PostgresServer): Promise<number[]> {
+  const listens = `SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN nest_redis_lock%' AND state = 'idle'`;
+  return (await server.query(listens)).map(({ pid }) => pid as number);
+}
