@@ -1,11 +1,12 @@
-import { ddl, type MysqlDiagnosis } from 'nest-redis-lock/sql';
+import { Test } from '@nestjs/testing';
+import { ddl, SqlLockModule, type MysqlDiagnosis } from 'nest-redis-lock/sql';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { composeSqlLocks } from '../../lib/compose/open-sql.js';
 import { findingsOf } from '../../lib/stores/sql/mysql/mysql-doctor.js';
+import { isOff } from '../../lib/stores/sql/mysql/statements.js';
 import type { MariaDbServer } from '../support/mariadb-server.js';
-import { openSqlLocks } from '../support/open-locks.js';
+import { RecordingLogger } from '../support/nest-app.js';
 import { until } from '../support/until.js';
-import { mariaDb, PATIENT } from './server.js';
+import { locksOn, mariaDb, PATIENT } from './server.js';
 
 let server: MariaDbServer;
 beforeAll(async () => {
@@ -22,8 +23,8 @@ async function table(change: (statement: string) => string = (statement) => stat
 }
 
 /** What the doctor says as soon as the server answers within the second that it has. */
-async function diagnosed(name: string, mysql = server.url) {
-  const locks = await openSqlLocks({ mysql, table: name, createTable: false, ...PATIENT });
+async function diagnosed(name: string, url = server.url) {
+  const locks = await locksOn({ url }, { table: name, createTable: false });
   return until(
     async () => {
       const diagnosis = await locks.diagnose<MysqlDiagnosis>();
@@ -86,8 +87,10 @@ describe('The doctor of locks in MariaDB', () => {
     const { findings } = await diagnosed(name);
     const found = findings.find((each) => each.code === code);
     expect(found).toMatchObject({ severity: 'error', message: expect.stringMatching(said) });
-    const composed = composeSqlLocks({ mysql: server.url, table: name, ...PATIENT });
-    await expect(composed.open({ examine: true })).rejects.toThrow(said);
+    const starting = Test.createTestingModule({
+      imports: [SqlLockModule.forRoot({ mysql: server.url, table: name, ...PATIENT })],
+    });
+    await expect(starting.setLogger(new RecordingLogger()).compile()).rejects.toThrow(said);
   });
 
   it('tries a change, and names what a user lacks who may read the table and not change it [G982]', async () => {
@@ -129,5 +132,7 @@ describe('The doctor of locks in MariaDB', () => {
     expect(codesOf({ version: '5.7.44-log' })).toEqual(['too-old', 'not-run']);
     const ofGroup = { group_replication_group_name: 'x', group_replication_single_primary_mode: 'OFF' };
     expect(codesOf({ version: '8.4.0', ...ofGroup })).toEqual(['several-primaries', 'not-run']);
+    // What the versions say of read_only.
+    expect(['OFF', '0', 'ON', '1', 'NO_LOCK'].map(isOff)).toEqual([true, true, false, false, false]);
   });
 });

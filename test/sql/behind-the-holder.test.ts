@@ -1,15 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
-import { PostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 import { onPGlite } from './pglite.js';
+import { postgresOfFile } from './stage.js';
 
-let server: PostgresServer;
-beforeAll(async () => {
-  server = await PostgresServer.start();
-});
-afterAll(() => server.stop());
+const server = await postgresOfFile();
 
 const onServer = async () => ({ postgres: server.url, commandTimeoutMs: 20_000 });
 

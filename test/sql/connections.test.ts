@@ -66,6 +66,9 @@ const noneIsLeft = () => until(async () => (await connections()).length === 0, {
 
 /** Waits for a lock of another process, so that all connections are open. */
 async function use(locks: LockService): Promise<void> {
+  await until(async () => (await connections()).length === 1, {
+    what: 'the session of the check at the start has ended',
+  });
   const lock = await others.acquire('k');
   const ended = locks.withLock('k', () => {});
   await until(async () => (await connections()).length >= 2, { what: 'it listens' });
@@ -81,6 +84,10 @@ const pool = (options: object) => {
 
 const SOURCES: [name: string, source: () => PostgresSource][] = [
   ['a URL', url],
+  [
+    'a URL with settings of the application',
+    () => `${url()}?application_name=shop&options=-c%20statement_timeout%3D1&statement_timeout=1&lock_timeout=1`,
+  ],
   ['options', () => ({ ...config(), password: SECRET })],
   ['options whose password is made anew for each connection', () => ({ ...config(), password: async () => SECRET })],
   [
@@ -149,6 +156,8 @@ it('no error, log or diagnosis has a password or a key of TLS in it: with a pass
     'LOCK_UNAVAILABLE',
     'LOCK_UNAVAILABLE',
   ]);
+  expect(errors[0]!.message).toContain(`127.0.0.1:${server.port}/postgres`);
+  expect(errors[0]!.message).toContain('Correct user and password.');
   const locks = await start(wrong, { lazyConnect: true, commandTimeoutMs: 300, waitMs: 0 });
   const unavailable: unknown = await locks.acquire('k').catch((error: unknown) => error);
   expect(unavailable).toBeInstanceOf(LockUnavailableError);
@@ -173,4 +182,20 @@ it('a password that the server repeats is hidden in a message, as by a policy of
   const error: unknown = await locks.acquire('k').catch((refusal: unknown) => refusal);
   expect(String(error)).toContain('no lock for ***, who has ***');
   expect(shown(error, await locks.diagnose())).not.toMatch(/guarded|hunter2/);
+});
+
+it('a statement is prepared by a name of its text, as a pooler may lead to where that of another table was prepared', async () => {
+  const names = new Set<string>();
+  class Client extends pg.Client {
+    override query(...args: unknown[]): never {
+      const [{ name }] = args as [{ name?: string }];
+      if (name?.startsWith('nest_redis_lock_take_')) names.add(name);
+      return (super.query as (...all: unknown[]) => never)(...args);
+    }
+  }
+  for (const table of ['one', 'other', 'one']) {
+    const locks = await start({ connectionString: server.url, Client }, { table });
+    for (let turn = 0; turn < 2; turn++) await locks.withLock('k', () => {});
+  }
+  expect([...names]).toEqual(Array.from({ length: 2 }, () => expect.stringMatching(/_[0-9a-f]{16}$/)));
 });

@@ -1,17 +1,13 @@
 import { guard } from 'nest-redis-lock/sql';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
-import { PostgresServer } from '../support/postgres-server.js';
 import { onPGlite } from './pglite.js';
+import { postgresOfFile } from './stage.js';
 
-let server: PostgresServer;
-beforeAll(async () => {
-  server = await PostgresServer.start();
-});
-afterAll(() => server.stop());
+const server = await postgresOfFile();
 
 const onServer = async () => ({ postgres: server.url, commandTimeoutMs: 20_000 });
 const HOUR = { ttlMs: 3_600_000 };

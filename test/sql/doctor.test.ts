@@ -5,7 +5,7 @@ import { Test } from '@nestjs/testing';
 import { formatDiagnosis, LockService, type LockDiagnosis } from 'nest-redis-lock';
 import { ddl, SqlLockModule, type PostgresDiagnosis, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { composeSqlLocks } from '../../lib/compose/open-sql.js';
 import { findingsOf, reportOnPostgres } from '../../lib/stores/sql/postgres/postgres-doctor.js';
 import { PostgresNode } from '../../lib/stores/sql/postgres/postgres-node.js';
@@ -13,15 +13,12 @@ import { openPostgres } from '../../lib/stores/sql/postgres/postgres-source.js';
 import { RecordingLogger } from '../support/nest-app.js';
 import { PostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
+import { postgresOfFile } from './stage.js';
 
 /** So long a statement may take that no server of a busy machine counts as down. */
 const commandTimeoutMs = 10_000;
 
-let server: PostgresServer;
-beforeAll(async () => {
-  server = await PostgresServer.start({ fsync: 'on' });
-});
-afterAll(() => server.stop());
+const server = await postgresOfFile({ fsync: 'on' });
 
 let tables = 0;
 

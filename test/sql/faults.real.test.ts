@@ -51,7 +51,7 @@ const isHad = (backend: LockBackend, key = freshKey()) =>
   until(
     async () => {
       const claim = claimOn(key);
-      return (await acquireOn(backend, claim)).status === 'acquired' && claim;
+      return (await acquireOn(backend, claim)).status === 'acquired' ? claim : undefined;
     },
     { what: `${key} is had` },
   );

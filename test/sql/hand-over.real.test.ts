@@ -1,21 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import type { PostgresConfig } from 'nest-redis-lock/sql';
 import { freshKey } from '../support/claims.js';
 import { DrivenProcess } from '../support/driven-process.js';
 import { openSqlLocks } from '../support/open-locks.js';
-import { PostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
+import { postgresOfFile } from './stage.js';
 
 type Query = { name?: string; text: string; values: unknown[] };
 
-let server: PostgresServer;
-beforeAll(async () => {
-  server = await PostgresServer.start();
-});
-afterAll(() => server.stop());
+const server = await postgresOfFile();
 
 /** A client of `pg` that shows what is sent. @param sees returns whether a statement is sent; otherwise it has no rows */
 function watched(sees: (query: Query) => boolean): PostgresConfig {

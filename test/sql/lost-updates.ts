@@ -1,26 +1,30 @@
 import 'reflect-metadata';
 import { MikroORM } from '@mikro-orm/core';
-import type { MariaDbDriver } from '@mikro-orm/mariadb';
-import type { PostgreSqlDriver } from '@mikro-orm/postgresql';
+import { MariaDbDriver } from '@mikro-orm/mariadb';
+import { PostgreSqlDriver } from '@mikro-orm/postgresql';
+import { sql } from 'drizzle-orm';
+import { drizzle as onMysql } from 'drizzle-orm/mysql2';
+import { drizzle as onPostgres } from 'drizzle-orm/node-postgres';
 import knex from 'knex';
+import { createPool } from 'mysql2/promise';
+import { type Lock, LockLostError, type LockService } from 'nest-redis-lock';
 import { guard, type Transaction, type TransactionQuery } from 'nest-redis-lock/sql';
+import pg from 'pg';
 import { DataSource } from 'typeorm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Lock, LockLostError, type LockService } from '../../lib/index.js';
 import { freshKey } from '../support/claims.js';
 
-/** Runs work in a transaction, which is rolled back if that throws. Its statements have no placeholders: each driver has others. */
-export type InTransaction = (
-  work: (run: (text: string) => PromiseLike<unknown>, guarding: Transaction | TransactionQuery) => Promise<void>,
-) => Promise<void>;
+/** What work does in a transaction. Its statements have no placeholders: each driver has others. */
+type Work = (run: (text: string) => PromiseLike<unknown>, guarding: Transaction | TransactionQuery) => Promise<void>;
 
 /** A driver as an application uses it. */
-export interface Driver {
-  readonly inTransaction: InTransaction;
+interface Driver {
+  /** Runs work in a transaction, which is rolled back if that throws. */
+  inTransaction(work: Work): Promise<unknown>;
   close(): Promise<unknown>;
 }
 
-export type NamedDriver = [name: string, open: (url: string) => Promise<Driver>];
+type Dialect = 'postgres' | 'mysql';
 
 /** A database in which work outlives its lease. */
 export interface Database {
@@ -37,72 +41,109 @@ export interface Database {
 /** The placeholders of PostgreSQL, as Knex and MikroORM want them. */
 const questionMarks = (text: string): string => text.replaceAll(/\$\d+/g, '?');
 
-export function ofKnex(client: 'pg' | 'mysql2'): NamedDriver {
-  return [
+/** Both drivers have the same words for it. */
+async function ofPool(dialect: Dialect, url: string): Promise<Driver> {
+  const mysql = () => createPool(url) as unknown as { getConnection(): Promise<pg.PoolClient>; end(): Promise<void> };
+  const pool = dialect === 'mysql' ? mysql() : new pg.Pool({ connectionString: url });
+  return {
+    async inTransaction(work) {
+      const client = await ('getConnection' in pool ? pool.getConnection() : pool.connect());
+      try {
+        await client.query('BEGIN');
+        await work((text) => client.query(text), client);
+        await client.query('COMMIT');
+      } catch (error) {
+        await client.query('ROLLBACK');
+        throw error;
+      } finally {
+        client.release();
+      }
+    },
+    close: () => pool.end(),
+  };
+}
+
+const DRIVERS: [name: string, open: (dialect: Dialect, url: string) => Promise<Driver>][] = [
+  ['its own driver', ofPool],
+  [
     'Knex',
-    async (url) => {
-      const db = knex({ client, connection: url });
-      const inTransaction: InTransaction = (work) =>
-        db.transaction((trx) =>
-          work(
-            (text) => trx.raw(text),
-            (text, values) => trx.raw(questionMarks(text), values),
+    async (dialect, url) => {
+      const db = knex({ client: dialect === 'mysql' ? 'mysql2' : 'pg', connection: url });
+      return {
+        inTransaction: (work) =>
+          db.transaction((trx) =>
+            work(
+              (text) => trx.raw(text),
+              (text, values) => trx.raw(questionMarks(text), values),
+            ),
           ),
-        );
-      return { inTransaction, close: () => db.destroy() };
+        close: () => db.destroy(),
+      };
     },
-  ];
-}
-
-export function ofTypeOrm(type: 'postgres' | 'mariadb'): NamedDriver {
-  return [
+  ],
+  [
     'TypeORM',
-    async (url) => {
-      const db = await new DataSource({ type, url }).initialize();
-      const inTransaction: InTransaction = (work) => db.transaction((tx) => work((text) => tx.query(text), tx));
-      return { inTransaction, close: () => db.destroy() };
+    async (dialect, url) => {
+      const db = await new DataSource({ type: dialect === 'mysql' ? 'mariadb' : 'postgres', url }).initialize();
+      return {
+        inTransaction: (work) => db.transaction((tx) => work((text) => tx.query(text), tx)),
+        close: () => db.destroy(),
+      };
     },
-  ];
-}
-
-export function ofMikroOrm(driver: typeof PostgreSqlDriver | typeof MariaDbDriver): NamedDriver {
-  return [
-    'MikroORM',
-    async (url) => {
-      const options = { clientUrl: url, entities: [], discovery: { warnWhenNoEntities: false } };
-      const orm = await MikroORM.init<PostgreSqlDriver | MariaDbDriver>({ driver, ...options });
-      const inTransaction: InTransaction = (work) =>
-        orm.em.fork().transactional((em) =>
-          work(
-            (text) => em.execute(text),
-            (text, values) => em.execute(questionMarks(text), values),
+  ],
+  [
+    'Drizzle',
+    async (dialect, url) => {
+      const pool = dialect === 'mysql' ? createPool(url) : new pg.Pool({ connectionString: url });
+      const db = dialect === 'mysql' ? onMysql(pool as never) : onPostgres(pool as pg.Pool);
+      const parts = (text: string) => text.split(/\$\d+|\?/) as unknown as TemplateStringsArray;
+      return {
+        inTransaction: (work) =>
+          (db as ReturnType<typeof onPostgres>).transaction((tx) =>
+            work(
+              (text) => tx.execute(text),
+              (text, values) => tx.execute(sql(parts(text), ...values)),
+            ),
           ),
-        );
-      return { inTransaction, close: () => orm.close() };
+        close: () => pool.end(),
+      };
     },
-  ];
-}
+  ],
+  [
+    'MikroORM',
+    async (dialect, url) => {
+      const options = { clientUrl: url, entities: [], discovery: { warnWhenNoEntities: false } };
+      const driver = dialect === 'mysql' ? MariaDbDriver : PostgreSqlDriver;
+      const orm = await MikroORM.init<PostgreSqlDriver | MariaDbDriver>({ driver, ...options });
+      return {
+        inTransaction: (work) =>
+          orm.em.fork().transactional((em) =>
+            work(
+              (text) => em.execute(text),
+              (text, values) => em.execute(questionMarks(text), values),
+            ),
+          ),
+        close: () => orm.close(),
+      };
+    },
+  ],
+];
 
 type When = 'never' | 'first' | 'last';
 
 /**
  * Counts the updates that are lost when work is paused in its transaction until its lease has ended, and another one does the same.
- * @param name of the database @param start called once
+ * @param start called once for each driver
  */
-export function describeLostUpdates(
-  name: string,
-  start: () => Promise<Database>,
-  drivers: readonly NamedDriver[],
-  rounds: number,
-): void {
-  describe.each(drivers)(`work in ${name} by %s that outlives its lease`, (_, open) => {
+export function describeLostUpdates(dialect: Dialect, start: () => Promise<Database>, rounds: number): void {
+  describe.each(DRIVERS)(`work in ${dialect} by %s that outlives its lease`, (_, open) => {
     let database: Database;
     let driver: Driver;
 
     beforeAll(async () => {
       database = await start();
       await database.query('CREATE TABLE IF NOT EXISTS account (id varchar(100) PRIMARY KEY, n int NOT NULL)');
-      driver = await open(database.url);
+      driver = await open(dialect, database.url);
     });
     afterAll(() => driver.close());
 
@@ -112,7 +153,7 @@ export function describeLostUpdates(
     };
 
     /** Adds one, as an application does that reads, computes and writes. @param meanwhile between the two */
-    function addOne(lock: Lock, when: When, meanwhile?: () => Promise<void>): Promise<void> {
+    function addOne(lock: Lock, when: When, meanwhile?: () => Promise<void>): Promise<unknown> {
       return driver.inTransaction(async (run, guarding) => {
         if (when === 'first') await guard(lock, guarding);
         const n = await read(lock.key);

@@ -2,19 +2,16 @@ import pg from 'pg';
 import { type Lock, type LockService, LockService as Locks } from 'nest-redis-lock';
 import { guard, SqlLockModule } from 'nest-redis-lock/sql';
 import { Test } from '@nestjs/testing';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';
+import { postgresOfFile } from './stage.js';
 
 /** Long enough for a machine that does other work, where nothing is to be given up. */
 const PATIENT = { commandTimeoutMs: 60_000, waitMs: 60_000 };
 
-let server: PostgresServer;
-beforeAll(async () => {
-  server = await PostgresServer.start();
-});
-afterAll(() => server.stop());
+const server = await postgresOfFile();
 
 let tables = 0;
 const freshTable = () => `locks_${++tables}`;

@@ -65,18 +65,33 @@ describe('The URL of a database', () => {
       { postgres: { connectionString, ssl: { ca: 'a certificate' } } },
     ])
       expect(await refusalOf(source)).toContain('contradict each other about TLS');
+    for (const source of [postgres('/shop?ssl=true&ssl=0'), mysql('/shop?ssl=false&ssl=true')])
+      expect(await refusalOf(source)).toContain('ssl is in the URL of the database more than once');
     expect(await refusalOf({ mysql: { uri, ssl: false } })).toContain('asks for TLS, and its options forbid it');
   });
 
   it.each([
-    '',
-    '?charset=utf8mb4&connectionLimit=5',
-    '?ssl=true',
-    '?ssl=false',
-    '?ssl=Amazon%20RDS',
-    '?ssl={"ca":"a?b"}',
-  ])('of MySQL with what is understood is taken: %s', async (query) =>
-    expect(await refusalOf(mysql(`/shop${query}`))).toBeUndefined(),
+    postgres('/shop'),
+    postgres('/shop?schema=public&connection_limit=5&pgbouncer=true&connect_timeout=3'),
+    postgres('/shop?sslmode=disable&gssencmode=disable'),
+    postgres('/shop?sslmode=verify-full&channel_binding=require'),
+    postgres('/shop?sslmode=no-verify&uselibpqcompat=true'),
+    postgres('/shop?ssl=true&sslnegotiation=direct'),
+    ...['1', '0', 'no-verify'].map((ssl) => postgres(`/shop?ssl=${ssl}`)),
+    postgres('/shop?client_encoding=utf8&options=-c%20work_mem%3D1MB'),
+    mysql('/shop'),
+    mysql('/shop?charset=utf8mb4&connectionLimit=5'),
+    ...['true', 'false', 'Amazon%20RDS', '{"ca":"a?b"}'].map((ssl) => mysql(`/shop?ssl=${ssl}`)),
+  ])('with what its driver understands is taken: %j', async (source) => {
+    expect(await refusalOf(source)).toBeUndefined();
+  });
+
+  it.each(['1', 'required', '"Amazon RDS"', '[]', `{"key":"${SECRET}"`, 'null'])(
+    'of MySQL with ssl=%s is refused with the values that there are',
+    async (ssl) => {
+      const values = 'must be true, false, Amazon RDS, or an object of options of TLS as JSON';
+      expect(await refusalOf(mysql(`/shop?ssl=${encodeURIComponent(ssl)}`))).toContain(values);
+    },
   );
 
   it.each([
@@ -123,5 +138,14 @@ describe('The options of a database', () => {
       );
     for (const ssl of ['TRUE', 'require'])
       expect(await refusalOf({ postgres: { ...host, ssl } })).toContain('ssl of postgres must be true, false');
+  });
+
+  it('with what the drivers understand, or with TLS that is off, are taken', async () => {
+    for (const ssl of [undefined, false, {}, { ca: 'a certificate', servername: 'name' }]) {
+      expect(await refusalOf({ postgres: { ...host, ssl, tls: false } as never })).toBeUndefined();
+      expect(await refusalOf({ mysql: { ...host, ssl, insecureAuth: true } as never })).toBeUndefined();
+    }
+    expect(await refusalOf({ postgres: { ...host, ssl: 'no-verify' } })).toBeUndefined();
+    expect(await refusalOf({ mysql: { ...host, ssl: 'Amazon RDS' } })).toBeUndefined();
   });
 });

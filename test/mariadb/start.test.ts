@@ -1,15 +1,12 @@
-import { createConnection } from 'mysql2/promise';
-import { ddl, type MysqlDiagnosis } from 'nest-redis-lock/sql';
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { LockOptionsError, LockUnavailableError } from 'nest-redis-lock';
-import { composeSqlLocks } from '../../lib/compose/open-sql.js';
-import { MysqlNode } from '../../lib/stores/sql/mysql/mysql-node.js';
-import type { Row, SqlClient } from '../../lib/stores/sql/sql-client.js';
+import { ddl, type MysqlConfig, type MysqlDiagnosis, type MysqlSource } from 'nest-redis-lock/sql';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { call } from '../cli/call.js';
+import { certificatesFor } from '../support/certificates.js';
 import type { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { mariaDb, ownMariaDb, PATIENT } from './server.js';
+import { connectTo, locksOn, mariaDb, ownMariaDb, PATIENT } from './server.js';
 
 let server: MariaDbServer;
 beforeAll(async () => {
@@ -23,13 +20,27 @@ const urlOf = (user: string, password = 'right one', path = '/shop') =>
   `mysql://${user}:${encodeURIComponent(password)}@127.0.0.1:${server.port}${path}`;
 
 /** Why an application does not start. */
-const refusalOf = (mysql: string, options: object = {}): Promise<LockOptionsError | LockUnavailableError> =>
-  composeSqlLocks({ mysql, ...PATIENT, connectTimeoutMs: 60_000, ...options })
-    .open()
-    .then(
-      () => expect.fail('it starts'),
-      (error: LockOptionsError | LockUnavailableError) => error,
-    );
+const refusalOf = (mysql: MysqlSource, options: object = {}): Promise<LockOptionsError | LockUnavailableError> =>
+  openSqlLocks({ mysql, createTable: false, ...PATIENT, connectTimeoutMs: 60_000, ...options }).then(
+    () => expect.fail('it starts'),
+    (error: LockOptionsError | LockUnavailableError) => error,
+  );
+
+/** What a server says as soon as it answers within the time that a connection has. */
+const answered = <T>(ask: () => Promise<T>, textOf: (answer: T) => string): Promise<T> =>
+  until(
+    async () => {
+      const answer = await ask();
+      return textOf(answer).includes('not connected:') ? answer : undefined;
+    },
+    { what: 'the server has answered in time' },
+  ) as Promise<T>;
+
+async function serverFor(host: string): Promise<{ options: MysqlConfig; ca: string }> {
+  const { ca, caFile, certFile, keyFile } = certificatesFor(host);
+  const own = await ownMariaDb({ 'ssl-ca': caFile, 'ssl-cert': certFile, 'ssl-key': keyFile });
+  return { ca, options: { host: 'localhost', port: own.port, user: 'root', database: 'shop' } };
+}
 
 describe('An application with locks in MariaDB', () => {
   it('whose user may see no other table is told that the table is missing or its rights are, with what creates it [G830]', async () => {
@@ -42,13 +53,9 @@ describe('An application with locks in MariaDB', () => {
     );
     const created = await refusalOf(urlOf('limited'), { table: 'elsewhere', createTable: true });
     expect(created.message).toMatch(/cannot be created in .*: CREATE command denied .* CREATE TABLE IF NOT EXISTS/);
-    await (await openSqlLocks({ mysql: urlOf('limited'), createTable: false, ...PATIENT })).acquire('key');
-    const lazy = await openSqlLocks({
-      mysql: urlOf('limited'),
-      table: 'elsewhere',
-      createTable: false,
-      lazyConnect: true,
-    });
+    const limited = { url: urlOf('limited') };
+    await (await locksOn(limited, { createTable: false })).acquire('key');
+    const lazy = await locksOn(limited, { table: 'elsewhere', createTable: false, lazyConnect: true });
     const { findings } = await lazy.diagnose<MysqlDiagnosis>();
     expect(findings).toMatchObject([{ severity: 'error', code: 'no-table-or-rights' }]);
     expect(findings[0]!.message).toContain('If it is not there: Create the table with what ddl()');
@@ -60,38 +67,37 @@ describe('An application with locks in MariaDB', () => {
       expect(error).toBeInstanceOf(LockOptionsError);
       expect(error.message).toContain('mysql names no database: write it into the URL, as in mysql://');
     }
-    const options = { mysql: urlOf('limited', undefined, ''), table: 'shop.resource_lock', createTable: false };
-    const locks = await openSqlLocks({ ...options, ...PATIENT });
+    const unnamed = { url: urlOf('limited', undefined, '') };
+    const locks = await locksOn(unnamed, { table: 'shop.resource_lock', createTable: false });
     expect(await (await locks.acquire('without a database')).release()).toBe(true);
   });
 
   it('that asks for TLS is told that the server has none', async () => {
     // It is tried until the time is over, as a server may get TLS when it has started.
-    const error = await until(
-      async () => {
-        const refusal = await refusalOf(`${server.url}?ssl=true`, { connectTimeoutMs: 500 });
-        return refusal.message.includes('not connected:') ? refusal : undefined;
-      },
-      { what: 'the server has answered in time' },
-    );
+    const ask = () => refusalOf(`${server.url}?ssl=true`, { connectTimeoutMs: 500 });
+    const error = await answered(ask, ({ message }) => message);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect(error.message).toMatch(
       /cannot be used: .* not support secure connection\. It has no TLS: set that up there/,
     );
-    expect(
-      await (await openSqlLocks({ mysql: `${server.url}?ssl=false`, ...PATIENT })).tryAcquire('tls'),
-    ).not.toBeNull();
+    expect(await (await locksOn({ url: `${server.url}?ssl=false` })).tryAcquire('tls')).not.toBeNull();
   });
 
-  it.each(['1', 'required', '"Amazon RDS"', '[]', '{"key":"s3cret"', 'null'])(
-    'whose URL has ssl=%s is told which values there are, and nothing of it is shown',
-    async (ssl) => {
-      const error = await refusalOf(`mysql://host/shop?ssl=${encodeURIComponent(ssl)}`);
-      expect(error).toBeInstanceOf(LockOptionsError);
-      expect(error.message).toContain('must be true, false, Amazon RDS, or an object of options of TLS as JSON');
-      expect(error.stack).not.toContain('s3cret');
-    },
-  );
+  it('uses a server by TLS whose trusted certificate names its host', async () => {
+    const { ca, options } = await serverFor('localhost');
+    const locks = await openSqlLocks({ mysql: { ...options, ssl: { ca } }, ...PATIENT });
+    expect(await locks.tryAcquire('key')).not.toBeNull();
+  });
+
+  it('does not use a server whose trusted certificate names another host, unless the options say not to compare names [G987]', async () => {
+    const { ca, options } = await serverFor('elsewhere.example');
+    const error = await refusalOf({ ...options, ssl: { ca } }, { connectTimeoutMs: 1_000 });
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect(error.message).toContain('does not match certificate');
+    expect(error.message).toContain('verifyIdentity: false');
+    const trusting = { ...options, ssl: { ca, verifyIdentity: false } };
+    expect(await (await openSqlLocks({ mysql: trusting, ...PATIENT })).tryAcquire('key')).not.toBeNull();
+  });
 
   it('on a server whose binary log consists of statements is refused, with what to set there [G832]', async () => {
     const own = await ownMariaDb({ 'log-bin': 'log', 'binlog-format': 'STATEMENT' });
@@ -99,15 +105,14 @@ describe('An application with locks in MariaDB', () => {
     const error = await refusalOf(own.url, { createTable: true });
     expect(error).toBeInstanceOf(LockOptionsError);
     expect(error.message).toContain(`127.0.0.1:${own.port}/shop: its binary log consists of statements. ${advice}`);
-    const lazy = await openSqlLocks({ mysql: own.url, lazyConnect: true });
+    const lazy = await locksOn(own, { lazyConnect: true });
     const { findings } = await lazy.diagnose<MysqlDiagnosis>();
     expect(findings).toMatchObject([{ severity: 'error', code: 'statement-log' }]);
     expect(findings[0]!.message).toContain(advice);
     await own.query('SET GLOBAL binlog_format = MIXED');
-    const locks = await openSqlLocks({ mysql: own.url, ...PATIENT });
+    const locks = await locksOn(own);
     const lock = await locks.acquire('key');
-    const session = await createConnection(own.url);
-    onTestFinished(() => session.destroy());
+    const session = await connectTo(own);
     await session.query(`SET SESSION binlog_format = STATEMENT`);
     await session.query('SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED');
     await expect(session.query('UPDATE resource_lock SET is_kept = is_kept + 1')).rejects.toMatchObject({
@@ -115,27 +120,6 @@ describe('An application with locks in MariaDB', () => {
     });
     expect(await lock.release()).toBe(true);
   });
-
-  it.each(['ON', '1', 'NO_LOCK', 'OFF', '0', undefined])(
-    'takes read_only = %s, as one of the versions says it, for what it means',
-    async (value) => {
-      const answers: Readonly<Record<string, Row>> = {
-        claim_session: { is_claimed: 1 },
-        variables: { n: 'read_only', v: value },
-      };
-      const client: SqlClient = {
-        query: async ({ name }) => (answers[name] ? [answers[name]] : []),
-        close: () => {},
-      };
-      const source = { name: 'here', connect: async () => client };
-      const settings = { table: '`t`', createTable: false, commandTimeoutMs: 1_000, processName: 'a' };
-      const node = new MysqlNode(source, { ...settings, now: () => performance.now() });
-      onTestFinished(() => node.close());
-      const problem = await node.connection.ready(1_000);
-      const isOff = value === undefined || ['OFF', '0'].includes(value);
-      expect(problem?.problem).toBe(isOff ? undefined : 'not connected: it only reads');
-    },
-  );
 });
 
 describe('The command line on a table of MariaDB', () => {
@@ -154,20 +138,17 @@ describe('The command line on a table of MariaDB', () => {
   });
 
   it('says what to do about a wrong password, and about a database that is not there', async () => {
-    const answered = (url: string) =>
-      until(
-        async () => {
-          const called = await call(['ls', '--mysql', url], { connectMs: 500 });
-          return called.err.includes('not connected:') ? called : undefined;
-        },
-        { what: 'the server has answered in time' },
+    const calls = (url: string) =>
+      answered(
+        () => call(['ls', '--mysql', url], { connectMs: 500 }),
+        ({ err }) => err,
       );
-    const wrong = await answered(urlOf('limited', 'wr0ng'));
+    const wrong = await calls(urlOf('limited', 'wr0ng'));
     expect(wrong).toMatchObject({ code: 69, out: '' });
     expect(wrong.err).toMatch(
       /Access denied for user '\*\*\*'.*\. Correct user and password, in the URL or in PGUSER, /,
     );
-    const absent = await answered(urlOf('root', '', '/absent'));
+    const absent = await calls(urlOf('root', '', '/absent'));
     expect(absent).toMatchObject({ code: 69, err: expect.stringContaining('Correct the name of the database.') });
   });
 });

@@ -1,0 +1,269 @@
+import { Injectable, Scope, type DynamicModule } from '@nestjs/common';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { getLockServiceToken, Limited, Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
+import { ddl, SqlLockModule, type SqlLockModuleOptions, type SqlLockOptionsFactory } from 'nest-redis-lock/sql';
+import pg from 'pg';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { resolveSqlLockOptions } from '../../lib/compose/sql-lock-options.js';
+import { Gate } from '../support/gate.js';
+import { RecordingLogger } from '../support/nest-app.js';
+import { until } from '../support/until.js';
+import { onPGlite, pglite } from './pglite.js';
+
+@Injectable()
+class Jobs {
+  readonly gate = new Gate();
+  isRunning = false;
+
+  @Locked('job')
+  async run(): Promise<string> {
+    this.isRunning = true;
+    await this.gate.opened;
+    return 'done';
+  }
+}
+
+async function startApp(imports: DynamicModule[], providers: NonNullable<DynamicModule['providers']> = [Jobs]) {
+  const app = await Test.createTestingModule({ imports, providers }).setLogger(new RecordingLogger()).compile();
+  onTestFinished(() => app.close());
+  return app.init();
+}
+
+const registered = (app: TestingModule, name?: string): LockService => app.get(getLockServiceToken(name));
+const start = async (registration: DynamicModule): Promise<LockService> =>
+  registered(await startApp([registration], []));
+
+const FORMS: Record<string, (options: SqlLockModuleOptions) => DynamicModule> = {
+  forRoot: (options) => SqlLockModule.forRoot(options),
+  useFactory: (options) => SqlLockModule.forRootAsync({ useFactory: async () => options }),
+  useClass: (options) => {
+    @Injectable()
+    class Factory implements SqlLockOptionsFactory {
+      createSqlLockOptions(): SqlLockModuleOptions {
+        return options;
+      }
+    }
+    return SqlLockModule.forRootAsync({ useClass: Factory });
+  },
+};
+
+const url = 'postgres://localhost/db';
+const client = new pg.Client(url);
+const OF_REDIS = 'It is an option of RedisLockModule, which keeps locks in Redis.';
+
+const BAD: [options: object | undefined, message: string][] = [
+  [{ mysql: 'mysql://root:se%hunter2@host:port' }, 'The URL of the database cannot be read.'],
+  [{}, 'A database is expected, as postgres or mysql: got none.'],
+  [
+    { postgres: undefined },
+    'A database is expected, as postgres or mysql: got postgres: undefined. Is the variable set?',
+  ],
+  [{ postgres: '' }, 'got an empty string. Is the variable that it comes from set?'],
+  [{ postgres: 5 }, 'postgres must be a URL, options of pg, a Pool of pg, or a PGlite: got 5.'],
+  [{ postgres: 'mysql://u:hunter2@a/db' }, 'postgres must be a URL like postgres://user:password@host:5432/database'],
+  [{ postgres: client }, 'postgres must not be a connection or a transaction that the application uses itself'],
+  [{ postgres: { query: () => {} } }, 'Give the URL, the options, or the Pool: locks have connections of their own.'],
+  [{ postgres: url, redis: 'redis://a' }, OF_REDIS],
+  [{ postgres: url, redlock: ['redis://a'] }, OF_REDIS],
+  [{ postgres: url, memory: true }, 'RedisLockModule.forRoot({ memory: true }) keeps locks in memory.'],
+  [{ postgres: url, keyPrefix: 'a' }, 'Locks of another application go into another table'],
+  [{ postgres: url, waitForReplicas: { replicas: 1 } }, 'A database waits for its replicas itself'],
+  [{ postgres: url, admission: false }, 'It is an option of a Redlock.'],
+  [{ url }, "Did you mean postgres: 'postgres://user:password@host:5432/database', or mysql: 'mysql://...'?"],
+  [{ connectionString: url }, 'Did you mean postgres: { connectionString: ... }?'],
+  [{ pool: {} }, 'Did you mean postgres: pool, or mysql: pool?'],
+  [{ host: 'a' }, 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?'],
+  [{ password: 'hunter2' }, 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?'],
+  [{ postgres: url, schema: 'a' }, "Did you mean table: 'schema.name'?"],
+  [{ postgres: url, ttl: 5 }, 'Did you mean ttlMs?'],
+  [{ postgres: url, ttlMs: 19 }, 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 19.'],
+  [{ postgres: url, createTable: 'yes' }, 'createTable must be true or false: got "yes".'],
+  [{ postgres: url, commandTimeoutMs: 5 }, 'commandTimeoutMs must be a whole number of milliseconds from 10 to 60000'],
+  [{ postgres: url, janitor: true }, 'janitor must be false, or an object like { keepMs: 86_400_000 }: got true.'],
+  [{ postgres: url, janitor: { keep: 5 } }, 'There is no option "keep": expected keepMs.'],
+  [{ postgres: url, janitor: { keepMs: 59_999 } }, 'janitor.keepMs must be a whole number of milliseconds from 60000'],
+  ...['', 'a b', 'a"b', 'a.b.c', '.a', 'a.', '1a', 'a;drop', 'a'.repeat(64), 5].map((table): [object, string] => [
+    { postgres: url, table },
+    'table must be the name of a table, or schema.name, of letters, digits and _: got',
+  ]),
+];
+
+const MYSQL = 'mysql://host/shop';
+
+it.each([
+  [{ mysql: undefined }, 'A database is expected, as postgres or mysql: got mysql: undefined. Is the variable set?'],
+  [{ mysql: url }, 'mysql must be a URL like mysql://user:password@host:3306/database: got another text.'],
+  [{ mysql: 7 }, 'mysql must be a URL, options of mysql2, or a pool of mysql2'],
+  [{ mysql: { query: () => {} } }, 'mysql must not be a connection or a transaction that the application uses itself'],
+  [{ mysql: MYSQL, postgres: url }, 'One database is expected: got postgres and mysql.'],
+  [{ mysql: MYSQL, fair: true }, 'fair needs a queue in the database, and MySQL and MariaDB tell nobody'],
+  [{ mysql: MYSQL, ttl: 5, nonsense: 1 }, /expected (?!.*\bfair).*ttlMs.*Did you mean ttlMs/],
+  [{ postgres: url, nonsense: 1 }, /expected .*\bfair\b/],
+  [{ mariadb: MYSQL }, 'Did you mean mysql? MariaDB is one.'],
+])('an application does not start with %j [G775]', async (options, message) => {
+  const starting = start(SqlLockModule.forRoot(options as never));
+  await expect(starting).rejects.toThrow(message);
+  await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
+});
+
+it('each option of SqlLockModule has the default that it is described with', () => {
+  const defaults = {
+    table: 'resource_lock',
+    createTable: false,
+    commandTimeoutMs: 2_000,
+    keepMs: 86_400_000,
+    ttlMs: 30_000,
+  };
+  expect(resolveSqlLockOptions({ postgres: url })).toMatchObject(defaults);
+  expect(resolveSqlLockOptions({ postgres: url, janitor: false }).keepMs).toBeUndefined();
+  expect(resolveSqlLockOptions({ postgres: url, janitor: { keepMs: 60_000 } }).keepMs).toBe(60_000);
+});
+
+it.each(Object.entries(FORMS))('an application has its locks in a PGlite with %s', async (_, registration) => {
+  const locks = await start(registration(await onPGlite()));
+  await locks.withLock('k', async () => expect(await locks.isLocked('k')).toBe(true));
+});
+
+describe.each(Object.entries(FORMS))('with %s an application does not start', (form, registration) => {
+  // The forms share the check: what each of them does with its options is seen by some.
+  it.each(form === 'forRoot' ? BAD : BAD.slice(0, 3))('with %o', async (options, message) => {
+    const starting = start(registration(options as SqlLockModuleOptions));
+    await expect(starting).rejects.toThrow(message);
+    await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
+    await expect(starting).rejects.not.toThrow('hunter2');
+  });
+});
+
+it('the options of SqlLockModule are refused where they are not expected, or missing', async () => {
+  await expect(start(SqlLockModule as never)).rejects.toThrow('SqlLockModule without forRoot');
+  expect(() => SqlLockModule.forRoot(undefined as never)).toThrow(
+    'the argument of SqlLockModule.forRoot must be an object with options: got undefined.',
+  );
+  expect(() => SqlLockModule.forRootAsync({ postgres: url } as never)).toThrow(
+    'SqlLockModule.forRootAsync has no option "postgres": expected useFactory',
+  );
+  const named = { postgres: url, name: 'billing' } as SqlLockModuleOptions;
+  await expect(start(SqlLockModule.forRootAsync({ useFactory: () => named }))).rejects.toThrow(
+    'name and isGlobal go beside useFactory, not into what it returns.',
+  );
+});
+
+describe('the table', () => {
+  it('a start without the table of the locks fails, and the message has the statement that creates it [G700]', async () => {
+    const postgres = await pglite();
+    const starting = start(SqlLockModule.forRoot({ postgres, table: 'public.Missing' }));
+    await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
+    const { message } = (await starting.catch((error: Error) => error)) as Error;
+    expect(message).toContain('PGlite has no table "public"."Missing" for locks. Create it in a migration');
+    // Some tools know no defaults.
+    await postgres.exec(message.slice(message.indexOf('CREATE TABLE')).replaceAll(/ DEFAULT [^\s,]+/g, ''));
+    const locks = await start(SqlLockModule.forRoot({ postgres, table: 'public.Missing', commandTimeoutMs: 20_000 }));
+    expect(await locks.withLock('k', ({ fencingToken }) => fencingToken)).toBeGreaterThan(0);
+  });
+
+  it('the table may be in another schema, and be called like a word of SQL: upper and lower case count, everywhere [G701]', async () => {
+    const postgres = await pglite();
+    await postgres.exec('CREATE SCHEMA IF NOT EXISTS "Select"');
+    const settings = { postgres, createTable: true, commandTimeoutMs: 20_000 };
+    const [one, other] = [
+      await start(SqlLockModule.forRoot({ ...settings, table: 'Select.From' })),
+      await start(SqlLockModule.forRoot({ ...settings, table: 'Select.from' })),
+    ];
+    const lock = await one.acquire('k');
+    await (await other.acquire('k')).release(); // another table, so another lock
+    const waiting = one.acquire('k');
+    await lock.extend(60_000);
+    expect((await one.list()).locks.map(({ key }) => key)).toEqual(['k']);
+    expect((await one.inspect('k'))?.holder).toBeDefined();
+    await lock.release();
+    await (await waiting).release();
+    const { rows } = await postgres.query(
+      `SELECT table_name FROM information_schema.tables WHERE table_schema = 'Select' ORDER BY table_name COLLATE "C"`,
+    );
+    expect(rows).toEqual([{ table_name: 'From' }, { table_name: 'from' }]);
+  });
+
+  it('ddl returns one statement, which may run again, for the table that it is asked for', async () => {
+    const postgres = await pglite();
+    const statement = ddl('postgres', { table: 'of_a_migration' });
+    await postgres.exec(`${statement};\n${statement};`);
+    await start(SqlLockModule.forRoot({ postgres, table: 'of_a_migration' }));
+    expect(ddl('postgres')).toMatch(/^CREATE TABLE IF NOT EXISTS "resource_lock" \(/);
+    expect(() => ddl('oracle' as never)).toThrow('dialect must be "postgres" or "mysql": got "oracle".');
+    expect(() => ddl('postgres', { table: 'a; DROP TABLE b' })).toThrow('table must be the name of a table');
+  });
+});
+
+it('SqlLockModule beside RedisLockModule under one name is refused: locks of one would not exclude those of the other [G705]', async () => {
+  const memory = RedisLockModule.forRoot({ memory: true });
+  const sql = SqlLockModule.forRoot(await onPGlite());
+  for (const imports of [
+    [memory, sql],
+    [sql, memory],
+  ]) {
+    const starting = startApp(imports);
+    await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
+    await expect(starting).rejects.toThrow(
+      /(?=.*RedisLockModule)(?=.*SqlLockModule).* under one name, "default": locks of one would not exclude those of the other\. Keep one of them, or give one of them a name\.$/,
+    );
+  }
+});
+
+it('two registrations of SqlLockModule under one name are one if they are the same, and are refused if they are not [G706]', async () => {
+  const options = await onPGlite();
+  const app = await startApp([SqlLockModule.forRoot(options), SqlLockModule.forRoot({ ...options, ttlMs: 30_000 })]);
+  expect(await registered(app).withLock('k', () => 'ran')).toBe('ran');
+  await expect(startApp([SqlLockModule.forRoot(options), SqlLockModule.forRoot(await onPGlite())])).rejects.toThrow(
+    'registers SqlLockModule under one name, "default", but with different options (table)',
+  );
+  const elsewhere = { ...options, postgres: 'postgres://localhost/shop', lazyConnect: true };
+  await expect(startApp([SqlLockModule.forRoot(elsewhere), SqlLockModule.forRoot(options)])).rejects.toThrow(
+    'but with different options (postgres',
+  );
+});
+
+it('an application may have locks in a table and others elsewhere, by their names [G707]', async () => {
+  const app = await startApp([
+    RedisLockModule.forRoot({ memory: true }),
+    SqlLockModule.forRoot({ ...(await onPGlite()), name: 'billing' }),
+  ]);
+  const lock = await registered(app).acquire('k');
+  await registered(app, 'billing').withLock('k', async () => {
+    expect((await registered(app, 'billing').list()).locks).toHaveLength(1);
+  });
+  await lock.release();
+});
+
+it('an application that closes finishes the work that holds a lock in the table, and gives the lock back [G708]', async () => {
+  const options = await onPGlite();
+  const app = await startApp([SqlLockModule.forRoot(options)]);
+  const jobs = app.get(Jobs);
+  const running = jobs.run();
+  await until(() => jobs.isRunning, { what: 'it runs' });
+  const closing = app.close();
+  const refused = () => registered(app).withLock('other', () => false);
+  await expect(until(refused, { what: 'it is refused' })).rejects.toThrow();
+  jobs.gate.open();
+  expect(await running).toBe('done');
+  await closing;
+  const { rows } = await (
+    await pglite()
+  ).query(`SELECT expires_at = 'epoch' AS is_free FROM ${options.table} WHERE resource_lock_key = 'job'`);
+  expect(rows).toEqual([{ is_free: true }]);
+});
+
+it('an application does not start when a method with @Limited has its locks in a table, even in a class of request scope [G887]', async () => {
+  @Injectable({ scope: Scope.REQUEST })
+  class Partners {
+    @Limited('partner', { limit: 2, registration: 'billing' })
+    async call(): Promise<void> {}
+  }
+  const imports = [
+    RedisLockModule.forRoot({ memory: true }),
+    SqlLockModule.forRoot({ ...(await onPGlite()), name: 'billing' }),
+  ];
+  await expect(startApp(imports, [Partners])).rejects.toThrow(
+    /^Partners\.call in RootTestModule is @Limited of the registration "billing"\. The store of this registration has no permits\. Locks in a database /,
+  );
+  await expect(startApp(imports)).resolves.toBeDefined();
+});
