@@ -5,21 +5,19 @@ import type { Lock, LockService } from 'nest-redis-lock';
 import type { LockBackend } from 'nest-redis-lock/testing';
 import { composeSqlLocks } from '../../lib/compose/open-sql.js';
 import { acquireOn, claimOn, connectedSql, freshKey, holderOn, placeOf, type Claim } from '../support/claims.js';
-import { PostgresServer } from '../support/postgres-server.js';
+import { expire, PATIENT, postgresOfFile, rowOf } from './stage.js';
 
-let server: PostgresServer;
+const server = await postgresOfFile();
 /** The process of the holder, and another one. */
 let locks: LockService;
 let other: LockBackend;
 /** The connection of the holder's work. */
-let work: pg.Client;
+const work = new pg.Client(server.url);
 
 beforeAll(async () => {
-  server = await PostgresServer.start();
-  const options = { postgres: server.url, commandTimeoutMs: 20_000, createTable: true };
-  ({ service: locks } = await composeSqlLocks({ ...options, shutdownTimeoutMs: 0 }).open());
+  const options = { postgres: server.url, createTable: true, shutdownTimeoutMs: 0, ...PATIENT };
+  ({ service: locks } = await composeSqlLocks(options).open());
   other = await connectedSql(options);
-  work = new pg.Client(server.url);
   await work.connect();
   await server.query('CREATE TABLE account (n int); INSERT INTO account VALUES (1)');
 });
@@ -27,17 +25,9 @@ afterAll(async () => {
   await work.end();
   await other.close();
   await locks.onApplicationShutdown();
-  await server.stop();
 });
 
 beforeEach(() => work.query('ROLLBACK')); // of a test that failed
-
-async function endLease(key: string): Promise<void> {
-  await server.query(
-    "UPDATE resource_lock SET expires_at = clock_timestamp() - interval '1 s' WHERE resource_lock_key = $1",
-    [key],
-  );
-}
 
 const isAcquired = async (claim: Claim, inLine = false): Promise<boolean> =>
   (await acquireOn(other, claim, inLine ? placeOf(claim.owner) : undefined)).status === 'acquired';
@@ -47,14 +37,14 @@ const TAKEOVERS: [how: string, takeOver: (lock: Lock) => Promise<boolean>][] = [
   [
     'its lease ends, and another acquires it',
     async ({ key }) => {
-      await endLease(key);
+      await expire(server, key);
       return isAcquired(claimOn(key));
     },
   ],
   [
     'its lease ends, and another acquires it in the order of the queue',
     async ({ key }) => {
-      await endLease(key);
+      await expire(server, key);
       return isAcquired(claimOn(key), true);
     },
   ],
@@ -73,7 +63,7 @@ const TAKEOVERS: [how: string, takeOver: (lock: Lock) => Promise<boolean>][] = [
     async ({ key }) => {
       const [first, second] = [claimOn(key), claimOn(key)];
       expect(await isAcquired(first, true)).toBe(false);
-      await endLease(key);
+      await expire(server, key);
       await acquireOn(other, second, placeOf(second.owner));
       return (await holderOn(other, key))?.owner === first.owner;
     },
@@ -143,11 +133,7 @@ describe.each(LEVELS)('a transaction at %s', (level, ifTaken) => {
       const { lock, statement } = await begun();
       expect(await guarded(statement)).toBe('held');
       expect(await takeOver(lock)).toBe(false);
-      const [row] = await server.query(
-        'SELECT resource_lock_value AS owner FROM resource_lock WHERE resource_lock_key = $1',
-        [lock.key],
-      );
-      expect(row).toEqual({ owner: lock.owner });
+      expect((await rowOf(server, lock.key))!.holder).toBe(lock.owner);
       await work.query('COMMIT');
       await other.forceRelease(lock.key);
     },

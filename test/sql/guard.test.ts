@@ -2,80 +2,58 @@ import 'reflect-metadata';
 import { guard, guardStatement } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { DataSource, type EntityManager } from 'typeorm';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import {
-  type Lock,
-  type LockEvent,
-  LockLostError,
-  LockOptionsError,
-  type LockService,
-  type LockSet,
-} from 'nest-redis-lock';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { type Lock, type LockEvent, LockLostError, LockOptionsError, type LockService } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { openLocks, openSqlLocks } from '../support/open-locks.js';
-import { PostgresServer } from '../support/postgres-server.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
+import { onPGlite } from './pglite.js';
+import { connectTo, expire, locksOn, postgresOfFile, queued, rowOf } from './stage.js';
 
-let server: PostgresServer;
+const server = await postgresOfFile();
+await server.query('CREATE TABLE note (text text)');
 
-beforeAll(async () => {
-  server = await PostgresServer.start();
-  await server.query('CREATE TABLE note (text text)');
-});
-afterAll(() => server.stop());
-
-/** Another process. */
-const openAnother = (options: { cohortMs?: number } = {}): Promise<LockService> =>
-  openSqlLocks({ postgres: server.url, commandTimeoutMs: 20_000, ...options });
-
-/** A connection of the application. */
-async function client(url = server.url): Promise<pg.Client> {
-  const opened = new pg.Client(url);
-  await opened.connect();
-  onTestFinished(() => opened.end());
-  return opened;
+/** Two processes, of which the first has a lock whose lease nobody extends, and a connection of the application. */
+async function stage() {
+  const [a, b] = [await locksOn(server), await locksOn(server)];
+  const tx = await connectTo(server);
+  const lock = await a.acquire(freshKey(), { watchdog: false });
+  return { a, b, key: lock.key, tx, lock };
 }
 
-/** Ends the lease in the table, as if its holder had been paused for as long: its transaction and its process know nothing of it. */
-async function endLease(key: string): Promise<void> {
-  await server.query(
-    "UPDATE resource_lock SET expires_at = clock_timestamp() - interval '1 s' WHERE resource_lock_key = $1",
-    [key],
-  );
+/** The same, with a transaction open that guards the lock. */
+async function guarded() {
+  const staged = await stage();
+  await staged.tx.query('BEGIN');
+  await guard(staged.lock, staged.tx);
+  return staged;
 }
 
-async function waitingFor(key: string): Promise<number> {
-  const [row] = await server.query(
-    'SELECT cardinality(waiters) AS count FROM resource_lock WHERE resource_lock_key = $1',
-    [key],
-  );
-  return Number(row?.count ?? 0);
-}
+/** Waits until another process can take the lock. */
+const isFree = (locks: LockService, key: string) =>
+  until(async () => (await locks.tryAcquire(key))?.release(), { what: 'the lock is free' });
 
-const free = (lock: Lock | LockSet | null): Promise<boolean> | undefined => lock?.release();
+/** Why releases were not confirmed. */
+function failuresOf(locks: LockService) {
+  const failures: Extract<LockEvent, { type: 'release-failed' }>[] = [];
+  locks.events$.subscribe((event) => event.type === 'release-failed' && failures.push(event));
+  return failures;
+}
 
 describe('a transaction that guards a lock', () => {
   it('keeps everybody else from the lock until it ends, also when the lease ended long before [G680]', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
-    const key = freshKey();
-    const tx = await client();
-    const lock = await a.acquire(key, { watchdog: false });
-    await tx.query('BEGIN');
-    await guard(lock, tx);
-    await endLease(key);
+    const { b, key, tx } = await guarded();
+    await expire(server, key);
     expect(await b.tryAcquire(key)).toBeNull();
     await tx.query('COMMIT');
-    expect(await free(await b.tryAcquire(key))).toBe(true);
+    expect(await (await b.tryAcquire(key))?.release()).toBe(true);
   });
 
   it('fails once somebody else has taken the lock over, and nothing that it wrote takes effect [G681]', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
-    const key = freshKey();
-    const tx = await client();
-    const lock = await a.acquire(key, { watchdog: false });
-    await endLease(key);
+    const { b, key, lock, tx } = await stage();
+    await expire(server, key);
     const lockOfB = await b.acquire(key);
     await tx.query('BEGIN');
     await tx.query('INSERT INTO note VALUES ($1)', [key]);
@@ -91,12 +69,9 @@ describe('a transaction that guards a lock', () => {
   });
 
   it('fails by its statement alone, when its answer is read by nobody [G682]', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
-    const key = freshKey();
-    const tx = await client();
-    const lock = await a.acquire(key, { watchdog: false });
+    const { b, key, lock, tx } = await stage();
     const { text, values } = guardStatement(lock);
-    await endLease(key);
+    await expire(server, key);
     const lockOfB = await b.acquire(key);
     await tx.query('BEGIN');
     await expect(tx.query(text, values)).rejects.toThrow('lock 1 of the guard is not held any more');
@@ -105,80 +80,61 @@ describe('a transaction that guards a lock', () => {
   });
 
   it('lets extensions of the lock through, and others take a place in its queue [G683]', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
-    const key = freshKey();
-    const tx = await client();
-    const lock = await a.acquire(key);
-    await tx.query('BEGIN');
-    await guard(lock, tx);
+    const { b, key, lock, tx } = await guarded();
     await lock.extend(40_000);
     expect(lock.remainingMs).toBeGreaterThan(30_000);
     const waiting = b.acquire(key, { waitMs: 60_000 });
-    await until(async () => (await waitingFor(key)) === 1, { what: 'the other has a place in the queue' });
+    await queued(server, key);
     await tx.query('COMMIT');
     expect(await lock.release()).toBe(true);
-    expect(await free(await waiting)).toBe(true);
+    expect(await (await waiting).release()).toBe(true);
   });
 
   it('that has committed is no hindrance to a release in the next line [G684]', async () => {
-    const a = await openAnother();
-    const events: LockEvent[] = [];
-    a.events$.subscribe((event) => events.push(event));
+    const a = await locksOn(server);
+    const failures = failuresOf(a);
+    const tx = await connectTo(server);
     for (let turn = 0; turn < 20; turn++) {
-      const key = freshKey();
-      const tx = await client();
-      const lock = await a.acquire(key);
+      const lock = await a.acquire(freshKey());
       await tx.query('BEGIN');
       await guard(lock, tx);
       await tx.query('COMMIT');
       expect(await lock.release()).toBe(true);
     }
-    expect(events.filter(({ type }) => type === 'release-failed')).toEqual([]);
+    expect(failures).toEqual([]);
   });
 
   it('holds up a release that comes before it has ended, which is repeated until then [G685]', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
-    const key = freshKey();
-    const tx = await client();
-    const events: LockEvent[] = [];
-    a.events$.subscribe((event) => events.push(event));
-    await free(await a.acquire(key)); // one that was used before is taken and given by other statements
-    const lock = await a.acquire(key);
+    const { a, b, key, lock: before, tx } = await stage();
+    await before.release();
+    const failures = failuresOf(a);
+    const lock = await a.acquire(key); // one that was used before is taken and given by other statements
     await tx.query('BEGIN');
     await guard(lock, tx);
     expect(await lock.release()).toBe(false);
-    const [failed] = events.filter((event) => event.type === 'release-failed');
-    expect(failed?.causes[0]?.advice).toContain('Release the lock after the transaction has ended.');
+    expect(failures[0]?.causes[0]?.advice).toContain('Release the lock after the transaction has ended.');
     expect(await b.tryAcquire(key)).toBeNull();
     await tx.query('COMMIT');
-    await until(async () => free(await b.tryAcquire(key)), { what: 'the lock is free' });
+    await isFree(b, key);
   });
 
   it('whose client is killed keeps the lock no longer than its session [G686]', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
-    const key = freshKey();
-    const tx = new pg.Client(server.url);
-    tx.on('error', () => {});
-    await tx.connect();
-    const lock = await a.acquire(key, { watchdog: false });
-    await tx.query('BEGIN');
-    await guard(lock, tx);
+    const { b, key, tx } = await guarded();
     const [pid] = (await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')).rows;
-    await endLease(key);
+    await expire(server, key);
     expect(await b.tryAcquire(key)).toBeNull();
     await server.query('SELECT pg_terminate_backend($1)', [pid!.pid]);
-    await until(async () => free(await b.tryAcquire(key)), { what: 'the lock is free' });
+    await isFree(b, key);
   });
 
   it('guards all locks of a set, and names the one that is not held any more, and whether another owner holds it [G687]', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
+    const { a, b, tx } = await stage();
     const keys = [freshKey('z'), freshKey('é'), freshKey('a')];
-    const tx = await client();
     const locks = await a.acquireAll(keys, { watchdog: false });
     expect(guardStatement(locks).values.filter((value) => keys.includes(String(value)))).toEqual(locks.keys);
     await tx.query('BEGIN');
     await guard(locks, tx);
-    for (const key of keys) await endLease(key);
+    for (const key of keys) await expire(server, key);
     for (const key of keys) expect(await b.tryAcquire(key)).toBeNull();
     await tx.query('COMMIT');
     const lockOfB = await b.acquire(keys[1]!);
@@ -192,9 +148,8 @@ describe('a transaction that guards a lock', () => {
   });
 
   it('guards locks whose keys no text of the database can hold [G688]', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
+    const { a, b, tx } = await stage();
     const keys = ['\0', '\\', "'; DROP TABLE note --", '$1 ? :name'].map((text) => `${freshKey()}${text}`);
-    const tx = await client();
     const locks = await a.acquireAll(keys);
     await tx.query('BEGIN');
     await guard(locks, tx);
@@ -204,10 +159,8 @@ describe('a transaction that guards a lock', () => {
   });
 
   it('that began to read before the lock was granted has to be begun anew, as it may have read what was there before [G689]', async () => {
-    const a = await openAnother();
-    const key = freshKey();
-    await free(await a.acquire(key));
-    const tx = await client();
+    const { a, key, lock: before, tx } = await stage();
+    await before.release();
     await tx.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
     await tx.query('SELECT FROM note');
     const lock = await a.acquire(key);
@@ -229,7 +182,7 @@ const HANDLES: [by: string, work: (locks: LockService, lock: Lock, tx: pg.Client
 describe('a lock that others of the process wait for', () => {
   /** Has two calls of a service wait for a lock that another holds, then gives it to the first of them, for both. */
   async function twoInLine(work: (locks: LockService, lock: Lock) => Promise<void>) {
-    const [a, b] = [await openAnother({ cohortMs: 60_000 }), await openAnother()]; // also on a busy machine
+    const [a, b] = [await locksOn(server, { cohortMs: 60_000 }), await locksOn(server)]; // also on a busy machine
     const key = freshKey();
     const before = await b.acquire(key);
     const [begun, end] = [new Gate(), new Gate()];
@@ -242,13 +195,7 @@ describe('a lock that others of the process wait for', () => {
     });
     const second = a.acquire(key, { waitMs: 60_000 });
     // The place is for both calls.
-    const turns = async () => {
-      const place = "split_part(coalesce(waiters[1], '0 0'), ' ', 2)::int";
-      const [row] = await server.query(`SELECT ${place} AS turns FROM resource_lock WHERE resource_lock_key = $1`, [
-        key,
-      ]);
-      return Number(row?.turns);
-    };
+    const turns = async () => Number((await rowOf(server, key))!.waiters[0]?.split(' ')[1]);
     await until(async () => (await turns()) >= 2, { what: 'both calls wait in the queue' });
     await before.release();
     await begun.opened;
@@ -258,7 +205,7 @@ describe('a lock that others of the process wait for', () => {
   /** Has a transaction read while the first call holds the lock, then passes the lock on to the second call. */
   async function readBeforePassedOn(level: string) {
     const { first, second, end, ownerOfFirst } = await twoInLine(async () => {});
-    const tx = await client();
+    const tx = await connectTo(server);
     await tx.query(`BEGIN ISOLATION LEVEL ${level}`);
     await tx.query('SELECT FROM note');
     end.open();
@@ -289,21 +236,27 @@ describe('a lock that others of the process wait for', () => {
     },
   );
 
+  it('is guarded by a transaction at READ COMMITTED, which reads anew, whenever that began', async () => {
+    const { lock, tx } = await readBeforePassedOn('READ COMMITTED');
+    await guard(lock, tx);
+    await tx.query('COMMIT');
+    expect(await lock.release()).toBe(true);
+  });
+
   it.each(HANDLES)(
     'is not passed on to the next of them by a release that comes before the commit, if %s guards it [G690]',
     async (_, work) => {
-      const tx = await client();
+      const tx = await connectTo(server);
       await tx.query('BEGIN');
       const { a, key, first, second, end, ownerOfFirst } = await twoInLine((locks, lock) => work(locks, lock, tx));
       let isGranted = false;
       void second.then(() => (isGranted = true));
-      const failures: LockEvent[] = [];
-      a.events$.subscribe((event) => event.type === 'release-failed' && failures.push(event));
+      const failures = failuresOf(a);
       end.open();
       await first;
       await until(() => failures.length > 0, { what: 'the release was not confirmed' });
       expect(isGranted).toBe(false);
-      await endLease(key);
+      await expire(server, key);
       expect(await a.inspect(key)).toBeNull();
       expect(isGranted).toBe(false);
       await tx.query('COMMIT');
@@ -318,7 +271,7 @@ describe('guard', () => {
   const neverCalled = (): Promise<never> => Promise.reject(new Error('a statement was sent'));
 
   it('refuses a lock that was released, or is known to be lost, whatever comes of its statement [G691]', async () => {
-    const locks = await openAnother();
+    const locks = await locksOn(server);
     const released = await locks.acquire(freshKey());
     await released.release();
     expect(() => guardStatement(released)).toThrow(LockLostError);
@@ -331,11 +284,11 @@ describe('guard', () => {
   });
 
   it('aborts the transaction of a lock that is known to be lost, also where the error is swallowed [G951]', async () => {
-    const locks = await openAnother();
+    const locks = await locksOn(server);
     const [released, forced, key] = [await locks.acquire(freshKey()), await locks.acquire(freshKey()), freshKey()];
     await released.release();
     await locks.forceRelease(forced.key);
-    const tx = await client();
+    const tx = await connectTo(server);
     for (const lock of [released, forced]) {
       await tx.query('BEGIN');
       await tx.query('INSERT INTO note VALUES ($1)', [key]);
@@ -346,7 +299,7 @@ describe('guard', () => {
   });
 
   it('is refused in a nested transaction of TypeORM, whose rollback would end it, and holds in the outermost [G952]', async () => {
-    const locks = await openAnother();
+    const locks = await locksOn(server);
     const lock = await locks.acquire(freshKey());
     const dataSource = await new DataSource({ type: 'postgres', url: server.url }).initialize();
     onTestFinished(() => dataSource.destroy());
@@ -373,17 +326,21 @@ describe('guard', () => {
   });
 
   it('refuses to run outside of a transaction, where it would guard nothing [G693]', async () => {
-    const locks = await openAnother();
+    const locks = await locksOn(server);
     const pool = new pg.Pool({ connectionString: server.url });
     onTestFinished(() => pool.end());
     const lock = await locks.acquire(freshKey());
     await expect(guard(lock, pool)).rejects.toThrow(LockOptionsError);
-    await expect(guard(lock, await client())).rejects.toThrow('guard() was called outside of a transaction');
+    await expect(guard(lock, await connectTo(server))).rejects.toThrow('guard() was called outside of a transaction');
     await lock.release();
+    const options = await onPGlite();
+    const onPglite = await (await openSqlLocks(options)).acquire('key');
+    await expect(guard(onPglite, options.postgres)).rejects.toThrow('guard() was called outside of a transaction');
+    await options.postgres.transaction((inside) => guard(onPglite, inside));
   });
 
-  it('refuses what is no lock, and what cannot run a statement', async () => {
-    const locks = await openAnother();
+  it('refuses what is no lock, and what cannot run a statement, and passes other errors of the driver on as they are', async () => {
+    const locks = await locksOn(server);
     const lock = await locks.acquire(freshKey());
     await expect(guard({ key: 'key' } as Lock, neverCalled)).rejects.toThrow('lock must be a lock, or a set of locks');
     await expect(guard(lock, undefined as never)).rejects.toThrow('transaction must be a function');
@@ -391,6 +348,28 @@ describe('guard', () => {
     const forgetful = guard(lock, (() => undefined) as never);
     await expect(forgetful).rejects.toThrow('must be run by what returns a promise: got undefined. Roll the');
     await expect(forgetful).rejects.toThrow(LockOptionsError);
+    const error = Object.assign(new Error('connection lost'), { code: 'ECONNRESET' });
+    await expect(guard(lock, () => Promise.reject(error))).rejects.toBe(error);
     await lock.release();
+  });
+
+  it('keeps a lock from being detached, and one that was detached from being adopted', async () => {
+    const { a, lock, tx } = await guarded();
+    const HOUR = { ttlMs: 3_600_000 };
+    await expect(lock.detach(HOUR)).rejects.toMatchObject({
+      code: 'LOCK_OPTIONS',
+      message: expect.stringContaining('guard was called for it') as string,
+    });
+    expect(lock.isHeld).toBe(true);
+    await tx.query('ROLLBACK');
+    const parcel = await (await a.acquire(freshKey())).detach(HOUR);
+    await tx.query('BEGIN');
+    await tx.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR KEY SHARE', [parcel.key]);
+    await expect(a.adopt(parcel)).rejects.toMatchObject({
+      code: 'LOCK_UNAVAILABLE',
+      message: expect.stringContaining('a transaction that guards the lock is still open') as string,
+    });
+    await tx.query('ROLLBACK');
+    await (await a.adopt(parcel)).release();
   });
 });

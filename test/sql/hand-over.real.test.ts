@@ -7,7 +7,7 @@ import { freshKey } from '../support/claims.js';
 import { DrivenProcess } from '../support/driven-process.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { postgresOfFile } from './stage.js';
+import { listening, postgresOfFile, queued, rowOf } from './stage.js';
 
 type Query = { name?: string; text: string; values: unknown[] };
 
@@ -25,27 +25,15 @@ function watched(sees: (query: Query) => boolean): PostgresConfig {
   return { connectionString: server.url, Client: Watched };
 }
 
-const waitingFor = async (key: string) => {
-  const [row] = await server.query('SELECT waiters FROM resource_lock WHERE resource_lock_key = $1', [key]);
-  return (row?.waiters ?? []) as string[];
-};
-
-const queued = (key: string, count = 1) =>
-  until(async () => (await waitingFor(key)).length === count, { what: `${count} wait for the lock` });
-
-/** The sessions that listen, without a message of their own on the way. */
-const listening = async () =>
-  (
-    await server.query(`SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN nest_redis_lock%' AND state = 'idle'`)
-  ).map(({ pid }) => pid as number);
+const waitingFor = async (key: string) => [...(await rowOf(server, key))!.waiters];
 
 /** Has a service listen, as it does once a call of it had to wait. @param holder takes the lock first */
 async function listens(holder: LockService, waiter: LockService): Promise<void> {
-  const key = freshKey();
-  const before = (await listening()).length;
+  const key = `a\0b\\0 ${freshKey()}`; // in the messages of a hand-over, too
+  const before = (await listening(server)).length;
   const held = await holder.acquire(key);
   const waits = waiter.acquire(key, { waitMs: 60_000 });
-  await until(async () => (await listening()).length > before, { what: 'it listens' });
+  await until(async () => (await listening(server)).length > before, { what: 'it listens' });
   await sleep(100); // its test message
   await held.release();
   await (await waits).release();
@@ -64,7 +52,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
         const key = freshKey();
         const held = await holder.acquire(key);
         const waits = waiter.acquire(key, { waitMs: 60_000 });
-        await queued(key);
+        await queued(server, key);
         sent.length = 0;
         await held.release();
         const next = await waits;
@@ -85,7 +73,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
     const key = freshKey();
     const held = await holder.acquire(key, { ttlMs: 600_000 });
     const waits = waiter.acquire(key, { waitMs: 60_000 });
-    await queued(key);
+    await queued(server, key);
     await held.release();
     expect((await waits).fencingToken).toBeGreaterThan(held.fencingToken);
   });
@@ -93,17 +81,17 @@ describe('Locks in PostgreSQL that are handed over', () => {
   it('are handed over by messages again after the session that listens was terminated [G668]', async () => {
     const holder = await openSqlLocks({ postgres: server.url });
     const waiter = await openSqlLocks({ postgres: server.url });
-    const before = await listening();
+    const before = await listening(server);
     await listens(holder, waiter);
-    const [pid] = (await listening()).filter((each) => !before.includes(each));
+    const [pid] = (await listening(server)).filter((each) => !before.includes(each));
     const key = freshKey();
     const held = await holder.acquire(key, { ttlMs: 600_000 });
     const waits = waiter.acquire(key, { waitMs: 60_000 });
-    await queued(key);
+    await queued(server, key);
     await server.query('SELECT pg_terminate_backend($1)', [pid]);
     await until(
       async () => {
-        const now = await listening();
+        const now = await listening(server);
         return !now.includes(pid!) && now.length > before.length;
       },
       { what: 'it listens anew' },
@@ -124,21 +112,17 @@ describe('Locks in PostgreSQL that are handed over', () => {
       const process = await WaitingProcess.start(server.url);
       dying.push(process);
       await process.wait(key);
-      await queued(key, count);
+      await queued(server, key, count);
     }
     const waits = survivor.acquire(key, { waitMs: 60_000 });
-    await queued(key, 5);
+    await queued(server, key, 5);
     await Promise.all(dying.map((process) => process.kill()));
     const dead = (await waitingFor(key)).slice(0, 4).map((entry) => entry.split(' ')[2]);
     const grants = new Set<unknown>();
     let isServed = false;
     const watching = until(
       async () => {
-        const [row] = await server.query(
-          'SELECT resource_lock_value AS holder FROM resource_lock WHERE resource_lock_key = $1',
-          [key],
-        );
-        grants.add(row!.holder);
+        grants.add((await rowOf(server, key))!.holder);
         return isServed;
       },
       { what: 'the survivor has it', timeoutMs: 60_000 },
@@ -165,7 +149,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
       );
     });
     await sleep(12 * 80 + 200);
-    await queued(key, 2);
+    await queued(server, key, 2);
     await held.release();
     await Promise.all(calls);
     expect(served).toEqual(Array.from({ length: 12 }, (_, at) => at));
@@ -178,7 +162,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
     const key = freshKey();
     const holder = await locks.acquire(key);
     const waiting = others.map((each) => each.acquire(key, { waitMs: 60_000 }));
-    await queued(key, others.length);
+    await queued(server, key, others.length);
     const places = await waitingFor(key);
     await holder.release();
     await Promise.all(waiting.map(async (lock) => (await lock).release()));
@@ -188,7 +172,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
     const alive = places.map((place) => place.replace(/ (\d{16})( \d+)$/, ' 9000000000000000$2'));
     await server.query('UPDATE resource_lock SET waiters = $2 WHERE resource_lock_key = $1', [key, alive]);
     const waits = others[0]!.acquire(key, { waitMs: 4_000 }); // four grants that nobody confirms would take 8 s
-    await queued(key, others.length + 1);
+    await queued(server, key, others.length + 1);
     await next.release();
     await (await waits).release();
   });
@@ -207,10 +191,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
       key,
       '1 minute',
     ]);
-    const isHeld = async (of: string) => {
-      const asked = 'SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 AND expires_at > now()';
-      return (await server.query(asked, [of])).length > 0;
-    };
+    const isHeld = async (of: string) => (await rowOf(server, of))!.isHeld;
     const channel = `nest_redis_lock_${Buffer.from(owner.split('/')[2]!).toString('hex')}`;
     const tell = (to: string, of: string) => server.query('SELECT pg_notify($1, $2)', [channel, `${to} 1 1 1 ${of}`]);
     await tell(kept.owner, kept.key);

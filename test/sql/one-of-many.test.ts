@@ -1,12 +1,10 @@
-import pg from 'pg';
 import { type Lock, type LockService, LockService as Locks } from 'nest-redis-lock';
 import { guard, SqlLockModule } from 'nest-redis-lock/sql';
 import { Test } from '@nestjs/testing';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
-import { PostgresServer } from '../support/postgres-server.js';
-import { postgresOfFile } from './stage.js';
+import { connectTo, locksOn, ownPostgres, postgresOfFile } from './stage.js';
 
 /** Long enough for a machine that does other work, where nothing is to be given up. */
 const PATIENT = { commandTimeoutMs: 60_000, waitMs: 60_000 };
@@ -16,13 +14,6 @@ const server = await postgresOfFile();
 let tables = 0;
 const freshTable = () => `locks_${++tables}`;
 const keysOf = (name: string, count: number) => Array.from({ length: count }, (_, at) => `${name}${at}`);
-
-async function connected(): Promise<pg.Client> {
-  const client = new pg.Client(server.url);
-  await client.connect();
-  onTestFinished(() => client.end());
-  return client;
-}
 
 /** Takes each key, or says why not. Something is in flight before, so that they travel together. */
 async function takeAll(locks: LockService, keys: readonly string[]): Promise<string[]> {
@@ -49,7 +40,7 @@ describe('Tokens of locks in PostgreSQL', () => {
       await openSqlLocks({ postgres, table, ...PATIENT }),
       await openSqlLocks({ postgres, table, ...PATIENT }),
     ];
-    const client = await connected();
+    const client = await connectTo(server);
     const tokens: number[] = [];
     const work = async (lock: Lock) => {
       tokens.push(lock.fencingToken);
@@ -72,7 +63,7 @@ describe('Tokens of locks in PostgreSQL', () => {
 describe('A lock in PostgreSQL whose data cannot be used', () => {
   it('is refused where its token would reach 2^53, and no list and no other lock fails with it, nor with a time without end [G966]', async () => {
     const table = freshTable();
-    const locks = await openSqlLocks({ postgres: server.url, table, ...PATIENT });
+    const locks = await locksOn(server, { table, ...PATIENT });
     const keys = keysOf('k', 10);
     await takeAll(locks, ['held', 'endless']);
     await takeAll(locks, keys).then(() => Promise.all(keys.map((key) => locks.forceRelease(key))));
@@ -101,10 +92,8 @@ describe('A lock in PostgreSQL whose data cannot be used', () => {
   it('fails alone, and no lock that was asked for with it [G967]', async () => {
     await server.query(`CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`);
     const postgres = server.url.replace(/postgres$/, 'latin');
-    const locks = await openSqlLocks({ postgres, ...PATIENT });
-    const admin = new pg.Client(postgres);
-    await admin.connect();
-    onTestFinished(() => admin.end());
+    const locks = await locksOn({ url: postgres }, PATIENT);
+    const admin = await connectTo({ url: postgres });
     await admin.query(`ALTER TABLE resource_lock ADD CHECK (resource_lock_key <> 'forbidden')`);
     const keys = [...keysOf('n', 10), 'ключ', 'forbidden', ...keysOf('m', 10)];
     const outcomes = await takeAll(locks, keys);
@@ -117,8 +106,7 @@ describe('A lock in PostgreSQL whose data cannot be used', () => {
   it('is no outage, and does not hide one that comes later [G969]', async () => {
     const table = freshTable();
     const log = new RecordingLogger();
-    const own = await PostgresServer.start();
-    onTestFinished(() => own.stop());
+    const own = await ownPostgres();
     const imports = [SqlLockModule.forRoot({ postgres: own.url, table, createTable: true, ...PATIENT })];
     const app = await Test.createTestingModule({ imports }).setLogger(log).compile();
     await app.init();
@@ -126,16 +114,13 @@ describe('A lock in PostgreSQL whose data cannot be used', () => {
     const locks = app.get(Locks);
     await own.query(`ALTER TABLE ${table} ADD CHECK (resource_lock_key <> 'forbidden')`);
     await expect(locks.acquire('forbidden')).rejects.toThrow('violates check constraint');
-    const client = new pg.Client(own.url);
-    await client.connect();
-    client.on('error', () => {});
+    const client = await connectTo(own);
     const guarded = await locks.acquire('guarded');
     await client.query('BEGIN');
     await guard(guarded, client);
     expect(await guarded.release()).toBe(false);
     expect(log.lines.filter((line) => line.includes('available'))).toEqual([]);
     await client.query('COMMIT');
-    await client.end();
     await own.query(`ALTER TABLE ${table} RENAME TO elsewhere`);
     await expect(locks.acquire('a')).rejects.toThrow('could not be acquired');
     expect(log.lines.filter((line) => line.includes('Locks are unavailable'))).toHaveLength(1);
@@ -145,12 +130,12 @@ describe('A lock in PostgreSQL whose data cannot be used', () => {
 
 it('other locks are taken and given back while another session holds the rows of 20 that are asked for, which are granted once it ends [G968]', async () => {
   const table = freshTable();
-  const locks = await openSqlLocks({ postgres: server.url, table, ...PATIENT });
+  const locks = await locksOn(server, { table, ...PATIENT });
   const stuck = keysOf('stuck', 20);
   const kept = await locks.acquire('kept');
   for (const key of stuck) await (await locks.acquire(key)).release();
   const mine = await locks.acquire('mine');
-  const session = await connected();
+  const session = await connectTo(server);
   await session.query('BEGIN');
   await session.query(`SELECT 1 FROM ${table} WHERE resource_lock_key LIKE 'stuck%' FOR UPDATE`);
   await session.query(`SELECT 1 FROM ${table} WHERE resource_lock_key = 'mine' FOR UPDATE`);
