@@ -3,7 +3,6 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { LockUnavailableError } from 'nest-redis-lock';
 import type { SqlLockModuleOptions } from 'nest-redis-lock/sql';
 import { openPostgres } from '../../lib/stores/sql/postgres/postgres-source.js';
-import { ddl, postgresStatements } from '../../lib/stores/sql/postgres/statements.js';
 import type { SqlClient } from '../../lib/stores/sql/sql-client.js';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
@@ -26,12 +25,13 @@ import {
   sessionOn,
   urlBy,
 } from './stage.js';
+import { ddl, postgresStatements, statements, turnValues } from './statements.js';
 
 const TTL_MS = 600_000;
 
 // Statistics are gathered by nobody, as long as a test does not.
 const server = await postgresOfFile({ deadlock_timeout: '20ms', autovacuum: 'off' });
-const { turn, giveAndTurn, extend, give, sweep, take } = postgresStatements('"resource_lock"');
+const { turn, giveAndTurn, extend, give, sweep, take } = statements;
 
 function poolOf(most: number): Pool {
   const pool = new pg.Pool({ connectionString: server.url, max: most });
@@ -119,18 +119,8 @@ describe('S9: several locks are taken at once, by everybody in another order', (
         .sort((one, other) => one.at - other.at)
         .map(({ key }) => key);
     const fill = <T>(value: T) => keys.map(() => value);
-    const turns = (give: string | null, owner: string | null) =>
-      [
-        shuffled(),
-        fill(give),
-        fill(owner),
-        fill(null),
-        fill(TTL_MS),
-        fill(1),
-        fill(null),
-        fill(false),
-        fill(0),
-      ] as unknown[];
+    const turns = (asked: { give?: string; owner?: string }) =>
+      turnValues(shuffled().map((key) => ({ key, ...asked })));
 
     const sessions: SqlClient[] = [];
     for (let each = 0; each < 5; each++) sessions.push(await source.connect(() => {}));
@@ -139,10 +129,10 @@ describe('S9: several locks are taken at once, by everybody in another order', (
     let granted = 0;
     const race = async (client: SqlClient, owner: string) => {
       for (let round = 0; round < 60; round++) {
-        const rows = await client.query(turn, turns(null, owner));
+        const rows = await client.query(turn, turns({ owner }));
         granted += rows.filter(({ is_taken }) => Number(is_taken) === 1).length;
         await client.query(extend, [shuffled(), fill(owner), fill(TTL_MS), fill(false), fill(0)]);
-        await client.query(giveAndTurn, turns(owner, null));
+        await client.query(giveAndTurn, turns({ give: owner }));
       }
     };
     let isRacing = true;
@@ -204,18 +194,8 @@ describe('S12: a statement that was given up runs late', () => {
     await expire(server, key);
     const second = await other.acquire(key, { ttlMs: TTL_MS, waitMs: 0 });
     expect((await database.query(give.text, [key, first.owner])).rows).toEqual([]);
-    const turn = await database.query(giveAndTurn.text, [
-      [key],
-      [first.owner],
-      [null],
-      [null],
-      [0],
-      [1],
-      [null],
-      [false],
-      [0],
-    ]);
-    expect(turn.rows).toMatchObject([{ gives: 0, granted: null }]);
+    const turned = await database.query(giveAndTurn.text, turnValues([{ key, give: first.owner }]));
+    expect(turned.rows).toMatchObject([{ gives: 0, granted: null }]);
     const extended = await database.query(extend.text, [[key], [first.owner], [TTL_MS], [false], [0]]);
     expect(extended.rows).toMatchObject([{ is_done: 0 }]);
     expect((await rowOf(server, key))!).toMatchObject({ holder: second.owner, isHeld: true });
@@ -265,7 +245,7 @@ describe('S14: whoever waits is not told of its turn', () => {
     expect((await dying.query(take.text, [key, 'dying', TTL_MS])).rowCount).toBe(1);
     const waiting = waiter.acquire(key, { waitMs: TTL_MS });
     await askedAt(key);
-    const given = await dying.query(turn.text, [[key], ['dying'], [null], [null], [0], [1], [null], [false], [0]]);
+    const given = await dying.query(turn.text, turnValues([{ key, give: 'dying' }]));
     expect(given.rows).toMatchObject([{ gives: 1, granted: expect.any(String) }]);
     const lock = await waiting;
     expect((await rowOf(server, key))!).toMatchObject({ holder: lock.owner, isHeld: true });
@@ -345,17 +325,7 @@ describe('S18: the plan of a statement was made while the table was empty', () =
     const source = await openPostgres(server.url, PATIENT.commandTimeoutMs);
     const client = await source.connect(() => {});
     const values: Readonly<Record<string, readonly unknown[]>> = {
-      [large.turn.name]: [
-        KEYS,
-        ['a', 'a'],
-        ['b', 'b'],
-        [null, null],
-        [1, 1],
-        [1, 1],
-        [null, null],
-        [false, false],
-        [0, 0],
-      ],
+      [large.turn.name]: turnValues(KEYS.map((key) => ({ key, give: 'a', owner: 'b', ttlMs: 1 }))),
       [large.extend.name]: [KEYS, ['a', 'a'], [1, 1], [false, false], [0, 0]],
       [large.inspect.name]: [KEYS],
       [large.take.name]: [KEYS[0], 'a', 1],

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { postgresStatements, type PostgresStatement } from '../../lib/stores/sql/postgres/statements.js';
 import type { Row } from '../../lib/stores/sql/sql-client.js';
 import { randomOf } from '../support/random.js';
 import { GRANT_TTL_MS, RaceRecord, type Place } from './race-record.js';
+import { statements, turnValues, type Asked as AskedFor, type PostgresStatement } from './statements.js';
 
-const { extend, give, keep, sweep, take, turn } = postgresStatements('"resource_lock"');
+const { extend, give, keep, sweep, take, turn } = statements;
 /** Keys with a queue, and keys that are taken so seldom that their rows are deleted in between. */
 const [HOT, COLD] = [4, 400];
 /** Rows that are not used for so long are deleted, in milliseconds: not those of hot keys. */
@@ -18,8 +18,7 @@ export interface RaceOptions {
   readonly seed: number;
 }
 
-/** What one lock is asked for: an element of each argument of the statement. */
-type Asked = { key: string; give?: string; owner?: string; ttlMs?: number; turns?: number; place?: Place };
+type Asked = Omit<AskedFor, 'ticket' | 'number' | 'queues'> & { readonly place?: Place };
 
 /**
  * Has many connections race for few locks with the statements of the store: attempts with and without places, hand-overs whose messages
@@ -171,17 +170,11 @@ class Racer {
   async #turns(asked: readonly Asked[]): Promise<[(Row | undefined)[], number]> {
     const sentAt = performance.now();
     const seen = asked.map(({ key }) => this.record.waitingFor(key, sentAt));
-    const all = await this.#query(turn, [
-      asked.map(({ key }) => key),
-      asked.map((each) => each.give ?? null),
-      asked.map(({ owner }) => owner ?? null),
-      asked.map(({ place }) => place?.ticket ?? null),
-      asked.map(({ ttlMs = 0 }) => ttlMs),
-      asked.map(({ turns = 1 }) => turns),
-      asked.map(({ owner, place }) => (owner === undefined ? null : (place?.number ?? null))),
-      asked.map(({ owner, place }) => owner !== undefined && place !== undefined),
-      asked.map(() => 1),
-    ]);
+    const values = asked.map((each) => {
+      const asks = each.owner !== undefined && each.place !== undefined;
+      return { ...each, ticket: each.place?.ticket, number: asks ? each.place!.number : undefined, queues: asks };
+    });
+    const all = await this.#query(turn, turnValues(values));
     const rows = asked.map((each) => all.find(({ key }) => key === each.key));
     for (const [at, { key, owner, place }] of asked.entries()) {
       const row = rows[at];

@@ -1,21 +1,17 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ddl } from '../../lib/stores/sql/postgres/statements.js';
-import { PostgresServer } from '../support/postgres-server.js';
+import { describe, expect, it } from 'vitest';
 import { race } from './race.js';
+import { postgresOfFile } from './stage.js';
+import { ddl } from './statements.js';
 
 /** `RACE_SECONDS=600 RACE_CONNECTIONS=50 RACE_SEED=7 npm test -- test/sql/races` races for longer, and prints its figures. */
 const { RACE_CONNECTIONS = 16, RACE_SECONDS = 3, RACE_SEED = 1 } = process.env;
 /** For the race, and for the check of what happened. */
 const TIMEOUT_MS = Number(RACE_SECONDS) * 1_000 + 300_000;
 
-describe('Many connections that race for few locks in a table of PostgreSQL', { timeout: TIMEOUT_MS }, () => {
-  let server: PostgresServer;
-  beforeAll(async () => {
-    server = await PostgresServer.start();
-    await server.query(ddl('"resource_lock"'));
-  });
-  afterAll(() => server.stop());
+const server = await postgresOfFile();
+await server.query(ddl('"resource_lock"'));
 
+describe('Many connections that race for few locks in a table of PostgreSQL', { timeout: TIMEOUT_MS }, () => {
   const raced = async (level: string) => {
     const [connections, seconds, seed] = [RACE_CONNECTIONS, RACE_SECONDS, RACE_SEED].map(Number) as [
       number,

@@ -1,67 +1,29 @@
+import { afterAll, describe, expect, it } from 'vitest';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ddl, postgresStatements } from '../../lib/stores/sql/postgres/statements.js';
 import { freshKey } from '../support/claims.js';
-import { PostgresServer } from '../support/postgres-server.js';
+import { expire, postgresOfFile, rowOf as lookAt, sessionOn } from './stage.js';
+import { ddl, statements, turnValues, type Asked } from './statements.js';
 
-const TABLE = '"resource_lock"';
-const { extend, give, inspect, take, turn } = postgresStatements(TABLE);
+const { extend, give, inspect, take, turn } = statements;
 
-/** What one lock is asked for: see the statement. */
-interface Asked {
-  key: string;
-  give?: string;
-  owner?: string;
-  ticket?: string;
-  ttlMs?: number;
-  turns?: number;
-  number?: number;
-  queues?: boolean;
-  calls?: number;
-}
+type Cell = number | string | null;
+type Answer = Record<string, Cell>;
 
-type Answer = Record<string, number | string | null>;
-
-let server: PostgresServer;
-let client: pg.Client;
-beforeAll(async () => {
-  server = await PostgresServer.start();
-  client = await connected();
-  await client.query(ddl(TABLE));
-});
-afterAll(async () => {
-  await client.end();
-  await server.stop();
-});
-
-async function connected(): Promise<pg.Client> {
-  const made = new pg.Client(server.url);
-  await made.connect();
-  return made;
-}
+const server = await postgresOfFile();
+const client = new pg.Client(server.url);
+await client.connect();
+afterAll(() => client.end());
+await client.query(ddl('"resource_lock"'));
 
 /** Runs the statement once for several locks. @returns its rows in their order */
 async function turns(...asked: Asked[]): Promise<Answer[]> {
-  const columns = [
-    asked.map(({ key }) => key),
-    asked.map(({ give }) => give ?? null),
-    asked.map(({ owner }) => owner ?? null),
-    asked.map(({ ticket }) => ticket ?? null),
-    asked.map(({ ttlMs = 20_000 }) => ttlMs),
-    asked.map(({ turns: count = 1 }) => count),
-    asked.map(({ number }) => number ?? null),
-    asked.map(({ queues = false }) => queues),
-    asked.map(({ calls = 1 }) => calls),
-  ];
-  const answers = await client.query<Answer>(turn.text, columns);
-  const number = (cell: number | string | null) => (/^\d+(\.\d+)?$/.test(String(cell)) ? Number(cell) : cell);
-  const rows = answers.rows.map((row) => mapValues(row, number));
+  const { rows } = await client.query<Answer>(turn.text, turnValues(asked));
+  const number = (cell: Cell) => (/^\d+(\.\d+)?$/.test(String(cell)) ? Number(cell) : cell);
+  const answers = rows.map((row) =>
+    Object.fromEntries(Object.entries(row).map(([name, cell]) => [name, number(cell)])),
+  );
   // There is no row for a lock that is not known.
-  return asked.map(({ key }) => rows.find((row) => row.key === key) ?? { key, is_known: 0 });
-}
-
-function mapValues(row: Answer, map: (cell: number | string | null) => number | string | null): Answer {
-  return Object.fromEntries(Object.entries(row).map(([name, cell]) => [name, map(cell)]));
+  return asked.map(({ key }) => answers.find((row) => row.key === key) ?? { key, is_known: 0 });
 }
 
 async function once(asked: Asked): Promise<Answer> {
@@ -78,30 +40,29 @@ async function givesAlone(key: string, owner: string): Promise<boolean> {
   return (await client.query(give.text, [key, owner])).rows.length > 0;
 }
 
+/** Extends a lock. @returns what the statement says */
+async function extended(key: string, ttlMs: number, keeps = false) {
+  return (await client.query(extend.text, [[key], ['a'], [ttlMs], [keeps], [0]])).rows;
+}
+
 /** Asks for a lock, and waits for it in the queue. */
-function waits(key: string, ticket: string, number?: number): Promise<Answer> {
-  return once({ key, owner: ticket, ticket, number, queues: true });
+function waits(key: string, ticket: string, number?: number, turns = 1): Promise<Answer> {
+  return once({ key, owner: ticket, ticket, number, turns, queues: true });
 }
 
-async function rowOf(key: string): Promise<{ holder: string; fence: number; waiters: string[]; isHeld: boolean }> {
-  const { rows } = await client.query(
-    `SELECT resource_lock_value AS holder, fence::float8 AS fence, waiters, expires_at > clock_timestamp() AS "isHeld"
-     FROM resource_lock WHERE resource_lock_key = $1`,
-    [key],
-  );
-  return rows[0] as Awaited<ReturnType<typeof rowOf>>;
+/** A lock that `a` has, for which these wait. */
+async function held(...waiting: [ticket: string, number?: number][]): Promise<string> {
+  const key = freshKey();
+  await once({ key, owner: 'a' });
+  for (const [ticket, number] of waiting) await waits(key, ticket, number);
+  return key;
 }
 
-async function queueOf(key: string): Promise<string[]> {
-  return (await rowOf(key)).waiters.map((entry) => entry.split(' ')[2]!);
-}
-
-/** Lets the lease of the lock end. */
-const expire = (key: string) =>
-  client.query(
-    `UPDATE resource_lock SET expires_at = clock_timestamp() - interval '1 ms' WHERE resource_lock_key = $1`,
-    [key],
-  );
+const rowOf = async (key: string) => (await lookAt(server, key))!;
+const queueOf = async (key: string) => (await rowOf(key)).waiters.map((entry) => entry.split(' ')[2]!);
+const numbersOf = async (key: string) => (await rowOf(key)).waiters.map((entry) => Number(entry.split(' ')[0]));
+const serverUs = async () =>
+  Number((await server.query('SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000) AS us'))[0]!.us);
 
 /** Makes it look as if a process had given its last sign so long ago. */
 const silence = (key: string, ticket: string, ms: number) =>
@@ -118,9 +79,9 @@ describe('The statement that takes locks, gives them back and hands them over', 
   it('hands a lock that is given back to the first in its queue, with a block of tokens and the number of the next [G650]', async () => {
     const key = freshKey();
     const { last_token } = await once({ key, owner: 'a' });
-    await once({ key, owner: 'b', ticket: 'b', turns: 7, number: 300, queues: true });
-    await once({ key, owner: 'c', ticket: 'c', number: 200, queues: true });
-    await once({ key, owner: 'd', ticket: 'd', number: 400, queues: true });
+    await waits(key, 'b', 300, 7);
+    await waits(key, 'c', 200);
+    await waits(key, 'd', 400);
     const given = await once({ key, give: 'a' });
     expect(given).toMatchObject({ gives: 1, is_taken: 0, granted: 'c', bound: 300 });
     expect(given.first_token).toBeGreaterThan(Number(last_token));
@@ -133,9 +94,7 @@ describe('The statement that takes locks, gives them back and hands them over', 
   });
 
   it('passes over those who are silent while another asks, and makes nobody silent by the time alone [G651]', async () => {
-    const key = freshKey();
-    await once({ key, owner: 'a' });
-    for (const [at, ticket] of ['dead', 'gone', 'alive', 'slow'].entries()) await waits(key, ticket, 1_000 + at);
+    const key = await held(['dead', 1_000], ['gone', 1_001], ['alive', 1_002], ['slow', 1_003]);
     for (const ticket of ['dead', 'gone']) await silence(key, ticket, 2_100);
     await silence(key, 'slow', 1_500);
     const { rows } = await client.query(inspect.text, [[key]]);
@@ -145,68 +104,161 @@ describe('The statement that takes locks, gives them back and hands them over', 
     expect(await waits(key, 'gone', 1_001)).toMatchObject({ had_place: 0 });
     expect(await queueOf(key)).toEqual(['gone', 'slow']);
 
-    const paused = freshKey();
-    await once({ key: paused, owner: 'a' });
-    for (const ticket of ['b', 'c']) {
-      await waits(paused, ticket);
-      await silence(paused, ticket, 5_000);
-    }
+    const paused = await held(['b'], ['c']);
+    for (const ticket of ['b', 'c']) await silence(paused, ticket, 5_000);
     expect(await once({ key: paused, give: 'a' })).toMatchObject({ granted: 'b' });
     expect(await queueOf(paused)).toEqual(['c']);
   });
 
   it('keeps a guarded lock from everybody until the transaction ends, and lets its holder extend it and others queue [G652]', async () => {
-    const key = freshKey();
-    await once({ key, owner: 'a' });
-    const work = await connected();
-    try {
-      await work.query('BEGIN');
-      await work.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR KEY SHARE', [key]);
-      expect((await client.query(extend.text, [[key], ['a'], [20_000], [false], [0]])).rows).toMatchObject([
-        { is_done: 1 },
-      ]);
-      expect(await waits(key, 'b')).toMatchObject({ is_taken: 0, is_guarded: 0, holder: 'a' });
-      expect(await queueOf(key)).toEqual(['b']);
-      const attempts: Omit<Asked, 'key'>[] = [
-        { give: 'a' },
-        { give: '*' },
-        { give: 'a', owner: 'a2' },
-        { owner: 'a' }, // a lost reply
-      ];
-      for (const attempt of attempts) {
-        expect(await once({ key, ...attempt })).toMatchObject({ is_guarded: 1, is_taken: 0, granted: null });
-      }
-      await expire(key);
-      for (const owner of ['b', 'c'])
-        expect(await waits(key, owner)).toMatchObject({ is_guarded: 1, is_taken: 0, granted: null });
-      expect(await rowOf(key)).toMatchObject({ holder: 'a', isHeld: false });
-      await work.query('COMMIT');
-      expect(await once({ key, owner: 'd' })).toMatchObject({ is_guarded: 0, is_taken: 0, granted: 'b' });
-    } finally {
-      await work.end();
+    const key = await held();
+    const work = await sessionOn(server);
+    await work.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR KEY SHARE', [key]);
+    expect(await extended(key, 20_000)).toMatchObject([{ is_done: 1 }]);
+    expect(await waits(key, 'b')).toMatchObject({ is_taken: 0, is_guarded: 0, holder: 'a' });
+    expect(await queueOf(key)).toEqual(['b']);
+    const attempts: Omit<Asked, 'key'>[] = [
+      { give: 'a' },
+      { give: '*' },
+      { give: 'a', owner: 'a2' },
+      { owner: 'a' }, // a lost reply
+    ];
+    for (const attempt of attempts) {
+      expect(await once({ key, ...attempt })).toMatchObject({ is_guarded: 1, is_taken: 0, granted: null });
     }
+    await expire(server, key);
+    for (const owner of ['b', 'c'])
+      expect(await waits(key, owner)).toMatchObject({ is_guarded: 1, is_taken: 0, granted: null });
+    expect(await rowOf(key)).toMatchObject({ holder: 'a', isHeld: false });
+    await work.query('COMMIT');
+    expect(await once({ key, owner: 'd' })).toMatchObject({ is_guarded: 0, is_taken: 0, granted: 'b' });
+  });
+
+  it('confirms a lock that was handed over to whoever asks with its ticket', async () => {
+    const key = await held(['b']);
+    const given = await once({ key, give: 'a' });
+    const confirmed = await waits(key, 'b');
+    expect(confirmed).toMatchObject({ is_taken: 1, had_place: 0 });
+    expect(confirmed.first_token).toBeGreaterThan(Number(given.last_token));
+    expect(await queueOf(key)).toEqual([]);
+  });
+
+  it.each<[what: string, ask: Omit<Asked, 'key'>, answer: object, left: string[]]>([
+    ['does not queue', { owner: 'c' }, { is_taken: 0, gives: 0, granted: 'b' }, []],
+    ['comes later', { owner: 'c', ticket: 'c', number: 3_000, queues: true }, { is_taken: 0, granted: 'b' }, ['c']],
+    [
+      'came before',
+      { owner: 'c', ticket: 'c', number: 1, queues: true },
+      { is_taken: 1, granted: null, bound: 1_000 },
+      ['b'],
+    ],
+    ['is the first', { owner: 'b', ticket: 'b', number: 1_000, queues: true }, { is_taken: 1, had_place: 1 }, []],
+  ])(
+    'grants a free lock to the first in its queue, also if it is asked for by one who %s',
+    async (_, ask, answer, left) => {
+      const key = await held(['b', 1_000]);
+      await expire(server, key);
+      expect(await once({ key, ...ask })).toMatchObject(answer);
+      expect(await queueOf(key)).toEqual(left);
+    },
+  );
+
+  it('gives a lock back and asks for it in one step: behind those who came earlier, else at once, and only if it was held', async () => {
+    const key = await held(['b', 1_000]);
+    const turned = await once({ key, give: 'a', owner: 'a2', ticket: 'a2', number: 2_000, queues: true });
+    expect(turned).toMatchObject({ gives: 1, is_taken: 0, granted: 'b', bound: 2_000 });
+    const back = await once({ key, give: 'b', owner: 'b2', ticket: 'b2', number: 1_500, queues: true });
+    expect(back).toMatchObject({ gives: 1, is_taken: 1, granted: null, bound: 2_000 });
+    expect(back.first_token).toBeGreaterThan(Number(turned.last_token));
+    expect(await rowOf(key)).toMatchObject({ holder: 'b2', isHeld: true });
+    expect(await once({ key, give: 'x', owner: 'x2' })).toMatchObject({ gives: 0, is_taken: 0, holder: 'b2' });
+    expect(await queueOf(key)).toEqual(['a2']);
+  });
+
+  it('serves places in the order of their numbers, keeps and moves them when they are asked for again, and lets none be in the future', async () => {
+    const key = await held(['late', (await serverUs()) + 3_600_000_000], ['unknown'], ['early', 5], ['negative', -7]);
+    expect(await queueOf(key)).toEqual(['negative', 'early', 'late', 'unknown']);
+    const numbers = await numbersOf(key);
+    expect(numbers.slice(0, 2)).toEqual([1, 5]);
+    expect(numbers[3]).toBeLessThanOrEqual((await serverUs()) + 1);
+    expect(await waits(key, 'unknown')).toMatchObject({ had_place: 1 });
+    expect(await numbersOf(key)).toEqual(numbers);
+    await waits(key, 'unknown', 3);
+    expect(await queueOf(key)).toEqual(['negative', 'unknown', 'early', 'late']);
+  });
+
+  it('gives up a place, and the lock if that was handed over to it meanwhile', async () => {
+    const key = await held(['b'], ['c'], ['d']);
+    expect(await once({ key, give: 'c', ticket: 'c' })).toMatchObject({ gives: 0, granted: null, had_place: 1 });
+    expect(await queueOf(key)).toEqual(['b', 'd']);
+    await once({ key, give: 'a' });
+    expect(await once({ key, give: 'b', ticket: 'b' })).toMatchObject({ gives: 1, granted: 'd' });
+    expect(await rowOf(key)).toMatchObject({ holder: 'd', waiters: [] });
+  });
+
+  it('leaves a lock that is kept to nobody, not even to its owner, until it is taken by force', async () => {
+    const key = await held();
+    await extended(key, 20_000, true);
+    await waits(key, 'b');
+    for (const owner of ['a', 'b', 'c'])
+      expect(await once({ key, owner })).toMatchObject({ is_taken: 0, is_kept: 1, holder: 'a', granted: null });
+    expect(await extended(key, 60_000)).toMatchObject([{ is_done: 0, is_held: 1 }]);
+    expect(await once({ key, give: '*' })).toMatchObject({ gives: 1, holder: 'a', is_kept: 1, granted: 'b' });
+  });
+
+  it('mints one token only where the tokens have reached the clock, so that they do not run ahead of it', async () => {
+    const key = await held();
+    await once({ key, give: 'a' });
+    const ahead = (await serverUs()) + 60_000_000;
+    await client.query('UPDATE resource_lock SET fence = $2 WHERE resource_lock_key = $1', [key, ahead]);
+    expect(await once({ key, owner: 'b', turns: 24 })).toMatchObject({ first_token: ahead + 1, last_token: ahead + 1 });
+    await waits(key, 'c', undefined, 24);
+    expect(await once({ key, give: 'b' })).toMatchObject({ first_token: ahead + 2, last_token: ahead + 2 });
+  });
+
+  it('passes over all that have been silent for long, so that an attempt which does not wait finds a lock free', async () => {
+    const key = await held(['dead'], ['gone']);
+    for (const ticket of ['dead', 'gone']) await silence(key, ticket, 11_000);
+    await expire(server, key);
+    expect(await once({ key, owner: 'b' })).toMatchObject({ is_taken: 1, granted: null });
+    expect(await queueOf(key)).toEqual([]);
+  });
+
+  it('does many locks at once, each as alone, and answers for each', async () => {
+    const [busy, waited, unknown, given] = [await held(), await held(['w']), freshKey(), await held()];
+    const answers = await turns(
+      { key: busy, owner: 'b', ticket: 'b', queues: true },
+      { key: unknown, owner: 'b' },
+      { key: given, give: 'a', owner: 'b', turns: 3 },
+      { key: waited, give: 'a' },
+    );
+    const expected = [{ is_taken: 0, holder: 'a' }, { is_taken: 1 }, { is_taken: 1, gives: 1 }, { granted: 'w' }];
+    expect(answers).toMatchObject(expected);
+    expect(await queueOf(busy)).toEqual(['b']);
   });
 });
 
 describe('The statements that take and give one lock alone', () => {
   it('leave a lock alone that a transaction guards, or that another statement is just taking, and do not wait [G665]', async () => {
-    const key = freshKey();
-    await once({ key, owner: 'a' });
-    const other = await connected();
-    try {
-      await other.query('BEGIN');
-      await other.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR KEY SHARE', [key]);
-      expect(await givesAlone(key, 'a')).toBe(false);
-      await expire(key);
-      expect(await takesAlone(key, 'b')).toBe(false);
-      await other.query('COMMIT');
-      await other.query('BEGIN');
-      await other.query(take.text, [key, 'c', 20_000]);
-      expect(await takesAlone(key, 'b')).toBe(false);
-      await other.query('COMMIT');
-      expect(await rowOf(key)).toMatchObject({ holder: 'c', isHeld: true });
-    } finally {
-      await other.end();
-    }
+    const key = await held();
+    const other = await sessionOn(server);
+    await other.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR KEY SHARE', [key]);
+    expect(await givesAlone(key, 'a')).toBe(false);
+    await expire(server, key);
+    expect(await takesAlone(key, 'b')).toBe(false);
+    await other.query('COMMIT');
+    await other.query('BEGIN');
+    await other.query(take.text, [key, 'c', 20_000]);
+    expect(await takesAlone(key, 'b')).toBe(false);
+    await other.query('COMMIT');
+    expect(await rowOf(key)).toMatchObject({ holder: 'c', isHeld: true });
+  });
+
+  it('leave a lock to those who wait for it', async () => {
+    const key = await held(['b']);
+    expect(await givesAlone(key, 'a')).toBe(false);
+    await expire(server, key);
+    expect(await takesAlone(key, 'c')).toBe(false);
+    expect(await rowOf(key)).toMatchObject({ holder: 'a', isHeld: false });
   });
 });
