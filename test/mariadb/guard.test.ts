@@ -1,35 +1,54 @@
 import { createConnection as createCallbackConnection } from 'mysql2';
-import { createConnection, type Connection } from 'mysql2/promise';
+import type { Connection } from 'mysql2/promise';
 import { guard, guardStatement } from 'nest-redis-lock/sql';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { type LockEvent, LockLostError, LockOptionsError } from 'nest-redis-lock';
+import { type LockEvent, LockLostError, LockOptionsError, type LockService } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
-import { openSqlLocks } from '../support/open-locks.js';
+import type { MariaDbServer } from '../support/mariadb-server.js';
 import { until } from '../support/until.js';
-import { leaseHasEnded, mariaDb, openAnother } from './server.js';
+import { connectTo, leaseHasEnded, mariaDb, openAnother } from './server.js';
 
+let server: MariaDbServer;
 beforeAll(async () => {
-  await (await mariaDb()).query('CREATE TABLE note (text varchar(255)) ENGINE = InnoDB');
+  server = await mariaDb();
+  await server.query('CREATE TABLE note (text varchar(255)) ENGINE = InnoDB');
 });
 
 /** A connection of the application, in a transaction. */
 async function begun(level = 'REPEATABLE READ'): Promise<Connection> {
-  const tx = await createConnection((await mariaDb()).url);
-  onTestFinished(() => tx.destroy());
+  const tx = await connectTo(server);
   await tx.query(`SET SESSION TRANSACTION ISOLATION LEVEL ${level}`);
   await tx.beginTransaction();
   return tx;
 }
 
+/** Two processes, of which the first has a lock whose lease nobody extends. */
+async function stage(ttlMs = 600_000) {
+  const [a, b] = [await openAnother(), await openAnother()];
+  const lock = await a.acquire(freshKey(), { watchdog: false, ttlMs });
+  return { a, b, key: lock.key, lock };
+}
+
+/** The same, with a transaction open that guards the lock. */
+async function guarded({ ttlMs = 600_000, level = 'REPEATABLE READ' } = {}) {
+  const staged = await stage(ttlMs);
+  const tx = await begun(level);
+  await guard(staged.lock, tx);
+  return { ...staged, tx };
+}
+
+/** Waits until another process can take the lock. */
+const isFree = (locks: LockService, key: string) =>
+  until(async () => (await locks.tryAcquire(key))?.release(), { what: 'the lock is free' });
+
 /** How often locks of the server were to be changed: three times by one attempt to release one whose row is locked. */
 async function triesOf(): Promise<number> {
-  const rows = await (await mariaDb()).query("SHOW GLOBAL STATUS LIKE 'Com_update'");
+  const rows = await server.query("SHOW GLOBAL STATUS LIKE 'Com_update'");
   return Number(rows[0]!.Value);
 }
 
 /** Ends the lease in the table, as if its holder had been paused for as long. A guard keeps this from it, too. */
 async function endLease(key: string): Promise<void> {
-  const server = await mariaDb();
   await server.query(
     'UPDATE resource_lock SET expires_at = DATE_SUB(UTC_TIMESTAMP(6), INTERVAL 1 SECOND) WHERE resource_lock_key = ?',
     [Buffer.from(key)],
@@ -37,11 +56,8 @@ async function endLease(key: string): Promise<void> {
 }
 
 it('a transaction of a MariaDB that guards a lock keeps everybody else from it after XA PREPARE, too [G1058]', async () => {
-  const [a, b] = [await openAnother(), await openAnother()];
-  const key = freshKey();
-  const session = await createConnection((await mariaDb()).url);
-  onTestFinished(() => session.destroy());
-  const lock = await a.acquire(key, { watchdog: false, ttlMs: 2_000 });
+  const { b, key, lock } = await stage(2_000);
+  const session = await connectTo(server);
   await session.query(`XA START '${key}'`);
   await session.query('INSERT INTO note VALUES (?)', [key]);
   await guard(lock, session);
@@ -58,11 +74,7 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
   'a transaction of a MariaDB that guards a lock, %s,',
   (level) => {
     it('keeps everybody else from the lock until it ends, also when the lease ended long before [G777]', async () => {
-      const [a, b] = [await openAnother(), await openAnother()];
-      const key = freshKey();
-      const tx = await begun(level);
-      const lock = await a.acquire(key, { watchdog: false, ttlMs: 2_000 });
-      await guard(lock, tx);
+      const { b, key, tx } = await guarded({ ttlMs: 2_000, level });
       await leaseHasEnded(key);
       expect(await b.tryAcquire(key)).toBeNull();
       await tx.commit();
@@ -71,64 +83,43 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
     });
 
     it('fails once somebody else has taken the lock over, although it began to read before [G778]', async () => {
-      const [a, b] = [await openAnother(), await openAnother()];
-      const key = freshKey();
-      const lock = await a.acquire(key, { watchdog: false });
+      const { b, key, lock } = await stage();
+      const { dialect, text, values } = guardStatement(lock);
+      expect(dialect).toBe('mysql');
       const tx = await begun(level);
       await tx.query('SELECT * FROM note');
       await tx.query('INSERT INTO note VALUES (?)', [key]);
       await endLease(key);
       const lockOfB = await b.acquire(key);
+      // By its statement alone, when its answer is read by nobody.
+      await expect(tx.execute(text, values)).rejects.toMatchObject({ code: 'ER_DATA_OUT_OF_RANGE' });
       const refusal: unknown = await guard(lock, tx).catch((error: unknown) => error);
       expect(refusal).toBeInstanceOf(LockLostError);
       expect(refusal).toMatchObject({ key, reason: 'stolen', cause: { code: 'ER_DATA_OUT_OF_RANGE' } });
       await tx.rollback();
-      expect(await (await mariaDb()).query('SELECT 1 FROM note WHERE text = ?', [key])).toEqual([]);
+      expect(await server.query('SELECT 1 FROM note WHERE text = ?', [key])).toEqual([]);
       expect(await lockOfB.release()).toBe(true);
     });
   },
 );
 
 describe('a guard in a MariaDB', () => {
-  it('fails by its statement alone, when its answer is read by nobody', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
-    const key = freshKey();
-    const lock = await a.acquire(key, { watchdog: false });
-    const { dialect, text, values } = guardStatement(lock);
-    expect(dialect).toBe('mysql');
-    await endLease(key);
-    const lockOfB = await b.acquire(key);
-    const tx = await begun();
-    await expect(tx.execute(text, values)).rejects.toMatchObject({ code: 'ER_DATA_OUT_OF_RANGE' });
-    await tx.rollback();
-    await lockOfB.release();
-  });
-
   it('holds up extensions and a release, which is repeated until the transaction has ended', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
-    const key = freshKey();
+    const { a, b, key, lock, tx } = await guarded();
     const events: LockEvent[] = [];
     a.events$.subscribe((event) => events.push(event));
-    const lock = await a.acquire(key, { watchdog: false });
-    const tx = await begun();
-    await guard(lock, tx);
     await expect(lock.extend(60_000)).rejects.toThrow('a transaction that guards the lock is still open');
     expect(await lock.release()).toBe(false);
     const [failed] = events.filter((event) => event.type === 'release-failed');
     expect(failed?.causes[0]?.advice).toContain('Release the lock after the transaction has ended.');
     expect(await b.tryAcquire(key)).toBeNull();
     await tx.commit();
-    await until(async () => (await b.tryAcquire(key))?.release(), { what: 'the lock is free' });
+    await isFree(b, key);
   });
 
   it('holds up a release by force for as long as a statement may take', async () => {
-    const a = await openAnother();
-    const patient = await openAnother();
-    const hasty = await openSqlLocks({ mysql: (await mariaDb()).url, commandTimeoutMs: 500 });
-    const key = freshKey();
-    const lock = await a.acquire(key, { watchdog: false, ttlMs: 600_000 });
-    const tx = await begun();
-    await guard(lock, tx);
+    const { b: patient, key, lock, tx } = await guarded();
+    const hasty = await openAnother({ commandTimeoutMs: 500 });
     await expect(hasty.forceRelease(key)).rejects.toMatchObject({
       code: 'LOCK_UNAVAILABLE',
       message: expect.stringContaining('a transaction that guards the lock is still open') as string,
@@ -143,11 +134,8 @@ describe('a guard in a MariaDB', () => {
   });
 
   it('holds up no other lock of its process', async () => {
-    const a = await openAnother();
+    const { a, lock, tx } = await guarded();
     const keys = Array.from({ length: 20 }, () => freshKey());
-    const lock = await a.acquire(freshKey(), { watchdog: false });
-    const tx = await begun();
-    await guard(lock, tx);
     const others = await Promise.all(keys.map((key) => a.acquire(key)));
     const results = await Promise.all([lock, ...others].map((each) => each.release()));
     expect(results).toEqual([false, ...keys.map(() => true)]);
@@ -177,20 +165,16 @@ describe('a guard in a MariaDB', () => {
   });
 
   it('ends with the session of a client that is gone [G796]', async () => {
-    const [a, b] = [await openAnother(), await openAnother()];
-    const key = freshKey();
-    const lock = await a.acquire(key, { watchdog: false, ttlMs: 2_000 });
-    const tx = await begun();
-    await guard(lock, tx);
+    const { b, key, tx } = await guarded({ ttlMs: 2_000 });
     await leaseHasEnded(key);
     expect(await b.tryAcquire(key)).toBeNull();
     tx.destroy();
-    await until(async () => (await b.tryAcquire(key))?.release(), { what: 'the lock is free' });
+    await isFree(b, key);
   });
 
   it('is refused on a connection with callbacks, which is no promise of anything, and runs on its promise() [G837]', async () => {
     const lock = await (await openAnother()).acquire(freshKey());
-    const connection = createCallbackConnection((await mariaDb()).url);
+    const connection = createCallbackConnection(server.url);
     onTestFinished(() => connection.destroy());
     const refusals = [
       guard(lock, connection as never),

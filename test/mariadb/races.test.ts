@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { LockBackend } from 'nest-redis-lock/testing';
 import { acquireOn, claimOn, extendOn, now, releaseOn } from '../support/claims.js';
+import { RaceRecord } from '../sql/race-record.js';
 import { randomOf } from '../support/random.js';
 import { mariaDb, openBackend, ownMariaDb } from './server.js';
 
@@ -11,13 +12,6 @@ const TIMEOUT_MS = Number(RACE_SECONDS) * 1_000 + 300_000;
 
 const SNAPSHOTS = { 'innodb-snapshot-isolation': 'ON' };
 
-/** What is known of the last holder of a key. */
-interface Use {
-  token: number;
-  /** By the clock of this process: not later than the lease ends in the table; earlier when it is given back. */
-  until: number;
-}
-
 it.each([
   ['', {}],
   [' whose locking reads refuse what was changed since they began, as from MariaDB 11.6.2 on', SNAPSHOTS],
@@ -26,47 +20,34 @@ it.each([
   async (_, settings) => {
     const { url } = settings === SNAPSHOTS ? await ownMariaDb(SNAPSHOTS) : await mariaDb();
     const endsAt = now() + Number(RACE_SECONDS) * 1_000;
-    const uses = new Map<string, Use>();
+    const record = new RaceRecord();
     const problems: string[] = [];
-    const counts = { grants: 0, refused: 0, forced: 0, expired: 0, unavailable: 0 };
+    let refused = 0;
 
     const takes = async (backend: LockBackend, key: string, random: () => number): Promise<void> => {
       const claim = claimOn(key, random() < 0.2 ? 15 : 5_000);
       const sentAt = now();
       const outcome = await acquireOn(backend, claim);
-      const answeredAt = now();
-      if (outcome.status !== 'acquired') {
-        counts[outcome.status === 'contended' ? 'refused' : 'unavailable']++;
-        if (outcome.status === 'unavailable') problems.push(String(outcome.causes[0]));
-        return;
-      }
-      counts.grants++;
-      if (answeredAt >= sentAt + claim.ttlMs) return; // its lease may have ended before this answer was read
-      const before = uses.get(key);
-      const { fencingToken: token = 0 } = outcome.grant;
-      if (before && before.until > answeredAt) problems.push(`two holders of ${key}`);
-      if (before && before.token >= token) problems.push(`the token of ${key} went back`);
-      const use: Use = { token, until: sentAt + claim.ttlMs };
-      uses.set(key, use);
+      if (outcome.status === 'contended') refused++;
+      if (outcome.status === 'unavailable') problems.push(String(outcome.causes[0]));
+      if (outcome.status !== 'acquired') return;
+      const { owner } = claim;
+      const { fencingToken = 0, lastToken = fencingToken } = claim.grant!;
+      record.grant({ key, owner, first: fencingToken, last: lastToken, sentAt });
+      const use = record.begins(key, owner, sentAt, claim.ttlMs);
+      if (!use) return; // its lease may have ended before this answer was read
       await sleep(random() * 5);
       if (random() < 0.2 && claim.ttlMs > 100) {
         const extended = await extendOn(backend, claim);
         // It may have been held up until the lease had ended.
-        if (extended.status !== 'extended' && uses.get(key) === use && now() < use.until)
+        if (extended.status !== 'extended' && now() < use.until)
           problems.push(`an extension of ${key}: ${extended.status}`);
       }
-      if (random() < 0.1) {
-        counts.expired++; // it is not given back, or too late
-        await sleep(claim.ttlMs < 100 ? 30 : 0);
-      }
-      if (random() < 0.05) {
-        use.until = Math.min(use.until, now());
-        await backend.forceRelease(key, claim.owner);
-        counts.forced++;
-        return;
-      }
-      use.until = Math.min(use.until, now());
-      await releaseOn(backend, claim);
+      if (claim.ttlMs < 100 && random() < 0.1) return sleep(30); // it is not given back
+      use.ends(now());
+      const askedAt = now();
+      if (random() > 0.05) await releaseOn(backend, claim);
+      else if (await backend.forceRelease(key, owner)) record.seized(key, owner, askedAt);
     };
 
     await Promise.all(
@@ -80,6 +61,8 @@ it.each([
         }
       }),
     );
+    problems.push(...record.problems());
+    const counts = { grants: record.grants.length, refused, forced: record.forced, late: record.late };
     if (process.env.RACE_SECONDS !== undefined) console.log(counts, { problems: problems.length });
     expect(problems.slice(0, 5)).toEqual([]);
     for (const count of [counts.grants, counts.refused, counts.forced]) expect(count).toBeGreaterThan(0);
