@@ -6,14 +6,14 @@ import { formatDiagnosis, LockService, type LockDiagnosis } from 'nest-redis-loc
 import { ddl, SqlLockModule, type PostgresDiagnosis, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { composeSqlLocks } from '../../lib/compose/open-sql.js';
 import { findingsOf, reportOnPostgres } from '../../lib/stores/sql/postgres/postgres-doctor.js';
 import { PostgresNode } from '../../lib/stores/sql/postgres/postgres-node.js';
 import { openPostgres } from '../../lib/stores/sql/postgres/postgres-source.js';
 import { RecordingLogger } from '../support/nest-app.js';
-import { PostgresServer } from '../support/postgres-server.js';
+import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { postgresOfFile } from './stage.js';
+import { onPGlite } from './pglite.js';
+import { ownPostgres, postgresOfFile } from './stage.js';
 
 /** So long a statement may take that no server of a busy machine counts as down. */
 const commandTimeoutMs = 10_000;
@@ -29,16 +29,8 @@ async function table(change: (statement: string) => string = (statement) => stat
   return name;
 }
 
-async function openLocks(options: SqlLockModuleOptions): Promise<LockService> {
-  const { service } = await composeSqlLocks({
-    commandTimeoutMs,
-    connectTimeoutMs: 60_000,
-    shutdownTimeoutMs: 0,
-    ...options,
-  }).open();
-  onTestFinished(() => service.onApplicationShutdown());
-  return service;
-}
+const openLocks = (options: SqlLockModuleOptions): Promise<LockService> =>
+  openSqlLocks({ createTable: false, commandTimeoutMs, connectTimeoutMs: 60_000, ...options });
 
 /** What the doctor says as soon as the server answers within the second that it has. */
 function diagnosed(locks: LockService): Promise<LockDiagnosis<PostgresDiagnosis>> {
@@ -193,6 +185,15 @@ describe('The doctor of locks in PostgreSQL', () => {
     },
   );
 
+  it('the doctor says that there is no table, and how to make one, and finds nothing wrong with a PGlite, which may forget', async () => {
+    const locks = await openLocks({ postgres: server.url, table: 'nowhere', lazyConnect: true });
+    const { findings } = await diagnosed(locks);
+    expect(findings).toMatchObject([{ severity: 'error', code: 'no-table' }]);
+    expect(findings[0]!.message).toMatch(/it has no table "nowhere"\. Create the table with what ddl\(\)/);
+    const { findings: none, nodes } = await diagnosed(await openLocks(await onPGlite()));
+    expect({ none, nodes }).toMatchObject({ none: [], nodes: [{ name: 'PGlite', reachable: true }] });
+  });
+
   it('the doctor reports a table that a crash empties, and each right that the user lacks [G722]', async () => {
     const unlogged = await table((statement) => statement.replace('CREATE TABLE', 'CREATE UNLOGGED TABLE'));
     const [crash] = (await diagnosed(await openLocks({ postgres: server.url, table: unlogged }))).findings;
@@ -258,6 +259,7 @@ describe('The doctor of locks in PostgreSQL', () => {
     expect(codes({ oldest: 599_000 })).toEqual(['wrong-column']);
     expect(codes({ oldest: 601_000 })).toEqual(['wrong-column', 'old-transaction']);
     expect(codes({ version: '11.22', major: 11 })).toEqual(['too-old', 'wrong-column']);
+    expect(codes({ synchronous_commit: 'off' })).toEqual(['wrong-column', 'not-durable']);
   });
 
   it('the doctor warns when notifications are taken and not delivered [G723]', async () => {
@@ -282,8 +284,7 @@ describe('The doctor of locks in PostgreSQL', () => {
   });
 
   it('the doctor, a ping and a health check say once what is wrong with a database that is down or only reads, without its password [G724]', async () => {
-    const broken = await PostgresServer.start();
-    onTestFinished(() => broken.stop());
+    const broken = await ownPostgres();
     await broken.query(ddl('postgres'));
     const options = { postgres: broken.url.replace('postgres@', 'postgres:s3cret@'), shutdownTimeoutMs: 0 };
     const application = await Test.createTestingModule({

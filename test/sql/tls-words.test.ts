@@ -1,15 +1,15 @@
 import { LockOptionsError } from 'nest-redis-lock';
 import type { MysqlSource, PostgresSource } from 'nest-redis-lock/sql';
 import { describe, expect, it } from 'vitest';
-import { composeSqlLocks } from '../../lib/compose/open-sql.js';
+import { openSqlLocks } from '../support/open-locks.js';
 
 const SECRET = 'hunter2';
 
 /** Nothing connects. @returns why the locks are refused; undefined if they are not */
 async function refusalOf(source: { postgres: PostgresSource } | { mysql: MysqlSource }): Promise<string | undefined> {
-  const opened = composeSqlLocks({ ...source, lazyConnect: true, janitor: false }).open();
+  const opened = openSqlLocks({ ...source, createTable: false, lazyConnect: true, janitor: false });
   const error = await opened.then(
-    ({ service }) => service.onApplicationShutdown(),
+    () => undefined,
     (refusal: Error) => refusal,
   );
   expect(error?.stack ?? '').not.toContain(SECRET);
