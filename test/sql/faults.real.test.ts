@@ -157,12 +157,15 @@ describe('Locks in PostgreSQL', () => {
     await until(() => performance.now() - downSince > 2_000, { what: 'it was down for 2 s' });
     // Pauses grow from 50 ms to 2 s, and are 0.75 of that at least.
     expect(proxy.made - madeBefore).toBeLessThanOrEqual(7 + (performance.now() - downSince) / 1_500);
+    let said = 0;
+    backend.onReachable = () => void said++;
     proxy.retarget(server.port);
     const held = () =>
       server.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = ANY($1) AND expires_at > clock_timestamp()', [
         claims.map(({ key }) => key),
       ]);
     await until(async () => (await held()).length === 0, { what: 'all are given back' });
+    expect(said).toBeGreaterThan(0);
   });
 
   it('are refused with advice by a replica, and can be taken once it is the primary, without a restart [G661]', async () => {
@@ -211,6 +214,24 @@ describe('Locks in PostgreSQL', () => {
     expect(outcomes.map(({ status }) => status)).toEqual(Array.from({ length: 9 }, () => 'acquired'));
     await other.query('COMMIT');
     await isHad(backend, stuck);
+  });
+
+  it('are granted although their statement was in a deadlock with another session', async () => {
+    const backend = await backendOn({ commandTimeoutMs: 60_000 });
+    const [first, second] = [freshKey(), freshKey()].sort() as [string, string];
+    const other = await sessionOn(server);
+    const insert = (key: string) =>
+      other.query(`INSERT INTO resource_lock VALUES ($1, 'other', 1, false, '{}', 0, now(), now(), now())`, [key]);
+    await insert(second);
+    await other.query(`SET deadlock_timeout = '60s'`); // so it is not the victim
+    const acquired = Promise.all([
+      backend.inspect(first), // in flight, so that they travel together
+      ...[first, second].map((key) => acquireOn(backend, claimOn(key))),
+    ]);
+    await blocked(server);
+    await insert(first); // the statement has inserted it: it is the victim, or this is
+    await other.query('ROLLBACK');
+    expect((await acquired).slice(1)).toMatchObject([{ status: 'acquired' }, { status: 'acquired' }]);
   });
 
   it('have one table after eight processes have created it at once [G663]', async () => {

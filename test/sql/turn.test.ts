@@ -254,6 +254,17 @@ describe('The statements that take and give one lock alone', () => {
     expect(await rowOf(key)).toMatchObject({ holder: 'c', isHeld: true });
   });
 
+  it('forget how many calls waited behind a holder whose lease has ended, as the statement for many does', async () => {
+    for (const takes of [takesAlone, (key: string, owner: string) => once({ key, owner })]) {
+      const key = await held();
+      await client.query(extend.text, [[key], ['a'], [20_000], [false], [3]]);
+      expect((await client.query(inspect.text, [[key]])).rows).toMatchObject([{ holder: 'a', calls_behind: 3 }]);
+      await expire(server, key);
+      await takes(key, 'b');
+      expect((await client.query(inspect.text, [[key]])).rows).toMatchObject([{ holder: 'b', calls_behind: 0 }]);
+    }
+  });
+
   it('leave a lock to those who wait for it', async () => {
     const key = await held(['b']);
     expect(await givesAlone(key, 'a')).toBe(false);
