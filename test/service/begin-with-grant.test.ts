@@ -175,6 +175,22 @@ describe('who is handed a lock', () => {
     },
   );
 
+  it('a waiter keeps the lock that it was handed when it is busy from the first moment on for longer than the grant stands', async () => {
+    const { locks, others } = await services('busy', server.url);
+    const holder = await locks.acquire('busy');
+    let isHeld: boolean | undefined;
+    const working = others.withLock('busy', (lock) => {
+      busy(2_300);
+      isHeld = lock.isHeld; // nothing was read meanwhile: nobody can say so
+      return 'done';
+    });
+    await untilQueued(server, 'busy', 1);
+    await holder.release();
+    expect(await working).toBe('done');
+    expect(isHeld).toBe(false);
+    expect(await owner('busy')).toBeNull();
+  });
+
   it('begins, also where a client that sends later has written the extension, and the process is busy before it reads the answer [G1061]', async () => {
     const { locks, others } = await services('busy-between', { url: server.url });
     const holder = await locks.acquire('busy-between');
