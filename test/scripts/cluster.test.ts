@@ -117,34 +117,6 @@ describe('In a Redis Cluster', () => {
     expect(await evalshas()).toEqual([1, 1, 2]);
   });
 
-  it('more than 50 operations on one slot travel in several calls', async () => {
-    const runner = new ScriptRunner(portOf(client), 5_000);
-    const keys = Array.from({ length: 101 }, (_, index) => `{a}:many:${index}`);
-    await acquire(runner, '{a}:warm-up');
-    await resetCalls();
-    await Promise.all(keys.map((key) => acquire(runner, key)));
-    expect((await evalshas()).sort()).toEqual([0, 0, 3]);
-  });
-
-  it('the key prefix of the client counts for the slot', async () => {
-    const prefix = '{one slot for all}:';
-    const prefixed = connect(prefix);
-    await prefixed.ping();
-    const runner = new ScriptRunner(portOf(prefixed), 5_000);
-    const keys = new LockKeys('lock', 'per-slot', prefix);
-    const run = () =>
-      together(runner, () =>
-        Promise.all(
-          ['a', 'b', 'c'].map((key) => runScript(runner, ACQUIRE, [keys.fence(key), keys.lock(key)], [10_000, 'me@'])),
-        ),
-      );
-    await run();
-    await resetCalls();
-    expect(await run()).toEqual([aToken, aToken, aToken]);
-    expect((await evalshas()).sort()).toEqual([0, 0, 2]);
-    prefixed.disconnect();
-  });
-
   it('a node that hangs costs its own operations one time limit, and those on other nodes nothing', async () => {
     const runner = new ScriptRunner(portOf(client), 300);
     await Promise.all(['{a}:hangs', '{b}:hangs'].map((key) => acquire(runner, key, 'first')));

@@ -1,7 +1,6 @@
 import type { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ACQUIRE, EXTEND, INSPECT, RELEASE, VOTE } from '../../lib/stores/redis/scripts/lua.js';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import {
   CommandFault,
   type RedisClient,
@@ -9,7 +8,6 @@ import {
   type ScriptCall,
 } from '../../lib/stores/redis/client/redis-client.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
-import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { runScript } from '../support/run-script.js';
@@ -100,13 +98,6 @@ describe('Of the operations of one tick', () => {
     expect(await Promise.all(answers)).toEqual(['first', 'second', 'third']);
   });
 
-  it('none is sent before the end of the tick while no call is complete', async () => {
-    void Promise.all(locks(49, 'a').map((lock) => run(ACQUIRE, lock)));
-    expect(sent()).toEqual([]);
-    await endOfTick();
-    expect(sent()).toEqual([['acquire', 49]]);
-  });
-
   it('all that were asked for are sent once one call is complete, in their order; those after it at the end', async () => {
     const answers = [
       run(INSPECT, 'inspected'),
@@ -156,18 +147,6 @@ describe('Of the operations of one tick', () => {
     expect(calls).toEqual([]);
   });
 
-  it('those on other slots of a Cluster are sent along with the slot that is complete', async () => {
-    runner = atWork(noting(calls, { isCluster: true, routeOf: (key) => [clusterSlot(key)] }));
-    expect(clusterSlot('{b}')).not.toBe(clusterSlot('{a}'));
-    const asked = ['{b}:1', ...locks(50, '{a}'), '{b}:2', '{a}:later'];
-    const answers = asked.map((lock) => runScript(runner, ACQUIRE, [`${lock.slice(0, 3)}:fence`, lock], [1, 'me@']));
-    expect(calls.map(({ locks }) => locks)).toEqual([['{b}:1'], locks(50, '{a}')]);
-    await endOfTick();
-    expect(calls.slice(2).map(({ locks }) => locks)).toEqual([['{b}:2'], ['{a}:later']]);
-    answerAll(calls);
-    expect(await Promise.all(answers)).toEqual(asked);
-  });
-
   it('those that differ in a key or an argument that all of a call share travel in calls of their own', async () => {
     const answers = [
       vote('a', '7'),
@@ -193,34 +172,6 @@ describe('Of the operations of one tick', () => {
     expect(args).toEqual(['7', 1, 'a:value', 'c:value']);
     answerAll(calls);
     expect(await Promise.all(answers)).toEqual(['a', 'before', 'b', 'c', 'released', 'd', 'e', 'after']);
-  });
-
-  it('those with very many different ttls are sent in calls of their own', async () => {
-    const ttls = Array.from({ length: 30 }, (_, index) => 1_000 + index);
-    const answers = ttls.map((ttl) => runScript(runner, ACQUIRE, [FENCE, `lock ${ttl}`], [ttl, 'me@']));
-    await endOfTick();
-    expect(calls.map(({ args }) => args[0])).toEqual(ttls);
-    answerAll(calls);
-    expect(await Promise.all(answers)).toEqual(ttls.map((ttl) => `lock ${ttl}`));
-  });
-
-  it('those that are asked for by the readers of a refused call are sent, and answered, too', async () => {
-    const again: Promise<Reply>[] = [];
-    const faults = locks(50, 'a').map((lock) =>
-      runner.ask(ACQUIRE, [FENCE, lock], [1, 'me@'], (answer) => {
-        again.push(run(RELEASE, lock));
-        return answer;
-      }),
-    );
-    calls[0]!.fail('the connection broke');
-    expect(await Promise.all(faults)).toEqual(Array(50).fill(expect.any(ScriptFault)));
-    await endOfTick();
-    expect(sent()).toEqual([
-      ['acquire', 50],
-      ['release', 50],
-    ]);
-    answerAll(calls.slice(1));
-    expect(await Promise.all(again)).toEqual(locks(50, 'a'));
   });
 
   it('the reader of one that was given up is not told again of an answer that comes late', async () => {
@@ -257,31 +208,6 @@ describe('Of the operations of one tick', () => {
     refuse[1]!(new Error('NOSCRIPT No matching script.'));
     await endOfTick();
     expect(again).toHaveLength(1);
-  });
-
-  it('those that readers ask for when a call is given up come due by the one timer', async () => {
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: 0 });
-    vi.spyOn(performance, 'now').mockImplementation(() => Date.now());
-    onTestFinished(() => void vi.restoreAllMocks().useRealTimers());
-    const routeOf = (key: string) => [clusterSlot(key), key.startsWith('{a}') ? 'node a' : 'node b'];
-    runner = new ScriptRunner(noting(calls, { isCluster: true, routeOf }), 5_000);
-    const again: Promise<unknown>[] = [];
-    const asked = runner.ask(ACQUIRE, ['{a}:fence', '{a}'], [1, 'me@'], () => {
-      for (const lock of locks(50, '{b}')) again.push(run(ACQUIRE, lock).catch((fault: unknown) => fault));
-    });
-    await endOfTick();
-    vi.advanceTimersByTime(5_000);
-    await asked;
-    await endOfTick();
-    expect(sent()).toEqual([
-      ['acquire', 1],
-      ['acquire', 1],
-      ['acquire', 49],
-    ]);
-    expect(vi.getTimerCount()).toBe(1);
-    vi.advanceTimersByTime(5_000);
-    expect(await Promise.all(again)).toEqual(Array(50).fill(expect.any(ScriptFault)));
-    expect(vi.getTimerCount()).toBe(0);
   });
 
   it('one whose reader throws rejects, and the others have their answers', async () => {

@@ -1,56 +1,33 @@
-import { Redis } from 'ioredis';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { readMessage, type Message } from '../../lib/stores/node/messages.js';
+import { describe, expect, it } from 'vitest';
 import { readCrowd } from '../../lib/stores/redis/node/lock-keys.js';
-import { holdingOf } from '../../lib/stores/redis/node/node-answers.js';
+import { until } from '../support/until.js';
 import {
+  CHANNEL,
+  client,
   CROWD,
   EXTEND_CROWD,
+  FENCE,
   FORCE_RELEASE,
-  INSPECT,
+  heard,
+  onServer,
   RELEASE,
+  type Reply,
+  run as runOn,
+  type Script,
   TURN,
+  whileFull,
   WITHDRAW,
-} from '../../lib/stores/redis/scripts/lua.js';
-import type { Script } from '../../lib/stores/redis/scripts/script.js';
-import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
-import { portOf } from '../support/port-of.js';
-import { RedisServer } from '../support/redis-server.js';
-import { runScript } from '../support/run-script.js';
-import { until } from '../support/until.js';
+} from './script-server.js';
 
-const KEYS = ['lock:fence', 'lock:{k}', 'lock:{k}:queue'];
-const [FENCE, LOCK, QUEUE] = KEYS as [string, string, string];
+const [LOCK, QUEUE] = ['lock:{k}', 'lock:{k}:queue'];
+const KEYS = [FENCE, LOCK, QUEUE];
 const TTL_MS = 30_000;
-const CHANNEL = 'inbox:alive';
 const TOKEN = '1700000000000000';
 
-let server: RedisServer;
-let client: Redis;
-let listener: Redis;
-let runner: ScriptRunner;
-const heard: Message[] = [];
-
-beforeAll(async () => {
-  server = await RedisServer.start();
-  [client, listener] = [new Redis(server.url), new Redis(server.url)];
-  await client.ping();
-  runner = new ScriptRunner(portOf(client), 5_000);
-  listener.on('message', (_channel, text) => void heard.push(readMessage(text)));
-  await listener.subscribe(CHANNEL);
-});
-beforeEach(async () => {
-  await client.flushall();
-  heard.length = 0;
-});
-afterAll(async () => {
-  client.disconnect();
-  listener.disconnect();
-  await server.stop();
-});
+onServer();
 
 type Parts = [isGranted: number, gave: number, us: number, ...rest: (number | string)[]];
-const run = (script: Script, ...args: (string | number)[]): Promise<Reply> => runScript(runner, script, KEYS, args);
+const run = (script: Script, ...args: (string | number)[]): Promise<Reply> => runOn(script, KEYS, ...args);
 
 interface Ask {
   give?: string;
@@ -69,7 +46,7 @@ const permits = (owner: string, count: number, limit: number, options?: Ask) =>
   ask(owner, ['p', count, limit], options);
 const share = (owner: string, options?: Ask) => ask(owner, ['s', 1, 0], options);
 const give = (owner: string) => run(CROWD, 'h', owner, '', 0, 'p', 1, 1, '', '', 0, 0, '');
-const extend = (owner: string, ttlMs = TTL_MS) => runScript(runner, EXTEND_CROWD, [LOCK], [ttlMs, owner]);
+const extend = (owner: string, ttlMs = TTL_MS) => runOn(EXTEND_CROWD, [LOCK], ttlMs, owner);
 const withdraw = (ticket: string, entry: string) => run(WITHDRAW, `${ticket}@`, entry);
 const alone = (owner: string, entry = '', number: number | '' = '') =>
   run(TURN, 'h', '', `${owner}@`, TTL_MS, 1, entry, number, 0, 1) as Promise<Parts>;
@@ -84,17 +61,6 @@ const told = async (...tickets: string[]) => {
 };
 
 describe('a lock that several hold', () => {
-  it('has them in its value, with the end, the permits and the limit of each, in the order of their arrival', async () => {
-    await permits('a', 1, 4);
-    const [isGranted, gave, us, token, others, bound, smallest] = await permits('b', 2, 5);
-    expect([isGranted, gave, token, others, bound, smallest]).toEqual([1, 0, 0, 0, us, 4]);
-    const value = await client.get(LOCK);
-    expect(value).toMatch(/^~p \d{13} 1 4 a \d{13} 2 5 b$/);
-    const ends = readCrowd(value!)!.members.map(({ endsAt }) => endsAt);
-    expect(ends[1]).toBe(Math.floor(us / 1_000) + TTL_MS);
-    expect(await client.exists(QUEUE)).toBe(0);
-  });
-
   it('has one token for all who share it, and a larger one when it was free meanwhile [G851]', async () => {
     const [, , , first] = await share('a');
     expect((await share('b'))[3]).toBe(first);
@@ -119,36 +85,6 @@ describe('a lock that several hold', () => {
     expect([refusal[0], refusal[6], await holders()]).toEqual([0, 3, ['a', 'd']]);
   });
 
-  it("is another's to whoever wants it in another mode", async () => {
-    await permits('a', 1, 3);
-    expect((await share('r'))[0]).toBe(0);
-    expect((await alone('x'))[0]).toBe(0);
-    await give('a');
-    await client.set(LOCK, `x@${TOKEN}`, 'PX', TTL_MS);
-    for (const refusal of [await share('r'), await permits('p', 1, 3)])
-      expect([refusal[0], refusal[4]]).toEqual([0, `x@${TOKEN}`]);
-  });
-
-  it('grants further owners of an attempt what is left, and none while somebody waits', async () => {
-    expect((await permits('a', 1, 3, { others: 'b c d' }))[4]).toBe(2);
-    expect(await holders()).toEqual(['a', 'b', 'c']);
-    await permits('w', 3, 3, { place: permit('w', 3, 3), number: 10 });
-    await give('b');
-    expect((await permits('a', 1, 3, { others: 'e' }))[4]).toBe(0);
-    expect(await holders()).toEqual(['a', 'c']);
-  });
-
-  it('counts an attempt that runs twice as granted once, also its others, and starts their ttls anew', async () => {
-    await permits('a', 1, 3, { others: 'b', ttlMs: 1_000 });
-    const [isGranted, , us, , others] = await permits('a', 1, 3, { others: 'b' });
-    expect([isGranted, others]).toEqual([1, 1]);
-    const { members } = readCrowd((await client.get(LOCK))!)!;
-    expect(members.map(({ owner, endsAt }) => [owner, endsAt - Math.floor(us / 1_000)])).toEqual([
-      ['a', TTL_MS],
-      ['b', TTL_MS],
-    ]);
-  });
-
   it('stands for as long as any of them holds it: an extension of another does not shorten that [G853]', async () => {
     await share('long', { ttlMs: 60_000 });
     await share('short', { ttlMs: 20_000 });
@@ -171,18 +107,6 @@ describe('a lock that several hold', () => {
     await client.del(LOCK);
     await client.lpush(LOCK, 'by hand');
     expect(await extend('a')).toBe(-1);
-  });
-
-  it('lets in whoever asks once the time of one of several is over, and inspections do not show that one', async () => {
-    const past = Date.now() - 1;
-    await client.set(LOCK, `~p ${past} 2 3 late ${Date.now() + TTL_MS} 1 3 a`, 'PX', TTL_MS);
-    expect((await permits('b', 2, 3))[0]).toBe(1);
-    const holding = holdingOf(await runScript(runner, INSPECT, [LOCK, QUEUE, `${LOCK}:calls`], []))!;
-    expect(holding.mode).toBe('permits');
-    expect(holding.holders.map(({ owner, permits, limit }) => [owner, permits, limit])).toEqual([
-      ['a', 1, 3],
-      ['b', 2, 3],
-    ]);
   });
 });
 
@@ -292,52 +216,19 @@ describe('who asks to hold a lock together with others, where something is wrong
     }
   });
 
-  it('changes nothing where a full server does not take its value', async () => {
-    await permits('a', 1, 2);
-    const before = await client.get(LOCK);
-    await client.config('SET', 'maxmemory', '1');
-    try {
-      await expect(permits('b', 1, 2)).rejects.toThrow(/OOM/);
-      expect(await client.get(LOCK)).toBe(before);
-    } finally {
-      await client.config('SET', 'maxmemory', '0');
-    }
-  });
-
   it.each([
     ['shared', share],
     ['of permits', (owner: string) => permits(owner, 1, 2)],
   ])('is extended and leaves while the server is full, where the lock is %s', async (_, join) => {
     for (const owner of ['a', 'b']) await join(owner);
     await client.pexpire(LOCK, 1_000);
-    await client.config('SET', 'maxmemory', '1');
-    try {
+    await whileFull(async () => {
       for (const owner of ['a', 'b']) expect(await extend(owner, 2 * TTL_MS)).toBe(1);
       expect(await client.pttl(LOCK)).toBeGreaterThan(TTL_MS);
       expect(await give('a')).toBe(1);
       expect(await holders()).toEqual(['b']);
       expect(await give('b')).toBe(1);
       expect(await client.exists(LOCK)).toBe(0);
-    } finally {
-      await client.config('SET', 'maxmemory', '0');
-    }
-  });
-
-  it('gets for each of 50 locks of one call what it would get alone', async () => {
-    const calls = Array.from({ length: 50 }, (_, at) => {
-      const lock = `lock:{many-${at}}`;
-      const kind = at % 2 === 0 ? ['s', 1, 0] : ['p', 1, 2];
-      return runScript(
-        runner,
-        CROWD,
-        [FENCE, lock, `${lock}:queue`],
-        ['h', '', 'me', TTL_MS, ...kind, '', '', 0, 0, ''],
-      );
     });
-    const replies = (await Promise.all(calls)) as Parts[];
-    expect(replies.map(([isGranted]) => isGranted)).toEqual(replies.map(() => 1));
-    const tokens = replies.filter((_, at) => at % 2 === 0).map((reply) => Number(reply[3]));
-    expect(new Set(tokens).size).toBe(25);
-    expect(tokens).toEqual([...tokens].sort((a, b) => a - b));
   });
 });

@@ -82,28 +82,34 @@ describe('The generated module of the scripts', () => {
     expect(new Set(hashes).size).toBe(scripts.length);
   });
 
-  it('says how many keys and arguments the locks of a call share', () => {
-    const shared = Object.values<Script>(LUA).map(({ name, sharedKeys, sharedArgs }) => [name, sharedKeys, sharedArgs]);
-    expect(shared).toEqual([
-      ['acquire', 1, 1],
-      ['admit', 0, 0],
-      ['crowd', 1, 1],
-      ['downgrade', 1, 0],
-      ['extend', 0, 1],
-      ['extend-and-tell', 0, 1],
-      ['extend-crowd', 0, 1],
-      ['force-release', 1, 1],
-      ['initialise', 0, 0],
-      ['inspect', 0, 0],
-      ['keep', 0, 0],
-      ['raise-fence', 0, 0],
-      ['release', 1, 0],
-      ['restore', 0, 1],
-      ['transfer', 1, 0],
-      ['turn', 1, 1],
-      ['vote', 1, 2],
-      ['vote-or-queue', 1, 2],
-      ['withdraw', 1, 0],
+  it('says in which order they are sent, for how many locks, and how many keys and arguments those share', () => {
+    const said = Object.values<Script>(LUA).map(({ name, order, locksPerCall, sharedKeys, sharedArgs }) => [
+      name,
+      order,
+      locksPerCall,
+      sharedKeys,
+      sharedArgs,
+    ]);
+    expect(said).toEqual([
+      ['acquire', 3, 50, 1, 1],
+      ['admit', 0, 50, 0, 0],
+      ['crowd', 3, 50, 1, 1],
+      ['downgrade', 1, 50, 1, 0],
+      ['extend', 2, 100, 0, 1],
+      ['extend-and-tell', 2, 100, 0, 1],
+      ['extend-crowd', 2, 100, 0, 1],
+      ['force-release', 1, 50, 1, 1],
+      ['initialise', 0, 50, 0, 0],
+      ['inspect', 4, 5, 0, 0],
+      ['keep', 1, 50, 0, 0],
+      ['raise-fence', 2, 50, 0, 0],
+      ['release', 1, 50, 1, 0],
+      ['restore', 2, 100, 0, 1],
+      ['transfer', 1, 50, 1, 0],
+      ['turn', 3, 50, 1, 1],
+      ['vote', 3, 50, 1, 2],
+      ['vote-or-queue', 3, 50, 1, 2],
+      ['withdraw', 1, 50, 1, 0],
     ]);
   });
 

@@ -106,28 +106,6 @@ describe('A server that hangs', () => {
     expect(Number(await acquire(runner))).toBeGreaterThan(1e15);
   });
 
-  it('is known to answer again when it has answered the last of what was late, not before', async () => {
-    let count = 0;
-    const runner = await runnerOn(server.port, {}, LIMIT_MS, () => count++);
-    await acquire(runner);
-    expect(count).toBe(0);
-    server.pause();
-    const faults = [faultOf(acquire(runner)), faultOf(extend(runner))];
-    await Promise.all(faults);
-    expect(count).toBe(0);
-    server.resume();
-    await until(() => answers(runner), { what: 'it serves again' });
-    expect(count).toBe(1);
-  });
-
-  it('serves again when the connection was cut meanwhile', async () => {
-    const runner = await runnerOn(proxy.port);
-    proxy.dropReplies();
-    await faultOf(acquire(runner));
-    proxy.passReplies();
-    await until(() => answers(runner), { what: 'it serves again' });
-  });
-
   it('serves again when the connection was cut and the client does not send unfulfilled commands again', async () => {
     const runner = await runnerOn(proxy.port, { autoResendUnfulfilledCommands: false });
     proxy.dropReplies();

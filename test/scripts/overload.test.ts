@@ -11,7 +11,6 @@ import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-
 import { openLocks } from '../support/open-locks.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 const LIMIT_MS = 1_000;
@@ -91,19 +90,6 @@ describe('Of the operations for a server that is busy', () => {
     expect(answers).toEqual(locks(10_000));
   });
 
-  it('those that come one by one fill the commands that wait', async () => {
-    await fill();
-    for (const lock of locks(1_000)) {
-      run(ACQUIRE, lock);
-      if (lock.endsWith('0')) await endOfTick();
-    }
-    expect(calls).toHaveLength(COMMANDS_IN_FLIGHT);
-    for (let command = 0; command < COMMANDS_IN_FLIGHT; command++) await answerNext();
-    const sizes: number[] = [];
-    while (calls.length > 0) sizes.push(await answerNext());
-    expect(sizes).toEqual(Array(1_000 / ACQUIRE.locksPerCall).fill(ACQUIRE.locksPerCall));
-  });
-
   it('releases and extensions are sent in turn, and before acquires that came earlier', async () => {
     await fill();
     for (const lock of locks(150, 'acquired')) run(ACQUIRE, lock);
@@ -166,17 +152,6 @@ describe('Of the operations for a server that is busy', () => {
     expect(runner.isAnswered).toBe(true);
   });
 
-  it('the next are sent also when one fails', async () => {
-    await fill();
-    for (const lock of locks(2 * ACQUIRE.locksPerCall)) run(ACQUIRE, lock);
-    await endOfTick();
-    for (const call of calls.splice(0, 2)) call.failed({ kind: 'refused', message: 'OOM' } as CommandFault);
-    expect(sent().slice(-2)).toEqual([
-      ['acquire', 'fence', ...locks(2 * ACQUIRE.locksPerCall).slice(0, ACQUIRE.locksPerCall)],
-      ['acquire', 'fence', ...locks(2 * ACQUIRE.locksPerCall).slice(ACQUIRE.locksPerCall)],
-    ]);
-  });
-
   it('one that waited counts from when it was sent, not from when it was asked for [G261]', async () => {
     await fill();
     run(ACQUIRE, 'waits');
@@ -187,13 +162,6 @@ describe('Of the operations for a server that is busy', () => {
     while (calls.length > 0) await answerNext();
     expect(answers.at(-1)).toBe('waits');
     expect(sentAt).toEqual([...Array<number>(COMMANDS_IN_FLIGHT).fill(0), 700]);
-  });
-
-  it('all that differ in what a command shares are sent, with bounded search for commands to join', async () => {
-    await fill();
-    for (const [index, lock] of locks(1_000).entries()) run(ACQUIRE, lock, undefined, [10_000 + index, 'me@']);
-    while (calls.length > 0) await answerNext();
-    expect(answers.slice(COMMANDS_IN_FLIGHT)).toEqual(locks(1_000));
   });
 
   it('none that waits is sent on another connection than it was meant for, where that counts', async () => {
@@ -313,17 +281,6 @@ describe('A burst', () => {
     await server.stop();
   });
 
-  it('of 100 000 acquires in one tick is served, in full commands, each lock with its token', async () => {
-    const runner = new ScriptRunner(portOf(client), LIMIT_MS);
-    await server.resetCalls();
-    const tokens = new Set<number>();
-    for (const lock of locks(100_000)) {
-      runner.run(ACQUIRE, keysOf(ACQUIRE, lock), argsOf(ACQUIRE), Number, (token) => void tokens.add(token));
-    }
-    await until(() => tokens.size === 100_000, { what: 'all are granted', timeoutMs: 60_000 });
-    expect((await server.calls()).evalsha).toBe(1 + 100_000 / ACQUIRE.locksPerCall);
-  });
-
   it('of 35 000 acquires does not hold up extensions that come after it [G265]', async () => {
     const runner = new ScriptRunner(portOf(client), 60_000);
     for (const lock of locks(1_000, 'held')) await acquired(runner, lock);
@@ -382,21 +339,6 @@ describe('A burst', () => {
     expect(service.size).toBe(0);
   });
 
-  it('takes no place in a queue for a call whose waitMs was over before its attempt was sent', async () => {
-    const service = await openLocks({ redis: server.url, ttlMs: 60_000, waitMs: 300_000 });
-    await client.set('lock:{taken}', 'another');
-    await expect(service.acquire('taken', { waitMs: 100 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
-    await until(async () => (await client.exists('lock:{taken}:queue')) === 0, { what: 'it has left the queue' });
-    await server.resetCalls();
-    server.pause();
-    const others = locks(10_000).map((key) => service.acquire(key, { watchdog: false }));
-    await expect(service.acquire('taken', { waitMs: 20 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    server.resume();
-    const held = await Promise.all(others);
-    await Promise.all(held.map((lock) => lock.release()));
-    expect((await server.calls()).zadd).toBeUndefined();
-  });
-
   it('of releases is waited for when the service closes [G268]', async () => {
     const service = await openLocks({ redis: server.url, waitMs: 300_000 });
     const held = await Promise.all(locks(20_000).map((key) => service.acquire(key)));
@@ -404,34 +346,6 @@ describe('A burst', () => {
     await service.beforeApplicationShutdown();
     await service.onApplicationShutdown();
     expect(await client.dbsize()).toBe(1); // the counter
-  });
-
-  it('through a proxy is served when its connection breaks while most of it waits', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
-    const service = await openLocks({ redis: proxy.url, ttlMs: 60_000, waitMs: 300_000, commandTimeoutMs: 10_000 });
-    await (await service.acquire('warm-up')).release();
-    proxy.hold();
-    const burst = Promise.all(locks(10_000).map((key) => service.acquire(key, { watchdog: false })));
-    await endOfTick();
-    proxy.cut();
-    proxy.release();
-    const held = await burst;
-    expect(new Set(held.map((lock) => lock.fencingToken)).size).toBe(10_000);
-    await Promise.all(held.map((lock) => lock.release()));
-    await until(async () => (await client.dbsize()) === 1, { what: 'only the counter is left' });
-  });
-
-  it('fails no call of a service whose server is far away, although all answers take much longer than one', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
-    const service = await openLocks({ redis: proxy.url, ttlMs: 60_000, waitMs: 300_000, commandTimeoutMs: 1_000 });
-    proxy.roundTripMs = 300;
-    const begin = performance.now();
-    const held = await Promise.all(locks(6_500).map((key) => service.acquire(key, { watchdog: false })));
-    expect(performance.now() - begin).toBeGreaterThan(1_200); // four times the bounded number of commands, and some
-    proxy.roundTripMs = 0;
-    await Promise.all(held.map((lock) => lock.release()));
   });
 
   it('for a server that hangs costs one time limit [G269]', async () => {
@@ -456,32 +370,4 @@ describe('A burst', () => {
 
   const acquired = (runner: ScriptRunner, lock: string) =>
     runner.ask(ACQUIRE, keysOf(ACQUIRE, lock), argsOf(ACQUIRE), (answer) => answer);
-});
-
-describe('A server that is kept busy by another client', () => {
-  it('fails nothing as long as it answers something within the time limit', async () => {
-    const server = await RedisServer.start();
-    const [client, other] = [new Redis(server.url), new Redis(server.url)];
-    await Promise.all([client.ping(), other.ping()]);
-    const runner = new ScriptRunner(portOf(client), 1_000);
-    let isBusy = true;
-    const keepBusy = async () => {
-      // Not by a script: from 7.2 on, TIME stands still in one.
-      while (isBusy) await other.call('DEBUG', 'SLEEP', '0.1');
-    };
-    const keeping = keepBusy();
-    const faults: ScriptFault[] = [];
-    let done = 0;
-    for (const lock of locks(30_000)) {
-      const read = (answer: Reply | ScriptFault) => void (answer instanceof ScriptFault && faults.push(answer));
-      runner.run(ACQUIRE, keysOf(ACQUIRE, lock), argsOf(ACQUIRE), read, () => void done++);
-    }
-    await until(() => done === 30_000, { what: 'all are answered', timeoutMs: 60_000 });
-    isBusy = false;
-    await keeping;
-    expect(faults.slice(0, 3)).toEqual([]);
-    client.disconnect();
-    other.disconnect();
-    await server.stop();
-  });
 });

@@ -1,0 +1,159 @@
+import { Redis } from 'ioredis';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { portOf } from '../support/port-of.js';
+import { runScript } from '../support/run-script.js';
+import { together } from '../support/together.js';
+import { until } from '../support/until.js';
+import {
+  ACQUIRE,
+  client,
+  FENCE,
+  INSPECT,
+  onServer,
+  RAISE_FENCE,
+  RELEASE,
+  type Reply,
+  run,
+  runner,
+  ScriptFault,
+  ScriptRunner,
+  server,
+  VOTE,
+} from './script-server.js';
+
+const RAISED = '2000000000000000';
+const aToken: unknown = expect.stringMatching(/^\d{16}$/);
+const heldBy = (owner: string): unknown => expect.stringMatching(new RegExp(`^${owner}@\\d{16}$`));
+
+describe('A ScriptRunner', () => {
+  onServer();
+
+  const acquire = (key: string, owner = 'me', by = runner): Promise<Reply> =>
+    runScript(by, ACQUIRE, [FENCE, key], [10_000, `${owner}@`]);
+  const release = (key: string, owner = 'me') => run(RELEASE, [FENCE, key, `${key}:queue`], `${owner}@`);
+  const inspect = (key: string) => run(INSPECT, [key, `${key}:queue`, `${key}:calls`]);
+  // On a node of a Redlock locks have counters of their own.
+  const raise = (key: string) => run(RAISE_FENCE, [key, `${key}:fence`], 'me@', RAISED);
+  const vote = (key: string) => run(VOTE, ['lock:admission', key, `${key}:fence`], '', 10_000, `me@${RAISED}`);
+
+  /** A runner of a user with these rights. */
+  const of = async (...rights: string[]) => {
+    await client.call('ACL', 'SETUSER', 'other', 'reset', 'on', 'nopass', ...rights);
+    const other = new Redis({ port: server.port, host: '127.0.0.1', username: 'other', password: 'any' });
+    onTestFinished(() => other.disconnect());
+    await other.ping();
+    return new ScriptRunner(portOf(other), 30_000);
+  };
+  /** In one tick, while the server is at work. */
+  const allSettled = (operations: () => Promise<Reply>[], by = runner) =>
+    together(by, () => Promise.allSettled(operations()));
+
+  it('releases before it acquires within a tick, so that a lock can be handed over', async () => {
+    await release('free'); // the server knows both scripts
+    await acquire('handed', 'first');
+    const [token, released] = await together(runner, () =>
+      Promise.all([acquire('handed', 'second'), release('handed', 'first')]),
+    );
+    expect(released).toBe(1);
+    expect(await client.get('handed')).toBe(`second@${String(token)}`);
+  });
+
+  it.each([
+    ['acquire', acquire, aToken],
+    ['inspect', inspect, [expect.any(Number), heldBy('me'), expect.any(Number), '']],
+    ['raise-fence', raise, 1],
+  ] as const)('fails only the operation whose lock is no string, not its batch: %s', async (_name, operate, answer) => {
+    await Promise.all(['a', 'z'].map((key) => acquire(key)));
+    await client.mset('a:fence', 7, 'z:fence', 7);
+    await client.lpush('list', 'not', 'a', 'lock');
+    const [before, wrong, after] = await allSettled(() => ['a', 'list', 'z'].map((key) => operate(key)));
+    expect([before, after]).toEqual(Array(2).fill({ status: 'fulfilled', value: answer }));
+    expect(wrong).toMatchObject({
+      status: 'rejected',
+      reason: { message: expect.stringMatching(/WRONGTYPE/), mayHaveRun: false, disconnected: false },
+    });
+    expect(await client.lrange('list', 0, -1)).toEqual(['lock', 'a', 'not']);
+  });
+
+  it.each([
+    ['vote', vote, []],
+    ['raise-fence', raise, ['a', 'bad', 'z']],
+  ])('fails no operation of the batch that has another counter than a bad one: %s', async (_name, operate, held) => {
+    for (const key of held) await acquire(key);
+    await client.lpush('bad:fence', 'not', 'a', 'counter');
+    const outcomes = await allSettled(() => ['a', 'bad', 'z'].map((key) => operate(key)));
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+  });
+
+  it('knows that a script which failed in the middle may have taken effect', async () => {
+    await acquire('held', 'somebody');
+    const half = await of('~*', '+@all', '-pttl');
+    const outcomes = await allSettled(() => ['free', 'held'].map((key) => acquire(key, 'me', half)), half);
+    expect(outcomes).toEqual(
+      Array(2).fill({ status: 'rejected', reason: expect.objectContaining({ mayHaveRun: true, disconnected: false }) }),
+    );
+    expect(await client.get('free')).toEqual(heldBy('me'));
+  });
+
+  it('fails the operations of one call and not those of the next', async () => {
+    const limited = await of('~allowed:*', `~${FENCE}`, '~{busy}*', '+@all');
+    const keys = Array.from({ length: 150 }, (_, index) => (index === 75 ? 'forbidden' : `allowed:${index}`));
+    const outcomes = await allSettled(() => keys.map((key) => acquire(key, 'me', limited)), limited);
+    const status = (from: number, to: number) => [
+      ...new Set(outcomes.slice(from, to).map((outcome) => outcome.status)),
+    ];
+    expect([status(0, 50), status(50, 100), status(100, 150)]).toEqual([['fulfilled'], ['rejected'], ['fulfilled']]);
+    // Redis refused the call before it ran the script.
+    expect(outcomes[60]).toMatchObject({ reason: { message: expect.stringMatching(/NOPERM/), mayHaveRun: false } });
+  });
+
+  it('fills the script cache of the server by the first use of a script, and when that was flushed, also for many calls', async () => {
+    const calls = async (ask: () => Promise<unknown>) => {
+      await server.resetCalls();
+      await ask();
+      const { evalsha, eval: sent = 0 } = await server.calls();
+      return [evalsha, sent];
+    };
+    await client.script('FLUSH');
+    expect(await calls(() => acquire('a'))).toEqual([1, 1]);
+    expect(await calls(() => acquire('b'))).toEqual([1, 0]);
+    await client.script('FLUSH');
+    const many = Array.from({ length: 125 }, (_, index) => `many:${index}`);
+    expect(await calls(() => together(runner, () => Promise.all(many.map((key) => acquire(key)))))).toEqual([4, 4]);
+  });
+});
+
+describe('A client that an application has wrapped or patched', () => {
+  const broken = (methods: { evalsha: () => unknown; eval: () => unknown }) =>
+    new ScriptRunner(portOf({ status: 'ready', isCluster: false, options: {}, ...methods } as unknown as Redis), 1_000);
+  const boom = (): never => {
+    throw new Error('patched');
+  };
+  const noScript = () => Promise.reject(new Error('NOSCRIPT'));
+
+  it.each([
+    ['throws at once', { evalsha: boom, eval: boom }],
+    ['throws when the script is sent', { evalsha: noScript, eval: boom }],
+    ['rejects when the script is sent', { evalsha: noScript, eval: async () => boom() }],
+  ])(
+    'and that %s fails all operations after they were asked for, also those that complete a call',
+    async (_, methods) => {
+      const faulty = broken(methods);
+      const faults: unknown[] = [];
+      for (let asked = 0; asked < RELEASE.locksPerCall; asked++)
+        faulty.run(
+          RELEASE,
+          ['fence', 'key', 'key:queue'],
+          ['me@'],
+          (answer) => answer,
+          (fault) => faults.push(fault),
+        );
+      expect(faults).toEqual([]);
+      await until(() => faults.length === RELEASE.locksPerCall, { what: 'all are told' });
+      for (const fault of faults) {
+        expect(fault).toBeInstanceOf(ScriptFault);
+        expect(fault).toMatchObject({ message: 'patched' });
+      }
+    },
+  );
+});

@@ -1,0 +1,64 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { readMessage, type Message } from '../../lib/stores/node/messages.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
+import { RedisServer } from '../support/redis-server.js';
+import { runScript } from '../support/run-script.js';
+
+// What the tests of the scripts have in common.
+
+export * from '../../lib/stores/redis/scripts/lua.js';
+export * from '../../lib/stores/redis/scripts/hand-off.js';
+export { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
+export { ScriptRunner, type Message, type Reply, type Script };
+
+export const FENCE = 'lock:fence';
+/** Ahead of the clock of any server until the year 2223. */
+export const AHEAD = 8e15;
+/** Where a test listens. */
+export const CHANNEL = 'inbox:alive';
+
+export let server: RedisServer;
+export let client: Redis;
+export let runner: ScriptRunner;
+/** The messages to the channel. */
+export const heard: Message[] = [];
+
+/** Starts a server for the tests of a file. */
+export function onServer(): void {
+  let listener: Redis;
+  beforeAll(async () => {
+    server = await RedisServer.start();
+    [client, listener] = [new Redis(server.url), new Redis(server.url)];
+    await client.ping();
+    runner = new ScriptRunner(portOf(client), 30_000);
+    listener.on('message', (_channel, text) => void heard.push(readMessage(text)));
+    await listener.subscribe(CHANNEL);
+  });
+  beforeEach(async () => {
+    await client.flushall();
+    heard.length = 0;
+  });
+  afterAll(async () => {
+    client.disconnect();
+    listener.disconnect();
+    await server.stop();
+  });
+}
+
+export function run(script: Script, keys: readonly string[], ...args: (string | number)[]): Promise<Reply> {
+  return runScript(runner, script, keys, args);
+}
+
+export async function timeUs(): Promise<number> {
+  const [seconds, micros] = await client.time();
+  return Number(seconds) * 1_000_000 + Number(micros);
+}
+
+/** While the server may take no more memory. */
+export async function whileFull<T>(ask: () => Promise<T>): Promise<T> {
+  await client.config('SET', 'maxmemory', 1);
+  return ask().finally(() => client.config('SET', 'maxmemory', 0));
+}
