@@ -9,7 +9,7 @@ const SIMULATED = [
   '{backends,hazards,leader,lease,list,service,sets}/**/!(*.real)',
   // and of others what is about time
   'adapters/adapter',
-  'contract/{from-promises,toy-service}',
+  'contract/{from-promises,lock-backend,toy-service}',
   'doctor/far-away',
   'fuzz/{hostile-server,input}',
   'migrate/{both-locks,ported-services}',
@@ -31,7 +31,7 @@ const ON_PGLITE = [
 const LONGEST = [
   'sample.test.ts',
   'sharded-messages.real.test.ts',
-  'lock-backend.test.ts',
+  'lock-backend.real.test.ts',
   'explorer.test.ts',
   'model.test.ts',
   'overload.test.ts',

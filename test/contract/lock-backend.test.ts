@@ -1,18 +1,17 @@
 import { Cluster } from 'ioredis';
-import { beforeAll, expect } from 'vitest';
+import { expect } from 'vitest';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
-import { PGlite } from '@electric-sql/pglite';
-import { PostgresServer } from '../support/postgres-server.js';
-import { connected, connectedSql, now } from '../support/claims.js';
+import { connected, now } from '../support/claims.js';
 import { until } from '../support/until.js';
 import { isCounter } from '../support/stored.js';
 import { fromPromises } from 'nest-redis-lock/testing';
-import { QueuedMemory } from './queued-memory.js';
 import { ToyBackend } from './toy-backend.js';
 import { ToyCrowd } from './toy-crowd.js';
 import { describeContract } from './describe-contract.js';
+
+// In simulated time.
 
 /** What Redis keeps: fencing counters, which locks share, and which have no ttl. */
 function onlyCounters(servers: readonly RedisServer[]) {
@@ -25,16 +24,6 @@ function onlyCounters(servers: readonly RedisServer[]) {
       expect(counters.length).toBeGreaterThan(0);
       for (const name of counters) expect(await server.command('PTTL', name)).toBe(-1);
     }
-  };
-}
-
-/** What PostgreSQL keeps: rows of locks that nobody holds. */
-function noneHeld(server: PostgresServer) {
-  return async (prefix: string): Promise<void> => {
-    const held = await server.query(
-      'SELECT resource_lock_key AS key FROM resource_lock WHERE expires_at > clock_timestamp()',
-    );
-    expect(held.filter(({ key }) => String(key).startsWith(prefix))).toEqual([]);
   };
 }
 
@@ -68,10 +57,6 @@ describeContract('the memory of this process', async () => ({
   backend: await connected({ memory: true }),
 }));
 
-describeContract('the memory of this process, with a queue', async () => ({
-  backend: new QueuedMemory(now),
-}));
-
 describeContract('a toy backend, written with promises', async () => ({
   backend: fromPromises(new ToyBackend(now), now),
 }));
@@ -80,31 +65,8 @@ describeContract('a toy backend, whose locks several may hold', async () => ({
   backend: fromPromises(new ToyCrowd(now), now),
 }));
 
-describeContract('a table of a PostgreSQL', async () => {
-  const server = await PostgresServer.start();
-  return {
-    backend: await connectedSql({ postgres: server.url, commandTimeoutMs }),
-    checkLeft: noneHeld(server),
-    tearDown: () => server.stop(),
-  };
-});
-
-describeContract('a table of a PGlite', async () => {
-  const database = new PGlite();
-  return {
-    backend: await connectedSql({ postgres: database, commandTimeoutMs }),
-    tearDown: () => database.close(),
-  };
-});
-
-/** It gets ready while the tests of the others run. */
-let starting: Promise<RedisCluster>;
-beforeAll(() => {
-  starting = RedisCluster.start(3);
-});
-
 describeContract('a Redis Cluster of 3 masters, by a client of the application', async () => {
-  const cluster = await starting;
+  const cluster = await RedisCluster.start(3);
   const client = new Cluster(cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })));
   return {
     backend: await connected({ redis: client, commandTimeoutMs }),
