@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { AcquireOutcome, LockBackend } from 'nest-redis-lock/testing';
-import { type RedisLockModuleOptions } from 'nest-redis-lock';
+import { LockUnavailableError, type RedisLockModuleOptions } from 'nest-redis-lock';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';
@@ -156,5 +156,35 @@ describe('A node of a Redlock', () => {
     const backend = await open({ redlock: proxies.map(({ url }) => url) });
     for (const proxy of proxies) proxy.cut();
     await until(async () => (await attempt(backend)).status === 'acquired', { what: 'they are connected again' });
+  });
+
+  it('that was never seen before does not vote at first, and says for how long and why; with admission: false it does', async () => {
+    for (const server of nodes.servers) await server.command('FLUSHALL');
+    const outcome = await attempt(await open());
+    expect(abstaining(outcome)).toEqual(nodes.names(0, 1, 2));
+    const { causes } = outcome as Extract<AcquireOutcome, { status: 'unavailable' }>;
+    expect(causes[0]!.problem).toMatch(/^it votes in 1[12]\d{4} ms \(the longest ttlMs is 120000\)$/);
+    const { message } = LockUnavailableError.from('acquired', 'x', causes);
+    expect(message.match(/Wait: a Redlock node that is new to this library, has restarted/g)).toHaveLength(1);
+    expect(message).toMatch(/set admission: false\.$/);
+    expect(await attempt(await open({ admission: false }))).toMatchObject({ status: 'acquired' });
+  });
+
+  it('that was up for longer than the longest ttl, but for less than two seconds more, does not vote yet', async () => {
+    const startedAt = performance.now();
+    await restart(1);
+    await nodes.servers[1]!.command('SET', 'lock:admission', '1 20 another');
+    const backend = await open({ ttlMs: 700 });
+    await withoutAnother(1);
+    const since = async () => {
+      const outcome = await attempt(backend, 700);
+      const causes = outcome.status === 'unavailable' ? outcome.causes : [];
+      return causes.map(({ problem }) => /votes in (\d+) ms/.exec(problem)?.[1]).find(Boolean);
+    };
+    const waitsMs = Number(await until(since, { what: 'it says for how long it does not vote' }));
+    // By its uptime, less a second: so it waits for as long as the ttl, with drift, and for two seconds.
+    expect(waitsMs).toBeGreaterThanOrEqual(700 + 2_000 - (performance.now() - startedAt));
+    expect(waitsMs).toBeLessThanOrEqual(707 + 2 + 2_000);
+    await until(async () => (await attempt(backend, 700)).status === 'acquired', { what: 'it votes' });
   });
 });

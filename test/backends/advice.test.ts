@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { LockUnavailableError } from 'nest-redis-lock';
+import { nodeError } from '../../lib/stores/redis/client/advice.js';
 import { openLocks } from '../support/open-locks.js';
 import { redisServer } from '../support/stage.js';
 
@@ -24,4 +25,15 @@ it('an error says what is wrong with a fencing counter that is out of range [G59
   const message = await refusalOn(redis);
   expect(message).toMatch(/fencing counter lock:fence is out of range: delete it\. Another program wrote it/);
   expect(message).not.toContain('can be reached');
+});
+
+it.each([
+  ['MISCONF Redis is configured to save RDB snapshots, but it is unable to persist', /cannot write to its disk/],
+  ['NOREPLICAS Not enough good replicas to write', /min-replicas-to-write/],
+  ['NOAUTH Authentication required', /Put the password into the URL/],
+  ['not connected (reconnecting): 10.0.0.5:6379: NOAUTH Authentication required', /for a Cluster in redisOptions/],
+  ['not connected (connecting): All sentinels are unreachable. Last error: NOAUTH Authentication required', /^$/],
+  ['OOM-like words in another text', /^$/],
+])('the advice on "%s" is about that', (problem, advice) => {
+  expect(nodeError('a:1', problem).advice ?? '').toMatch(advice);
 });

@@ -87,4 +87,17 @@ describe.each([
     expect(await others.inspect(key)).toMatchObject({ holder: { owner: lock.owner }, fencingToken: lock.fencingToken });
     expect(await backend.forceRelease(key)).toEqual({ from: [lock.owner] });
   });
+
+  it.each(['me@home+', 'short@123456789012345', 'twice@1795336344243000++', '@1795336344243000', 'a person'])(
+    'a value that another program wrote is shown as it is, to calls that are refused, too: %j',
+    async (value) => {
+      const [locks, key] = [await openLocks(options), freshKey()];
+      await Promise.all(nodes.servers.map((_server, node) => nodes.put(node, key, value)));
+      expect((await locks.inspect(key))?.holder).toEqual({ owner: value });
+      const error = (await locks.acquire(key, { waitMs: 0 }).catch((reason: unknown) => reason)) as LockContendedError;
+      expect(error.holder).toEqual({ owner: value });
+      expect(error.message).toContain(value);
+      expect(await backend.forceRelease(key)).toEqual({ from: [value] });
+    },
+  );
 });

@@ -34,6 +34,9 @@ describe('Extending a lock of a Redlock', () => {
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     await until(async () => (await nodes.owner(2, claim.key)) === claim.owner, { what: 'node 2 has it again' });
     expect(await nodes.servers[2]!.command('PTTL', `lock:{${claim.key}}`)).toBeGreaterThan(claim.ttlMs / 2);
+    // With the token of its grant, and saying that others may wait.
+    const value = `${claim.owner}@${claim.grant!.fencingToken}+`;
+    expect(await nodes.servers[2]!.command('GET', `lock:{${claim.key}}`)).toBe(value);
     // From now on that node counts like any other: another one may fail.
     await nodes.drop(0, claim.key);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
@@ -53,5 +56,33 @@ describe('Extending a lock of a Redlock', () => {
     await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'node 2 still has it' });
     await until(async () => (await nodes.owner(1, claim.key)) === claim.owner, { what: 'node 1 has it again' });
     await releaseOn(backend, claim);
+  });
+
+  it.each([
+    ['expired', 'has no more', null],
+    ['stolen', 'gave to another', 'another'],
+  ] as const)('finds a lock lost (%s) that a majority %s, and gives back the minority', async (reason, _, other) => {
+    const claim = await held();
+    for (const node of [0, 1]) {
+      await nodes.drop(node, claim.key);
+      if (other) await nodes.put(node, claim.key, other);
+    }
+    expect(await extendOn(backend, claim)).toEqual({ status: 'lost', reason });
+    await until(async () => (await nodes.owner(2, claim.key)) === null, { what: 'the minority is given back' });
+    await backend.close();
+    expect(await nodes.owners(claim.key)).toEqual([other, other, null]);
+  });
+
+  it('does not put it back when it was released before a slow node says that it lost it', async () => {
+    await backend.close();
+    backend = await connected({ redlock: nodes.urls, commandTimeoutMs: 60_000 });
+    const claim = await held();
+    await nodes.drop(2, claim.key);
+    nodes.pause(2);
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
+    nodes.resume();
+    await nodes.allVote(backend); // behind all that was sent on account of the late answer
+    expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
   });
 });

@@ -1,8 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LockBackend } from 'nest-redis-lock/testing';
-import { KEEP } from '../../lib/stores/redis/scripts/lua.js';
+import { COMMANDS_IN_FLIGHT } from '../../lib/core/backend/lane.js';
+import { KEEP, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { until } from '../support/until.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 describe('A Redlock of 3', () => {
@@ -45,30 +48,58 @@ describe('A Redlock of 3', () => {
     return claim;
   };
 
-  it.each([
-    ['acquire', 'acquired'],
-    ['extend', 'extended'],
-  ] as const)(
+  /** Gives a lock back while a slow node does not know the script of the attempt or extension before, but this one. */
+  const givenBackBeforeItIsSentAgain = async (late: string, known: Script, keepMs?: number) => {
+    await waitsForSlowNodes();
+    let claim = claimOn(freshKey(), 60_000);
+    if (late === 'extend') claim = await held(60_000);
+    const slow = nodes.servers[2]!;
+    await slow.command('SCRIPT', 'FLUSH');
+    await slow.command('SCRIPT', 'LOAD', known.source);
+    nodes.pause(2);
+    const { status } = await (late === 'acquire' ? acquireOn(backend, claim) : extendOn(backend, claim));
+    expect(status).toBe(`${late}${late === 'acquire' ? 'd' : 'ed'}`);
+    expect(await releaseOn(backend, claim, keepMs)).toEqual({ status: 'released' });
+    nodes.resume();
+    await backend.close(); // nothing is under way any more
+    expect((await slow.calls()).eval).toBeGreaterThan(0);
+    return claim;
+  };
+
+  it.each(['acquire', 'extend'])(
     'a lock is kept also on a slow node that did not know the script of the %s, and for no longer [G334]',
-    async (late, status) => {
-      await waitsForSlowNodes();
-      let claim = claimOn(freshKey(), 60_000);
-      if (late === 'extend') claim = await held(60_000);
-      const slow = nodes.servers[2]!;
-      await slow.command('SCRIPT', 'FLUSH');
-      await slow.command('SCRIPT', 'LOAD', KEEP.source);
-      nodes.pause(2);
-      expect(await (late === 'acquire' ? acquireOn(backend, claim) : extendOn(backend, claim))).toMatchObject({
-        status,
-      });
-      expect(await releaseOn(backend, claim, 30_000)).toEqual({ status: 'released' });
-      nodes.resume();
-      await backend.close(); // nothing is under way any more
-      expect((await slow.calls()).eval).toBeGreaterThan(0);
+    async (late) => {
+      const claim = await givenBackBeforeItIsSentAgain(late, KEEP, 30_000);
       for (const server of nodes.servers) {
         expect(await server.command('GET', `lock:{${claim.key}}`)).toMatch(new RegExp(`^${claim.owner}@\\d{16}=$`));
         expect(await server.command('PTTL', `lock:{${claim.key}}`)).toBeLessThanOrEqual(30_000);
       }
     },
   );
+
+  it.each(['acquire', 'extend'])(
+    'leaves nothing on a slow node that did not know the script of the %s',
+    async (late) => {
+      const claim = await givenBackBeforeItIsSentAgain(late, RELEASE);
+      expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
+    },
+  );
+
+  it('counts a lease from when the first of the votes that granted it was sent', async () => {
+    await waitsForSlowNodes();
+    nodes.pause(2);
+    proxies[1]!.hold();
+    for (let others = 0; others < 2 * COMMANDS_IN_FLIGHT; others++) {
+      void acquireOn(backend, claimOn(freshKey(), 60_000)); // so many that the vote of the second node has to wait
+      await new Promise(setImmediate);
+    }
+    const [claim, since] = [claimOn(freshKey(), 60_000), now()];
+    const attempt = acquireOn(backend, claim);
+    await until(() => nodes.owner(0, claim.key), { what: 'the first node has voted' });
+    await until(() => now() > since + 600, { what: 'time has passed' });
+    proxies[1]!.release();
+    const outcome = (await attempt) as { status: string; sentAt: number };
+    expect(outcome.status).toBe('acquired');
+    expect(outcome.sentAt).toBeLessThan(since + 500);
+  });
 });

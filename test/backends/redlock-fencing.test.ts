@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LockBackend } from 'nest-redis-lock/testing';
 import { RAISE_FENCE } from '../../lib/stores/redis/scripts/lua.js';
-import { shardOf } from '../support/stored.js';
+import { shardOf, timeOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
@@ -105,5 +105,19 @@ describe('Fencing tokens of a Redlock', () => {
     });
     expect(await nodes.fence(2, claim.key)).toBe(HIGH + 501);
     await nodes.allFree(claim.key);
+  });
+
+  it('are not proposed further and further ahead when one node has a counter that is far ahead', async () => {
+    for (let round = 0; round < 5; round++) {
+      const claim = claimOn(freshKey());
+      await nodes.setFence(2, claim.key, HIGH);
+      await granted(backend, claim);
+      await releaseOn(backend, claim);
+      await nodes.allFree(claim.key);
+    }
+    const claim = claimOn(freshKey());
+    const { fencingToken } = await granted(backend, claim);
+    expect(fencingToken).toBeLessThan((await timeOn(nodes.servers[0]!)) * 1_000 + 2_000_000);
+    await releaseOn(backend, claim);
   });
 });

@@ -36,6 +36,40 @@ it('a backend of promises that forgets to answer is unavailable, and the operati
   );
 });
 
+it.each([
+  ['rejects', reject, 'the disk is full'],
+  ['throws', throwAtOnce, 'the disk is full'],
+  ['never settles', hang, 'no answer within 20 ms'],
+])('a backend of promises that %s is unavailable, and says why', async (_what, fails, problem) => {
+  const backend = broken({ acquire: fails, extend: fails, release: fails, transfer: fails });
+  const unavailable = { status: 'unavailable', causes: [expect.objectContaining({ node: 'toy', problem })] };
+  expect(await acquireOn(backend, claimOn('key'))).toEqual(unavailable);
+  expect(await extendOn(backend, claimOn('key'))).toEqual(unavailable);
+  expect(await releaseOn(backend, claimOn('key'))).toEqual(unavailable);
+  const transferred = await transferOn(backend, claimOn('key'), claimOn('key'), { mints: true });
+  expect(transferred).toEqual({ ...unavailable, mayHaveRun: true });
+});
+
+it('a lock is given back when the attempt of a backend of promises rejects after it ran', async () => {
+  const toy = new ToyBackend(now);
+  const { acquire } = toy;
+  toy.acquire = (request) => acquire.call(toy, request).then(reject);
+  const backend = fromPromises(toy, now);
+  expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
+  await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
+});
+
+it('a lease of a backend of promises counts from before its method was called', async () => {
+  let calledAt = Infinity;
+  const toy = new ToyBackend(now, 10);
+  const acquire = (request: AcquireRequest) => {
+    calledAt = now();
+    return toy.acquire(request);
+  };
+  const outcome = await acquireOn(broken({ acquire }, 1_000), claimOn('key'));
+  expect((outcome as { sentAt: number }).sentAt).toBeLessThanOrEqual(calledAt);
+});
+
 it('an attempt of a backend of promises that answers nothing too late rejects nobody', async () => {
   const givenUp = new Gate();
   const backend = broken({ acquire: () => givenUp.opened as Promise<never> });
@@ -66,7 +100,8 @@ it('a lock is given back when the attempt of a backend of promises answers too l
 
 it('a backend of promises names the modes in which it holds locks, or says why there are none', () => {
   expect(fromPromises(new ToyCrowd(now), now).modes).toEqual(['shared', 'permits']);
-  const backend = broken({ whyOnlyExclusive: 'The disk is small.' });
+  const backend = broken({ whyOnlyExclusive: 'The disk is small.', transfer: undefined });
+  expect(backend.whyNoTransfer).toBe('The store "toy" cannot change the holder of a lock.');
   expect([backend.modes, backend.whyOnlyExclusive]).toEqual([undefined, 'The disk is small.']);
 });
 
