@@ -8,7 +8,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const SIMULATED = [
   '{backends,hazards,leader,lease,list,service,sets}/**/!(*.real)',
   // and of others what is about time
-  'adapters/adapter',
+  'adapters/{adapter,dead-master}',
   'contract/{from-promises,lock-backend,toy-service}',
   'doctor/far-away',
   'fuzz/{hostile-server,input}',

@@ -1,9 +1,6 @@
-import { describeAdapter, describeRefusals } from './describe-adapter.js';
+import { describeRefusals } from './describe-adapter.js';
 import { PACKAGES } from './packages.js';
 
 // On real servers.
 
-for (const [name, each] of Object.entries(PACKAGES)) {
-  describeAdapter(name, each);
-  describeRefusals(name, each);
-}
+for (const [name, each] of Object.entries(PACKAGES)) describeRefusals(name, each);

@@ -88,4 +88,50 @@ describe('With waitForReplicas', () => {
       what: `${count} wait for the lock`,
     });
   }
+
+  it('an extension with waitForReplicas that the replica does not get is none [G77]', async () => {
+    const locks = await open({ count: 1, timeoutMs: 1_000 }, { ttlMs: 60_000 });
+    const lock = await until(() => locks.tryAcquire(freshKey()).catch(() => null), {
+      what: 'it is acknowledged in time',
+    });
+    primary.cutOff();
+    await expect(lock.extend()).rejects.toThrow('0 of 1 replicas had it within 1000 ms');
+    await primary.letIn();
+    const extended = () =>
+      lock.extend().then(
+        () => true,
+        () => false,
+      );
+    await until(extended, { what: 'an extension is acknowledged in time' });
+    expect(lock.isHeld).toBe(true);
+  });
+
+  it.each<[unknown, string]>([
+    [1, 'waitForReplicas must be an object: got 1'],
+    [{ timeoutMs: 100 }, 'waitForReplicas.count must be a whole number from 1 to 100: got undefined'],
+    [{ count: 0, timeoutMs: 100 }, 'waitForReplicas.count must be a whole number from 1 to 100: got 0'],
+    [{ count: 1, timeoutMs: 0 }, 'from 1 to 60000: got 0'], // WAIT takes it for without end
+    [{ count: '1', timeoutMs: 100 }, 'got "1"'],
+    [{ count: 1, timeoutMs: 100, ms: 1 }, 'There is no option "ms": expected count, timeoutMs'],
+    [{ count: 1, timeoutMs: 10_001 }, 'at most a third of ttlMs: got 10001'],
+  ])('the option %j is refused', async (waitForReplicas, message) => {
+    const refusal = { code: 'LOCK_OPTIONS', message: expect.stringContaining(message) };
+    await expect(open(waitForReplicas as RedisLockSettings['waitForReplicas'])).rejects.toMatchObject(refusal);
+  });
+
+  it('the option is refused where there are no replicas, and so is a ttl whose extensions could not end in time', async () => {
+    const waitForReplicas = { count: 1, timeoutMs: 6_000 };
+    for (const store of [{ redlock: [primary.url, primary.url, primary.url] }, { memory: true as const }]) {
+      const refusal = { code: 'LOCK_OPTIONS', message: expect.stringContaining(`got ${Object.keys(store)[0]}`) };
+      await expect(openLocks({ ...store, waitForReplicas })).rejects.toMatchObject(refusal);
+    }
+    const locks = await open(waitForReplicas, { ttlMs: 60_000 });
+    const message = /^ttlMs must be at least 18000: got \d+\. That is three times waitForReplicas\.timeoutMs: /;
+    const refusal = { code: 'LOCK_OPTIONS', message: expect.stringMatching(message) };
+    await expect(locks.acquire('key', { ttlMs: 17_999 })).rejects.toMatchObject(refusal);
+    await expect(locks.acquireAll(['key'], { ttlMs: 17_999 })).rejects.toMatchObject(refusal);
+    expect(() => locks.leader('key')).toThrow(expect.objectContaining(refusal)); // its default is 15 s
+    const lock = await locks.acquire('another', { ttlMs: 18_000 });
+    await expect(lock.extend(17_999)).rejects.toMatchObject(refusal);
+  });
 });

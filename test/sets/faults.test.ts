@@ -4,9 +4,11 @@ import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
 import { loadScripts } from '../support/script-calls.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { expectSound } from './random-sets.js';
 
 /** A lock that nobody gives back stays for longer than any test. */
 const TTL_MS = 60_000;
@@ -137,4 +139,14 @@ describe('a set whose first locks end while it waits for another', () => {
     await untilFree('ended:');
     expect(locks.size).toBe(0);
   });
+});
+
+it('random sets of a Redlock exclude each other by key and all end, although a node is down [G396]', async () => {
+  const nodes = await RedlockNodes.start(3);
+  onTestFinished(() => nodes.stop());
+  const openRedlock = () => openLocks({ redlock: nodes.urls, ttlMs: TTL_MS, commandTimeoutMs: 1_000 });
+  const services = [await openRedlock(), await openRedlock()];
+  await nodes.kill(2);
+  onTestFinished(() => nodes.restart()); // closing would wait for it
+  await expectSound(services, [...'abc'], 4);
 });
