@@ -31,7 +31,6 @@ const contend = (lock: string, count: number) =>
 
 describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) => Promise<Reply>]>([
   ['acquire', 1, acquire],
-  ['contend', 1, (lock) => contend(lock, 1)],
   ['contend for three holders', 3, (lock) => contend(lock, 3)],
   [
     'vote as a node of a Redlock',
@@ -92,6 +91,26 @@ describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) 
       }
     },
   );
+});
+
+it.each([
+  ['acquire', ACQUIRE, [10_000, 'me@']],
+  ['turn', TURN, ['h', '', 'me@', 10_000, 1, '', '', 0, 0]],
+])('no token is given twice to calls that run at the same moment: %s', async (_name, { source }, args) => {
+  const calls = ['a', 'b', 'c'].map((lock) => `call({'${FENCE}', '${lock}', '${lock}:queue'}, ARGV)`);
+  const script = `local server, time = redis, redis.call('TIME')
+  local redis = {pcall = server.pcall}
+  function redis.call(name, ...)
+    if name == 'TIME' then return time end
+    return server.call(name, ...)
+  end
+  local function call(all, ARGV)
+    local KEYS = {unpack(all, 1, #ARGV > 2 and 3 or 2)}
+    ${source}
+  end
+  return {${calls.join()}}`;
+  const tokens = ((await client.eval(script, 0, ...args)) as Reply[]).map(tokenOf);
+  expect(tokens).toEqual([0, 1, 2].map((more) => tokens[0]! + more));
 });
 
 describe('A call that acquires many locks', () => {

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import type { CommandFault, RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
+import type { RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
 import { COMMANDS_IN_FLIGHT, type Wanted } from '../../lib/core/backend/lane.js';
 import { GIVE_AND_TURN } from '../../lib/stores/redis/scripts/hand-off.js';
 import { ACQUIRE, EXTEND, RELEASE, TURN } from '../../lib/stores/redis/scripts/lua.js';
@@ -207,18 +207,6 @@ describe('Of the operations for a server that is busy', () => {
       }
       expect(answers).toEqual(locks(5_000));
       expect(Date.now()).toBeGreaterThan(100 * (LIMIT_MS - 1));
-    });
-
-    it.each([
-      ['refuses one', (call: ScriptCall) => call.failed({ kind: 'refused', message: 'OOM' } as CommandFault)],
-      ['says of one that it does not know the script', (call: ScriptCall) => call.sentAgain()],
-    ])('none is given up as long as the server at least %s within the limit', async (_what, answer) => {
-      await fill();
-      for (const call of [...calls]) {
-        await pass(LIMIT_MS - 1);
-        answer(call);
-      }
-      expect(answers).not.toContainEqual(expect.objectContaining(OVERDUE));
     });
 
     it('all fail after one limit when the server hangs: those that were sent may have run, those that waited not [G263]', async () => {
