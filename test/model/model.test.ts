@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
+import { queueEntry } from '../../lib/stores/redis/scripts/hand-off.js';
+import { EXTEND, RAISE_FENCE, RELEASE, RESTORE, VOTE, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/lua.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { RedisData } from '../simulation/redis/redis-data.js';
+import { RedisEngine } from '../simulation/redis/redis-engine.js';
+import { randomOf } from '../support/random.js';
 import { explore } from './explorer.js';
+import { SCRIPTS, type KeyOnNode, type Lock } from './node.js';
 import { redlock } from './redlock.js';
 import { MUTANTS, SHORT } from './settings.js';
 
@@ -17,3 +24,88 @@ describe('fencing over a Redlock', () => {
     expect(trace.at(-1)).toContain('reads');
   });
 });
+
+const TTL_MS = 600_000;
+const LIMIT_US = 1_000_000;
+const FIRST_US = 1_800_000_000_000_000;
+/** One is the beginning of another. */
+const OWNERS = ['a', 'b/1', 'b/10'];
+/** How far a proposal is from the time of the node: near it, and beyond the limit on either side. */
+const OFFSETS_US = [0, -400_000, 400_000, -3_600_000_000, 3_600_000_000];
+/** How far a token that is written back is from the vote of the node. */
+const STEPS_UP = [-1, 0, 1, 20, 5_000_000];
+/** Two locks that share a counter. */
+const [FENCE, ...LOCKS] = ['lock:fence', 'lock:{a}', 'lock:{b}'] as const;
+
+/** What the scripts answer where nothing is said beside it. */
+const REPLIES: Record<string, unknown> = { raised: 1, extended: 1, absent: 0, foreign: -1, restored: 2, released: 1 };
+
+it('a node of the model gives the same answers and keeps the same keys as the scripts, after any sequence [G22]', () => {
+  const seed = Math.floor(Math.random() * 2 ** 31);
+  const random = randomOf(seed);
+  const pick = (count: number) => Math.floor(random() * count);
+  const seen = new Set<unknown>();
+  for (let sequence = 0; sequence < 200; sequence++) {
+    let us = FIRST_US;
+    const engine = new RedisEngine(new RedisData({ nowUs: () => us, timeUs: () => us }));
+    const call = (...args: (string | number)[]) => engine.execute(args.map(String));
+    const run = ({ source }: Script, keys: string[], ...args: (string | number)[]) =>
+      call('EVAL', source, keys.length, ...keys, ...args);
+    let known: { fence?: number; locks: readonly (Lock | undefined)[] } = { locks: [] };
+    const done: unknown[] = [];
+    for (let step = 0; step < 30; step++) {
+      us += pick(2) * 1_000;
+      const at = pick(2);
+      const [lock, owner, drawn] = [LOCKS[at]!, OWNERS[pick(OWNERS.length)]!, pick(5)];
+      const node: KeyOnNode = { fence: known.fence, lock: known.locks[at] };
+      const token = (node.lock?.token ?? node.fence ?? FIRST_US) + STEPS_UP[drawn]!;
+      const asked = { proposal: us + OFFSETS_US[drawn]!, clock: us, limit: LIMIT_US };
+      const vote = `${owner}@${textOf(asked.proposal)}`;
+      const queue = `${lock}:queue`;
+      const steps: (() => readonly [real: unknown, model: readonly [KeyOnNode, { status: string }]])[] = [
+        () => [run(VOTE, ['lock:admission', lock, FENCE], '', TTL_MS, vote), SCRIPTS.vote(node, owner, asked)],
+        () => [
+          run(VOTE_OR_QUEUE, ['lock:admission', lock, FENCE, queue], '', TTL_MS, vote, queueEntry('wake', 'inbox', owner, 1), 0, 1), // prettier-ignore
+          SCRIPTS.vote(node, owner, { ...asked, hasPlace: true }),
+        ],
+        () => [run(RAISE_FENCE, [lock, FENCE], `${owner}@`, textOf(token)), SCRIPTS.raise(node, owner, token)],
+        () => [run(EXTEND, [lock], TTL_MS, `${owner}@`), SCRIPTS.extend(node, owner)],
+        () => [run(RESTORE, [lock], TTL_MS, `${owner}@`, textOf(token)), SCRIPTS.restore(node, owner, token)],
+        () => [run(RELEASE, [FENCE, lock, queue], `${owner}@`), SCRIPTS.release(node, owner)],
+        () => [call('DEL', lock), [{ fence: node.fence }, { status: 'the lock ended' }]],
+        () => [call('DEL', lock, FENCE), [{}, { status: 'the data is lost' }]],
+      ];
+      const [real, [after, answer]] = steps[pick(steps.length)]!();
+      done.push(answer);
+      seen.add(answer.status);
+      known = { fence: after.fence, locks: LOCKS.map((_, index) => (index === at ? after.lock : known.locks[index])) };
+      const values = [...known.locks.map((each) => each && `${each.owner}@${textOf(each.token)}${each.isAwaited ? '+' : ''}`), known.fence && textOf(known.fence)]; // prettier-ignore
+      expect({ seed, done, reply: real, values: call('MGET', ...LOCKS, FENCE) }).toEqual({
+        seed,
+        done,
+        reply: replyOf(answer, node, after),
+        values: values.map((value) => value ?? null),
+      });
+    }
+  }
+  const happened = ['granted', 'refused', 'gone', 'the lock ended', 'the data is lost'];
+  expect([...seen].sort()).toEqual([...Object.keys(REPLIES), ...happened].sort());
+});
+
+/** The reply that stands for an answer of the model. */
+function replyOf(
+  answer: { status: string; fencingToken?: number; nodeTimeUs?: number },
+  before: KeyOnNode,
+  after: KeyOnNode,
+): unknown {
+  const { status, fencingToken = 0, nodeTimeUs } = answer;
+  if (status === 'granted')
+    return nodeTimeUs === undefined ? textOf(fencingToken) : [textOf(fencingToken), 'at', nodeTimeUs];
+  if (status === 'refused') return expect.arrayContaining([`${after.lock!.owner}@${textOf(after.lock!.token)}${before.lock!.isAwaited ? '+' : ''}`]); // prettier-ignore
+  return REPLIES[status] ?? expect.toSatisfy((reply) => status !== 'gone' || reply === 0 || reply === -1);
+}
+
+/** A token in Redis. */
+function textOf(token: number): string {
+  return String(token).padStart(16, '0');
+}

@@ -47,7 +47,7 @@ afterAll(async () => {
 
 describe('the simulated Redis', () => {
   it(
-    `answers ${STEPS} random commands and scripts as a real one does, and has the same in its keys after each`,
+    `answers ${STEPS} random commands and scripts as a real one does, and has the same in its keys after each [G251]`,
     { timeout: 20_000 + 10 * STEPS },
     async () => {
       for (let done = 0; done < STEPS; done += STEPS_OF_A_SEQUENCE) {
