@@ -1,18 +1,18 @@
 import { parseArgs } from 'node:util';
-import { CONTESTANTS, type ContestantId } from './contestants.js';
-import { MUTANT_NAMES } from './all-mutants.js';
 import { findMariaDb } from '../../servers/find-mariadb.js';
+import { SQL_MUTANTS } from './sql-mutants.js';
 import { TOPOLOGY_IDS, type TopologyId } from './topologies.js';
+
+const MUTANT_NAMES = Object.keys(SQL_MUTANTS);
 
 export const USAGE = `npm run chaos -- [options]
   --seed n             of the schedule; "random" takes one and prints it (default: 1)
   --seeds a,b          one after the other
-  --seconds s          under faults in all, shared by topologies, seeds and contestants (default: 60)
+  --seconds s          under faults in all, shared by topologies and seeds (default: 60)
   --minutes m          the same in minutes
   --topologies a,b     ${TOPOLOGY_IDS.join(' ')} (default: all; mariadb only if there is one already)
-  --contestants a,b    ${CONTESTANTS.join(' ')} (default: library)
-  --mutant name        the library broken on purpose: it must be caught. ${MUTANT_NAMES.join(' ')}
-  --mutants            all of them, each with its own topology, seed and time
+  --mutant name        the library broken on purpose, on PostgreSQL: it must be caught. ${MUTANT_NAMES.join(' ')}
+  --mutants            all of them; those on Redis has npm run simulate
   --fair               one server serves strictly in the order of arrival; not with a Redlock, nor a MariaDB
   --schedule           print what the nemesis would do, and do nothing`;
 
@@ -23,10 +23,7 @@ export interface Settings {
   seeds: number[];
   seconds: number;
   topologies: TopologyId[];
-  contestants: ContestantId[];
   mutants: string[];
-  /** What was given by hand outdoes what a mutant is known to be caught by. */
-  given: { seeds: boolean; seconds: boolean; topologies: boolean };
 }
 
 /** @throws Error what is not understood */
@@ -41,7 +38,6 @@ export function readArguments(args: string[]): Settings {
       seconds: text,
       minutes: text,
       topologies: text,
-      contestants: text,
       mutant: text,
       mutants: flag,
       schedule: flag,
@@ -59,13 +55,7 @@ export function readArguments(args: string[]): Settings {
     topologies: pick('topologies', values.topologies, TOPOLOGY_IDS).filter(
       (id) => id !== 'mariadb' || values.topologies !== undefined || findMariaDb() !== undefined,
     ),
-    contestants: pick('contestants', values.contestants ?? 'library', CONTESTANTS),
     mutants: values.mutants ? MUTANT_NAMES : values.mutant ? pick('mutant', values.mutant, MUTANT_NAMES) : [],
-    given: {
-      seeds: seeds !== undefined,
-      seconds: (seconds ?? minutes) !== undefined,
-      topologies: values.topologies !== undefined,
-    },
   };
 }
 

@@ -3,39 +3,33 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ContestantId } from './contestants.js';
 import { startProgram, Worker } from './crew.js';
 import { checkHistory, type Terms, type Verdict } from './history-checker.js';
 import { nowMs, type FaultKind } from './history.js';
 import { Journal, readJournals } from './journal.js';
-import type { LockParcel, RedisLockSettings } from './library.js';
+import type { LockParcel } from './library.js';
 import { Link } from './link.js';
 import { shutOut } from './liveness.js';
 import { unleash } from './nemesis.js';
 import { ChaosMariaDb, ChaosPostgres, ChaosRedis, type ChaosNode } from './nodes.js';
 import { planFaults } from './schedule.js';
+import { SHUTDOWN_MS, WAIT_MS } from '../simulation/explorer/application.js';
+import type { Feature } from '../simulation/explorer/plan.js';
 import type { Topology } from './topologies.js';
 
 export const WORKERS = 4;
-const TTLS_MS = [300, 600, 1_500];
-const PEER_TTL_MS = 600;
-const WAIT_MS = 3_000;
 /** For each node of a Redlock, and for a server alone: workers, nodes and the nemesis share few cores. */
 const COMMAND_TIMEOUT_MS = { single: 300, redlock: 150 };
 /** The places of those who died while they waited stay for 10 s. */
 const GONE_AFTER_MS = 12_000;
 
 export interface CellPlan {
-  contestant: ContestantId;
   topology: Topology;
   seed: number;
   durationMs: number;
-  /** Folder of the contestants of the benchmark. */
-  peers: string;
   /** Name of the mutant that the library is. */
   mutant?: string;
-  options: RedisLockSettings;
-  losses: readonly FaultKind[];
+  fair: boolean;
 }
 
 export interface CellResult extends Verdict {
@@ -44,7 +38,7 @@ export interface CellResult extends Verdict {
   history?: string;
 }
 
-/** One contestant on one topology under the faults of one seed, and the verdict on what happened. */
+/** One topology under the faults of one seed, and the verdict on what happened. */
 export async function runCell(plan: CellPlan): Promise<CellResult> {
   const begin = performance.now();
   const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'lock-chaos-'));
@@ -68,14 +62,33 @@ export async function runCell(plan: CellPlan): Promise<CellResult> {
   };
 }
 
-function termsOf({ losses, topology: { nodes } }: CellPlan): Terms {
+/**
+ * One Redis that loses its data has lost the lock. A node of a Redlock does not vote after that until all has ended. A database loses
+ * none.
+ */
+function lossesOf({ nodes, store }: Topology): FaultKind[] {
+  return nodes > 1 || store !== 'redis'
+    ? []
+    : ['flush', 'flush-cohort', 'restart-empty', 'restart-old', 'swap-primary'];
+}
+
+/** What the application does beside taking and releasing one lock at a time. */
+function featuresOf({ nodes, store }: Topology, isFair: boolean): Feature[] {
+  const features: Feature[] = ['sets', 'holds', 'elections', 'aborts', 'careless', 'with-lock'];
+  if (nodes > 1) return features;
+  if (store !== 'mariadb' && isFair) features.push('fair');
+  return [...features, 'parcels', ...(store === 'redis' ? (['shared', 'permits'] as const) : [])];
+}
+
+function termsOf({ topology }: CellPlan): Terms {
+  const { nodes } = topology;
   // A node that restarted votes after the longest ttl; a grant that nobody confirms stands for 2 s.
   const attemptMs = 2 * (nodes === 1 ? COMMAND_TIMEOUT_MS.single : 2 * COMMAND_TIMEOUT_MS.redlock);
-  return { losses, livenessMs: 10_000, beatMs: 5_000, answerMs: WAIT_MS + attemptMs + 2_000 };
+  return { losses: lossesOf(topology), livenessMs: 10_000, beatMs: 5_000, answerMs: WAIT_MS + attemptMs + 2_000 };
 }
 
 async function play(plan: CellPlan, folder: string, socketPath: string, closers: (() => unknown)[]): Promise<void> {
-  const { topology, seed, durationMs, contestant } = plan;
+  const { topology, seed, durationMs } = plan;
   const { nodes: count, store } = topology;
   const journal = new Journal(folder, 'nemesis');
   const nodes = await Promise.all(
@@ -92,23 +105,21 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
     links.push(own);
     closers.push(() => own.forEach((link) => link.close()));
     const terms = {
-      contestant,
-      store,
-      ports: own.map(({ port }) => port),
-      ttlMs: contestant === 'library' ? Math.max(...TTLS_MS) : PEER_TTL_MS,
-      ttlsMs: TTLS_MS,
-      waitMs: WAIT_MS,
-      commandTimeoutMs: count === 1 ? COMMAND_TIMEOUT_MS.single : COMMAND_TIMEOUT_MS.redlock,
-      peers: plan.peers,
-      mutant: plan.mutant,
-      options: plan.options,
       worker,
       seed,
       folder,
       socketPath,
-      keys: [...'abcdefgh'],
-      parallel: 4,
-      careless: contestant === 'library' && worker === WORKERS - 1,
+      store,
+      ports: own.map(({ port }) => port),
+      mutant: plan.mutant,
+      plan: {
+        keys: 8,
+        parallel: 4,
+        processes: WORKERS,
+        lapses: 0.08,
+        features: featuresOf(topology, plan.fair),
+        commandTimeoutMs: count === 1 ? COMMAND_TIMEOUT_MS.single : COMMAND_TIMEOUT_MS.redlock,
+      },
     };
     let parcels = worker;
     const onDetached = (parcel: LockParcel) => workers[++parcels % WORKERS]!.adopt(parcel);
@@ -130,7 +141,7 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
     nowMs() < calmUntil
   )
     await sleep(20);
-  await Promise.all(workers.map((worker) => worker.finish(WAIT_MS + 9_000)));
+  await Promise.all(workers.map((worker) => worker.finish(WAIT_MS + SHUTDOWN_MS + 9_000)));
   await noteWhatIsLeft(nodes, journal);
   const [node] = nodes;
   for (const { key, ...write } of node && 'guardedWrites' in node ? await node.guardedWrites() : [])

@@ -1,8 +1,8 @@
 import type { Bid, Script } from './library.js';
-import { replacePart, type CaughtMutant, type Library, type Mutant } from './mutant.js';
+import { replacePart, type Library, type Mutant } from './mutant.js';
 
 /** Broken in one way each: locks that several hold, or hold one after the other, or for a limited time. */
-export const MODE_MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = {
+export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   'expired-holders-count': {
     what: 'who holds a lock together with others counts when its time is over',
     inject(library) {
@@ -28,9 +28,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = {
       replacePart(servingScripts(library), 'crowd.used + weight <= math.min(most, crowd.smallest)', 'true');
     },
     nodes: 1,
-    seed: 1,
-    seconds: 10,
-    caughtBy: 'more permits than the limit',
   },
   'reader-joins-writer': {
     what: 'a reader shares a lock that another one holds alone',
@@ -39,9 +36,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = {
       replacePart([CROWD, GIVE_CROWD], foreign, `${foreign} and not (kind == 's' and owner ~= '')`);
     },
     nodes: 1,
-    seed: 1,
-    seconds: 10,
-    caughtBy: 'overlapping holders',
   },
   'downgrade-with-a-gap': {
     what: 'a lock is downgraded by a release, and an attempt to share it',
@@ -63,9 +57,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = {
       };
     },
     nodes: 1,
-    seed: 1,
-    seconds: 20,
-    caughtBy: 'overlapping holders',
   },
   'shared-without-its-token': {
     what: 'a shared lock is passed on without its token',
@@ -106,9 +97,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = {
       };
     },
     nodes: 1,
-    seed: 1,
-    seconds: 10,
-    caughtBy: 'token given twice',
   },
   'detached-under-the-old-owner': {
     what: 'a detached lock stays under the owner value of its sender, and the parcel has whatever its process holds',
@@ -125,9 +113,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = {
       prototype.limit = () => {};
     },
     nodes: 1,
-    seed: 1,
-    seconds: 20,
-    caughtBy: 'held for too long',
   },
 };
 

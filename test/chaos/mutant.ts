@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
-import type { Rule } from './history-checker.js';
 import type { RedisLockSettings, Script } from './library.js';
 
 export type Library = typeof import('./library.js');
 
-/** The library broken in one way. */
+/** The library broken in one way, on Redis. */
 export interface Mutant {
   what: string;
   /** Breaks the library where it is loaded, before locks are opened: for good, so in a process or a copy of its own. */
@@ -12,14 +11,6 @@ export interface Mutant {
   options?: RedisLockSettings;
   /** Number of nodes of the topology. */
   nodes: number;
-}
-
-/** How chaos catches it. */
-export interface CaughtMutant extends Mutant {
-  /** Seed and duration by which it is known to be caught. */
-  seed: number;
-  seconds: number;
-  caughtBy: Rule;
 }
 
 /**

@@ -1,17 +1,16 @@
 import type { Lease, LeaseState, LockBackend, LockHandle } from './library.js';
 import { MODE_MUTANTS } from './mode-mutants.js';
-import { interceptCommands, replaceSource, type CaughtMutant, type Library, type Mutant } from './mutant.js';
+import { interceptCommands, replaceSource, type Library, type Mutant } from './mutant.js';
 
-const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
+/** The library broken in one way each: the simulation has to find all of them. */
+export const MUTANTS: Readonly<Record<string, Mutant>> = {
+  ...MODE_MUTANTS,
   'release-without-owner-check': {
     what: 'a release frees the lock, whoever holds it',
     inject({ RELEASE }) {
       interceptCommands(RELEASE, HELD_BY_WHO_RELEASES);
     },
     nodes: 1,
-    seed: 2,
-    seconds: 20,
-    caughtBy: 'overlapping holders',
   },
   'deadline-from-the-reply': {
     what: 'a lease counts from when its answer came',
@@ -32,17 +31,11 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       }
     },
     nodes: 1,
-    seed: 4,
-    seconds: 60,
-    caughtBy: 'overlapping holders',
   },
   'restarted-node-votes-at-once': {
     what: 'a node that came back without its keys votes (admission: false)',
     options: { admission: false },
     nodes: 3,
-    seed: 3,
-    seconds: 90,
-    caughtBy: 'overlapping holders',
   },
   'token-without-write-back': {
     what: 'a Redlock issues a token that no majority knows',
@@ -57,9 +50,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       };
     },
     nodes: 3,
-    seed: 3,
-    seconds: 20,
-    caughtBy: 'token not above that of an earlier holder',
   },
   'counter-not-seeded': {
     what: 'a counter that was lost begins anew with 1',
@@ -68,9 +58,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
         interceptCommands(script, FIRST_MICROSECOND);
     },
     nodes: 1,
-    seed: 1,
-    seconds: 10,
-    caughtBy: 'token not above that of an earlier holder',
   },
   'vote-not-kept': {
     what: 'a Redlock node votes for what it is proposed, and does not keep that in its counter',
@@ -84,9 +71,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       };
     },
     nodes: 3,
-    seed: 1,
-    seconds: 20,
-    caughtBy: 'token not above that of an earlier holder',
   },
   'cohort-after-the-loss': {
     what: 'a process passes a lock on for as long as it has tokens, and does not find that it was lost',
@@ -100,9 +84,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
     },
     options: { cohortMs: 60_000 },
     nodes: 1,
-    seed: 10,
-    seconds: 30,
-    caughtBy: 'passed on after a loss',
   },
   'subscription-never-doubted': {
     what: 'a process waits for messages on a connection that the server has closed',
@@ -110,9 +91,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       PlainInbox.prototype.check = () => {};
     },
     nodes: 1,
-    seed: 2,
-    seconds: 10,
-    caughtBy: 'no lock after the nemesis',
   },
   'refusals-in-microtasks': {
     what: 'a refusal is settled before the event loop has run',
@@ -120,9 +98,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       RefusalGate.prototype.settle = (_reason, settle) => queueMicrotask(settle);
     },
     nodes: 1,
-    seed: 1,
-    seconds: 10,
-    caughtBy: 'event loop stood still',
   },
   'replica-is-kept': {
     what: 'the connection to a server that has become a replica is kept',
@@ -130,9 +105,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       RedisConnection.prototype.leaveReplica = () => 'Its server is a replica.';
     },
     nodes: 1,
-    seed: 6,
-    seconds: 10,
-    caughtBy: 'no lock after the nemesis',
   },
   'taken-by-force-and-passed-on': {
     what: 'a process passes on a lock that it has taken away by force, and nobody hears of it',
@@ -153,9 +125,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       };
     },
     nodes: 1,
-    seed: 1,
-    seconds: 20,
-    caughtBy: 'passed on after a loss',
   },
   'extension-that-always-counts': {
     what: 'an extension counts, whoever holds the lock, or nobody',
@@ -163,9 +132,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       for (const script of [EXTEND, RESTORE]) replaceSource(script, ALWAYS_EXTENDED);
     },
     nodes: 1,
-    seed: 61,
-    seconds: 60,
-    caughtBy: 'overlapping holders',
   },
   'held-until-told': {
     what: 'a lock counts as held until a timer says otherwise',
@@ -187,9 +153,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       };
     },
     nodes: 1,
-    seed: 1,
-    seconds: 10,
-    caughtBy: 'overlapping holders',
   },
   'leader-releases-first': {
     what: 'the lock of a leader is released before its work has ended',
@@ -202,9 +165,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       };
     },
     nodes: 1,
-    seed: 3,
-    seconds: 20,
-    caughtBy: 'overlapping holders',
   },
   'set-in-the-order-of-the-caller': {
     what: 'several locks are waited for one after the other, as the caller names them',
@@ -221,9 +181,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       };
     },
     nodes: 1,
-    seed: 1,
-    seconds: 5,
-    caughtBy: 'operation without an end',
   },
   'set-keeps-what-it-gives-back': {
     what: 'a set that is refused keeps those of its locks that were free',
@@ -236,9 +193,6 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       };
     },
     nodes: 1,
-    seed: 1,
-    seconds: 5,
-    caughtBy: 'no lock after the nemesis',
   },
   'lock-without-ttl': {
     what: 'a lock is set without a ttl',
@@ -247,14 +201,8 @@ const CAUGHT_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
         interceptCommands(script, SET_WITHOUT_TTL);
     },
     nodes: 1,
-    seed: 176,
-    seconds: 20,
-    caughtBy: 'lock left behind',
   },
 };
-
-/** All of locks in Redis; some only the simulation finds. */
-export const MUTANTS: Readonly<Record<string, Mutant | CaughtMutant>> = { ...CAUGHT_MUTANTS, ...MODE_MUTANTS };
 
 /** What each kind of backend inherits. */
 function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): LockBackend[] {

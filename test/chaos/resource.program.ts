@@ -1,36 +1,14 @@
 /** What the locks protect: counters, in a process of their own, which does one thing at a time. */
 import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
+import { Resource, type Access } from '../simulation/explorer/resource.js';
 import { Journal } from './journal.js';
 
-/** One line of a client; with `base` a write of base + 1. */
-export interface Access {
-  turn: string;
-  key: string;
-  token?: number;
-  base?: number;
-}
-
-export interface Answer {
-  turn: string;
-  accepted: boolean;
-  value: number;
-}
+export type Answer = ReturnType<Resource['access']> & Pick<Access, 'turn'>;
 
 const [folder, socketPath] = process.argv.slice(2) as [string, string];
 const journal = new Journal(folder, 'resource');
-const values = new Map<string, number>();
-const highest = new Map<string, number>();
-
-/** Who comes with a smaller token than was seen is late. A reader means to write: it shuts out earlier holders, too. */
-function serve({ turn, key, token, base }: Access): Answer {
-  const value = values.get(key) ?? 0;
-  const accepted = token === undefined || token >= (highest.get(key) ?? 0);
-  if (accepted && token !== undefined) highest.set(key, token);
-  if (accepted && base !== undefined) values.set(key, base + 1);
-  journal.note({ type: base === undefined ? 'read' : 'write', turn, key, token, base: base ?? value, accepted });
-  return { turn, accepted, value: values.get(key) ?? 0 };
-}
+const resource = new Resource((entry) => journal.note(entry));
 
 createServer((client) => {
   const lines = createInterface({ input: client });
@@ -38,7 +16,8 @@ createServer((client) => {
   client.on('error', () => {});
   lines.on('error', () => {});
   lines.on('line', (line) => {
-    const answer = serve(JSON.parse(line) as Access);
+    const access = JSON.parse(line) as Access;
+    const answer: Answer = { turn: access.turn, ...resource.access(access) };
     if (client.writable) client.write(`${JSON.stringify(answer)}\n`);
   });
 }).listen(socketPath, () => process.send?.('ready'));

@@ -1,8 +1,18 @@
 import type { PostgresStatement, Statement } from './library.js';
-import type { CaughtMutant, Library } from './mutant.js';
+import type { Rule } from './history-checker.js';
+import type { Library } from './mutant.js';
 
-/** The store of PostgreSQL broken in one way each. */
-export const SQL_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
+interface SqlMutant {
+  what: string;
+  /** Breaks the library where it is loaded, before locks are opened. */
+  inject(library: Library): void;
+  /** For how long there are faults when it is run, by which rule it is caught then. */
+  seconds: number;
+  caughtBy: Rule;
+}
+
+/** The store of PostgreSQL, which is not simulated, broken in one way each. */
+export const SQL_MUTANTS: Readonly<Record<string, SqlMutant>> = {
   'row-given-by-anyone': {
     what: 'a release frees the lock in its row, whoever holds it',
     inject(library) {
@@ -11,8 +21,6 @@ export const SQL_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
         give: ['resource_lock_value = $2::text', '$2::text IS NOT NULL'],
       });
     },
-    nodes: 1,
-    seed: 1,
     seconds: 10,
     caughtBy: 'overlapping holders',
   },
@@ -24,8 +32,6 @@ export const SQL_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
         turn: ['l.expires_at > clock.now', `l.expires_at > clock.now + interval '200 ms'`],
       });
     },
-    nodes: 1,
-    seed: 1,
     seconds: 20,
     caughtBy: 'overlapping holders',
   },
@@ -37,8 +43,6 @@ export const SQL_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
         turn: ['ELSE d.fence END, d.us) AS first_token', 'ELSE d.fence END, d.us) * 0 + d.fence AS first_token'],
       });
     },
-    nodes: 1,
-    seed: 1,
     seconds: 10,
     caughtBy: 'token given twice',
   },
@@ -48,8 +52,6 @@ export const SQL_MUTANTS: Readonly<Record<string, CaughtMutant>> = {
       MysqlNode.prototype.guard = () => ({ dialect: 'mysql', text: 'SELECT 1', values: [] });
       PostgresNode.prototype.guard = () => ({ dialect: 'postgres', text: 'SELECT 1', values: [] });
     },
-    nodes: 1,
-    seed: 1,
     seconds: 20,
     caughtBy: 'lost update',
   },

@@ -59,7 +59,7 @@ describe('The explorer', () => {
     expect(planOf(6, 'one', { faults: faults.slice(1) })).toEqual({ ...planOf(6, 'one'), faults: faults.slice(1) });
   });
 
-  it('finds a library that frees the locks of others, and says what is needed for that', async () => {
+  it('the explorer finds a library that frees the locks of others, and says what is needed for that [G145]', async () => {
     const found = await firstThatFails('release-without-owner-check');
     const small = (await shrink(found.plan, found.rule, copies))!;
     expect(small.faults.length).toBeLessThan(found.plan.faults.length);

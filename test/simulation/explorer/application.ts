@@ -21,7 +21,7 @@ import type { SimulatedProcess } from '../process.js';
 import type { Scheduler } from '../scheduler.js';
 import { reach, type Marks } from './marks.js';
 import type { Feature, Plan } from './plan.js';
-import type { Resource } from './resource.js';
+import type { Access, Resource } from './resource.js';
 import type { Witness } from './witness.js';
 
 /** The leases that calls ask for, in milliseconds. */
@@ -84,22 +84,32 @@ interface TurnPlan {
 interface Self {
   readonly number: number;
   readonly incarnation: number;
-  readonly process: SimulatedProcess;
+  readonly process: Pick<SimulatedProcess, 'now' | 'trueMs'> & {
+    setTimeout(act: () => void, ms: number, args: readonly unknown[]): unknown;
+  };
 }
 
-/** What a process of the application sees of the world, and is seen by. */
+type Answer = ReturnType<Resource['access']>;
+
+/** What a process of the application sees of the world, and is seen by: a simulated one, or that of chaos, with real servers. */
 export interface Surroundings {
-  readonly scheduler: Scheduler;
-  readonly plan: Plan;
+  readonly scheduler: Pick<Scheduler, 'stream' | 'steps' | 'at'>;
+  readonly plan: Pick<Plan, 'keys' | 'parallel' | 'processes' | 'features' | 'mutant' | 'commandTimeoutMs'> & {
+    /** Of the turns, those that hold on to a lease which nobody extends. @default 0.005 */
+    lapses?: number;
+  };
   readonly stage: { source(library: Library): Pick<RedisLockModuleOptions, 'redis' | 'redlock'> };
-  readonly resource: Resource;
-  readonly witness: Witness;
+  /** A simulated one answers at once, and nothing happens meanwhile. */
+  readonly resource: { access(access: Access): Answer | Promise<Answer> };
+  readonly witness: Pick<Witness, 'held' | 'losses'>;
   readonly marks: Marks;
   /** Of locks that were detached: a queue, which may deliver one twice, and in any order. */
   readonly parcels: LockParcel[];
   readonly isCalm: boolean;
   note(entry: Unstamped, at?: number): void;
   complain(rule: string, text: string): void;
+  /** Called when a turn begins to work; what it returns when it has worked. */
+  besides?(turn: string, lock: Held): Promise<(() => Promise<void>) | undefined>;
 }
 
 /** What a process of the application does: it increments counters under locks, and notes what it sees. */
@@ -228,10 +238,11 @@ export class Application {
   /** Most are short; some outlast their ttl, kept by the watchdog; some hold on to a lease that nobody extends. */
   #anyTurn(): TurnPlan {
     const style = this.#random();
-    const watchdog = style < 0.995;
+    const { lapses = 0.005 } = this.world.plan;
+    const watchdog = style < 1 - lapses;
     const ttlMs = watchdog ? this.#pick(TTLS_MS) : Math.min(...TTLS_MS);
     const workMs =
-      style < 0.985
+      style < 0.99 - lapses
         ? this.#random() * this.#random() * 15
         : watchdog
           ? ttlMs * (0.5 + 2 * this.#random())
@@ -425,9 +436,12 @@ export class Application {
       const { isHeld, end } = this.#watch(turn, lock);
       const resignsAt = this.#nowMs() + this.#random() * LONGEST_TERM_MS;
       while (!signal.aborted && isHeld()) {
-        const { accepted, value } = this.world.resource.access({ turn, key, token: lock.fencingToken });
+        const answer = this.world.resource.access({ turn, key, token: lock.fencingToken });
+        const { accepted, value } = answer instanceof Promise ? await answer : answer;
         await this.#sleep(this.#random() * LEADER_LOOKS_MS);
-        if (accepted && isHeld()) this.world.resource.access({ turn, key, token: lock.fencingToken, base: value });
+        const write = { turn, key, token: lock.fencingToken, base: value };
+        const written = accepted && isHeld() && this.world.resource.access(write);
+        if (written instanceof Promise) await written;
         if (this.#nowMs() >= resignsAt) void leader.resign();
       }
       await this.#sleep(this.#random() * ENDS_WITHIN_MS);
@@ -443,6 +457,7 @@ export class Application {
     let answered: number | undefined;
     const note = () =>
       this.#note({ type: 'forced', process: this.#name, key, answered, until: this.#nowMs() + LATE_MS }, at);
+    note(); // it may be killed before the answer
     this.#forcing.add(note);
     try {
       if (await service.forceRelease(key)) answered = this.#nowMs();
@@ -466,15 +481,19 @@ export class Application {
     const keptUntil = this.#nowMs() + this.self.process.trueMs(keptMs) * 0.98 - 3;
     if (isHeld()) {
       // Permits have no token: what they protect is no counter.
-      const seen = token === undefined ? undefined : resource.access({ turn, key, token });
+      const finish = this.world.besides && (await this.world.besides(turn, lock));
+      const answer = token === undefined ? undefined : resource.access({ turn, key, token });
+      const seen = answer instanceof Promise ? await answer : answer;
       const isLate = (lock as LockHandle).lease.provisionalTtlMs !== undefined && lock.remainingMs < LATE_GRANT_MS;
       if (isLate) this.lateGrants++;
       const until = this.#nowMs() + (isLate && this.#random() < SHARES.outlasting ? OUTLASTS_GRANT_MS : workMs);
       const lookMs = Math.max(LOOK_MS, (until - this.#nowMs()) / LOOKS);
       while (isHeld() && this.#nowMs() < until) await this.#sleep(Math.min(lookMs, until - this.#nowMs()));
       // Some do not look before they write, which the token has to make up for.
-      if (seen?.accepted && (this.#random() < 0.5 || isHeld()))
-        resource.access({ turn, key, token: token!, ...(mayWrite && { base: seen.value }) });
+      const isWriting = seen?.accepted && (this.#random() < 0.5 || isHeld());
+      const written = isWriting && resource.access({ turn, key, token: token!, ...(mayWrite && { base: seen.value }) });
+      if (written instanceof Promise) await written;
+      if (finish) await finish();
     }
     if (!isHeld()) return;
     if (keptUntil > this.#nowMs()) this.world.scheduler.at(keptUntil * 1_000, () => end('released', keptUntil));
