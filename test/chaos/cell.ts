@@ -12,10 +12,9 @@ import { Link } from './link.js';
 import { shutOut } from './liveness.js';
 import { unleash } from './nemesis.js';
 import { ChaosMariaDb, ChaosPostgres, ChaosRedis, type ChaosNode } from './nodes.js';
-import { planFaults } from './schedule.js';
+import { planFaults, type Topology } from './schedule.js';
 import { SHUTDOWN_MS, WAIT_MS } from '../simulation/explorer/application.js';
 import type { Feature } from '../simulation/explorer/plan.js';
-import type { Topology } from './topologies.js';
 
 export const WORKERS = 4;
 /** For each node of a Redlock, and for a server alone: workers, nodes and the nemesis share few cores. */

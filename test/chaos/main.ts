@@ -1,20 +1,32 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { provideRedisServer } from '../../servers/find-redis-server.js';
+import { parseArgs } from 'node:util';
+import { findMariaDb } from '../../servers/find-mariadb.js';
 import { providePostgres } from '../../servers/find-postgres.js';
-import { readArguments, USAGE, type Settings } from './arguments.js';
-import { runCell, WORKERS } from './cell.js';
-import { complaintsOf, tableOf, type Row } from './report.js';
-import { describeFault, planFaults } from './schedule.js';
+import { provideRedisServer } from '../../servers/find-redis-server.js';
+import { runCell, WORKERS, type CellResult } from './cell.js';
+import { RULES } from './history-checker.js';
+import { describeFault, planFaults, TOPOLOGIES, type TopologyId } from './schedule.js';
 import { SQL_MUTANTS } from './sql-mutants.js';
-import { TOPOLOGIES, type TopologyId } from './topologies.js';
 
-interface Place {
-  root: string;
-}
+const TOPOLOGY_IDS = Object.keys(TOPOLOGIES) as TopologyId[];
+const MUTANT_NAMES = Object.keys(SQL_MUTANTS);
+
+const USAGE = `npm run chaos -- [options]
+  --seed n             of the schedule; "random" takes one and prints it (default: 1)
+  --seeds a,b          one after the other
+  --seconds s          under faults in all, shared by topologies and seeds (default: 60)
+  --minutes m          the same in minutes
+  --topologies a,b     ${TOPOLOGY_IDS.join(' ')} (default: all; mariadb only if there is one already)
+  --mutant name        the library broken on purpose, on PostgreSQL: it must be caught. ${MUTANT_NAMES.join(' ')}
+  --mutants            all of them; those on Redis has npm run simulate
+  --fair               one server serves strictly in the order of arrival; not with a Redlock, nor a MariaDB
+  --schedule           print what the nemesis would do, and do nothing`;
+
+type Settings = ReturnType<typeof readArguments>;
 
 /** @returns the exit code: 1 when something was wrong, or when a mutant was not caught */
-export async function main(args: string[], place: Place): Promise<number> {
+export async function main(args: string[], { root }: { root: string }): Promise<number> {
   let settings: Settings;
   try {
     settings = readArguments(args);
@@ -26,7 +38,7 @@ export async function main(args: string[], place: Place): Promise<number> {
     console.log(USAGE);
     return 0;
   }
-  if (!existsSync(join(place.root, 'dist/esm'))) {
+  if (!existsSync(join(root, 'dist/esm'))) {
     console.error('There is no built library: npm run build');
     return 2;
   }
@@ -35,27 +47,57 @@ export async function main(args: string[], place: Place): Promise<number> {
   return settings.mutants.length > 0 ? runMutants(settings) : runCells(settings);
 }
 
-async function runCells({ topologies, seeds, seconds, ...settings }: Settings): Promise<number> {
+/** @throws Error what is not understood */
+function readArguments(args: string[]) {
+  const text = { type: 'string' } as const;
+  const flag = { type: 'boolean', default: false } as const;
+  const { values } = parseArgs({
+    args,
+    options: { seed: text, seeds: text, seconds: text, minutes: text, topologies: text, mutant: text, mutants: flag, schedule: flag, fair: flag, help: flag }, // prettier-ignore
+  });
+  const { seed = '1', seeds = seed, minutes = '1', seconds = `${60 * Number(minutes)}`, mutant, ...others } = values;
+  if (!(Number(seconds) > 0)) throw new Error(`--seconds and --minutes are numbers above 0: got ${seconds}.`);
+  const isThere = (id: TopologyId) => id !== 'mariadb' || findMariaDb() !== undefined;
+  return {
+    ...others,
+    seeds: seeds.split(',').map(seedOf),
+    seconds: Number(seconds),
+    topologies: values.topologies === undefined ? TOPOLOGY_IDS.filter(isThere) : pick(values.topologies, TOPOLOGY_IDS),
+    mutants: values.mutants ? MUTANT_NAMES : mutant === undefined ? [] : pick(mutant, MUTANT_NAMES),
+  };
+}
+
+function seedOf(value: string): number {
+  if (value === 'random') return Math.floor(Math.random() * 1e9);
+  const seed = Number(value);
+  if (!Number.isSafeInteger(seed) || seed < 0) throw new Error(`--seed is a whole number or "random": got ${value}.`);
+  return seed;
+}
+
+function pick<T extends string>(value: string, known: readonly T[]): T[] {
+  const ids = value.split(',');
+  const unknown = ids.find((id) => !known.includes(id as T));
+  if (unknown !== undefined) throw new Error(`${unknown} is not known: expected ${known.join(', ')}.`);
+  return known.filter((id) => ids.includes(id));
+}
+
+async function runCells({ topologies, seeds, seconds, fair, schedule }: Settings): Promise<number> {
   const durationMs = (seconds * 1_000) / (topologies.length * seeds.length);
-  const rows: Row[] = [];
+  let failed = 0;
   for (const seed of seeds) {
-    for (const topology of topologies) {
-      announce(topology, seed, durationMs);
-      if (settings.schedule) continue;
-      const result = await runCell({ topology: TOPOLOGIES[topology], seed, durationMs, fair: settings.fair });
-      rows.push({ topology, result });
-      const { operations, faults, readers, permits, downgraded, adopted, overstayed } = result.figures;
-      const verdict = result.violations.length === 0 ? 'ok' : `${result.violations.length} violations`;
-      console.log(
-        `${topology}, seed ${seed}: ${operations} operations, ${faults} faults, ` +
-          `readers ${readers}, permits ${permits}, downgraded ${downgraded}, adopted ${adopted}, overstayed ${overstayed}, ` +
-          `${result.seconds.toFixed(1)} s: ${verdict}`,
-      );
-      if (result.violations.length > 0) console.log(complaintsOf(result));
+    for (const id of topologies) {
+      const topology = TOPOLOGIES[id];
+      const faults = planFaults(seed, durationMs, { topology, workers: WORKERS });
+      console.log(`\n${id}, seed ${seed}, ${durationMs / 1_000} s: ${faults.map(describeFault).join('; ')}`);
+      if (schedule) continue;
+      const result = await runCell({ topology, seed, durationMs, fair });
+      const figures = Object.entries(result.figures).flatMap(([name, count]) => (count > 0 ? `${name} ${count}` : []));
+      console.log(`${id}, seed ${seed}: ${figures.join(', ')}; ${result.seconds.toFixed(1)} s`);
+      console.log(complaintsOf(result));
+      if (result.violations.length > 0) failed++;
     }
   }
-  if (rows.length > 0) console.log(`\n${tableOf(rows)}`);
-  return rows.some(({ result }) => result.violations.length > 0) ? 1 : 0;
+  return failed > 0 ? 1 : 0;
 }
 
 /** On PostgreSQL: those on Redis are found in the simulation. */
@@ -68,14 +110,20 @@ async function runMutants({ mutants, seeds }: Settings): Promise<number> {
     const isCaught = result.violations.some(({ rule }) => rule === caughtBy);
     if (!isCaught) missed++;
     console.log(`${isCaught ? 'caught' : 'MISSED'} ${name} (${what}), seed ${plan.seed}, ${seconds} s`);
-    if (result.violations.length > 0) console.log(complaintsOf(result));
+    console.log(complaintsOf(result));
     if (isCaught) rmSync(result.history!, { recursive: true, force: true });
   }
   console.log(`${mutants.length - missed} of ${mutants.length} mutants were caught.`);
   return missed === 0 ? 0 : 1;
 }
 
-function announce(topology: TopologyId, seed: number, durationMs: number): void {
-  const faults = planFaults(seed, durationMs, { topology: TOPOLOGIES[topology], workers: WORKERS });
-  console.log(`\n${topology}, seed ${seed}, ${durationMs / 1_000} s: ${faults.map(describeFault).join('; ')}`);
+/** How many of each kind, and the first few. */
+function complaintsOf({ violations, history }: CellResult): string {
+  if (violations.length === 0) return '  ok';
+  const shown = RULES.flatMap((rule) => {
+    const broken = violations.filter((violation) => violation.rule === rule);
+    const texts = broken.slice(0, 3).map(({ text }) => `    ${text}`);
+    return broken.length === 0 ? [] : [`  ${rule}: ${broken.length}`, ...texts];
+  });
+  return [...shown, `  the history: ${history}`].join('\n');
 }

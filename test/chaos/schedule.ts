@@ -1,6 +1,20 @@
 import { randomOf } from '../support/random.js';
 import type { FaultKind } from './history.js';
-import type { Topology } from './topologies.js';
+
+/** Where the locks are. */
+export interface Topology {
+  store: 'redis' | 'postgres' | 'mariadb';
+  nodes: number;
+}
+
+export const TOPOLOGIES = {
+  single: { store: 'redis', nodes: 1 },
+  'redlock-3': { store: 'redis', nodes: 3 },
+  'redlock-5': { store: 'redis', nodes: 5 },
+  postgres: { store: 'postgres', nodes: 1 },
+  mariadb: { store: 'mariadb', nodes: 1 },
+} as const satisfies Record<string, Topology>;
+export type TopologyId = keyof typeof TOPOLOGIES;
 
 export interface PlannedFault {
   /** From the begin of the run, in milliseconds. */

@@ -4,13 +4,8 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { compileProgram, root } from '../support/compile-program.mjs';
 
-const target = compileProgram('chaos', [
-  'servers',
-  'test/chaos',
-  'test/simulation',
-  'test/simulation/explorer',
-  'test/support',
-]);
+const tests = ['chaos', 'simulation', 'simulation/explorer', 'support'].map((folder) => `test/${folder}`);
+const target = compileProgram('chaos', ['servers', ...tests]);
 // The modules of this folder import those of `lib/` from there: here they are the built ones.
 symlinkSync(join(root, 'dist/esm'), join(target, 'lib'), 'junction');
 const { main } = await import(pathToFileURL(join(target, 'test/chaos/main.js')).href);

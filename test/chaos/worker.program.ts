@@ -14,7 +14,7 @@ import type { GuardStatement, Lock, LockParcel, RedisLockModuleOptions, SqlLockM
 import type { Turn } from './liveness.js';
 import type { Answer } from './resource.program.js';
 import { SQL_MUTANTS } from './sql-mutants.js';
-import type { Topology } from './topologies.js';
+import type { Topology } from './schedule.js';
 import type { Held } from './wishes.js';
 
 export interface WorkerTerms {
