@@ -8,8 +8,8 @@ import { checkHistory, type Terms, type Verdict } from './history-checker.js';
 import { nowMs, type FaultKind } from './history.js';
 import { Journal, readJournals } from './journal.js';
 import type { LockParcel } from './library.js';
-import { Link } from './link.js';
 import { shutOut } from './liveness.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { unleash } from './nemesis.js';
 import { ChaosMariaDb, ChaosPostgres, ChaosRedis, type ChaosNode } from './nodes.js';
 import { planFaults, type Topology } from './schedule.js';
@@ -97,12 +97,12 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
       return node;
     }),
   );
-  const links: Link[][] = [];
+  const links: TcpProxy[][] = [];
   const workers: Worker[] = [];
   for (let worker = 0; worker < WORKERS; worker++) {
-    const own = await Promise.all(nodes.map(({ port }) => Link.open(port)));
+    const own = await Promise.all(nodes.map(({ port }) => TcpProxy.start(port)));
     links.push(own);
-    closers.push(() => own.forEach((link) => link.close()));
+    closers.push(() => Promise.all(own.map((link) => link.stop())));
     const terms = {
       worker,
       seed,

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Worker } from './crew.js';
 import { nowMs } from './history.js';
+import type { TcpProxy } from '../support/tcp-proxy.js';
 import type { Journal } from './journal.js';
-import type { Link } from './link.js';
 import type { ChaosDatabase, ChaosNode, ChaosRedis } from './nodes.js';
 import type { PlannedFault } from './schedule.js';
 
@@ -10,7 +10,7 @@ export interface Cast {
   nodes: ChaosNode[];
   workers: Worker[];
   /** By worker, then by node. */
-  links: Link[][];
+  links: TcpProxy[][];
 }
 
 /** Does what was planned, and writes it down. Settles when all is undone. */
@@ -64,7 +64,7 @@ async function inflict(
       onBegin();
       return redis.restart('old', forMs);
     case 'swap-primary':
-      return redis.swap((port) => cast.links.forEach((own) => own[whom.node ?? 0]!.lead(port)));
+      return redis.swap((port) => cast.links.forEach((own) => own[whom.node ?? 0]!.retarget(port)));
     case 'flush-cohort':
       if (!(await worker.passesOn(COHORT_MS))) return;
       onBegin();
@@ -72,11 +72,11 @@ async function inflict(
     case 'force-release':
       return worker.forceRelease();
     case 'half-open':
-      return link.deafen();
+      return link.closeAtServer('subscriptions');
     case 'silence':
-      return link.silence();
+      return link.closeAtServer();
     case 'terminate':
-      return database.terminate(link.nodeSidePorts);
+      return database.terminate(link.portsAtServer);
     case 'only-read':
       return database.onlyRead(forMs);
     case 'stop-node':
@@ -92,16 +92,24 @@ async function inflict(
       await sleep(forMs);
       return worker.start();
     case 'cut':
-      return during(forMs, () => link.cut(), () => link.mend()); // prettier-ignore
-    case 'isolate': {
-      const all = cast.links.map((own) => own[whom.node ?? 0]!);
-      return during(forMs, () => all.forEach((each) => each.cut()), () => all.forEach((each) => each.mend())); // prettier-ignore
-    }
+      return cut([link], forMs);
+    case 'isolate':
+      return cut(cast.links.map((own) => own[whom.node ?? 0]!), forMs); // prettier-ignore
     case 'slow-requests':
       return during(forMs, () => (link.slowRequestsMs = byMs), () => (link.slowRequestsMs = 0)); // prettier-ignore
     case 'slow-replies':
       return during(forMs, () => (link.slowRepliesMs = byMs), () => (link.slowRepliesMs = 0)); // prettier-ignore
   }
+}
+
+/** Breaks the connections; new ones break at once. */
+async function cut(links: readonly TcpProxy[], forMs: number): Promise<void> {
+  for (const link of links) {
+    link.breaking++;
+    link.cut();
+  }
+  await sleep(forMs);
+  for (const link of links) link.breaking--;
 }
 
 async function during(forMs: number, begin: () => unknown, end: () => unknown): Promise<void> {

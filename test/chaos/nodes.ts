@@ -1,7 +1,7 @@
 import { cpSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { COUNTER_WRITES, counterTables } from './counters.js';
+import { COUNTER_WRITES, counterTable } from './counters.js';
 import { MariaDbServer } from '../support/mariadb-server.js';
 import { PostgresServer } from '../support/postgres-server.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -112,25 +112,28 @@ function startServer(dir: string): Promise<RedisServer> {
   return RedisServer.start({ dir, args });
 }
 
-/** A PostgreSQL of the run, whose data outlives its crashes. */
-export class ChaosPostgres {
-  private constructor(private readonly server: PostgresServer) {}
-
-  static async start(): Promise<ChaosPostgres> {
-    const server = await PostgresServer.start();
-    for (const table of counterTables('bigserial')) await server.query(table);
-    return new ChaosPostgres(server);
-  }
+/** A database of the run, whose data outlives its crashes. */
+abstract class Database<Server extends PostgresServer | MariaDbServer> {
+  protected constructor(protected readonly server: Server) {}
 
   get port(): number {
     return this.server.port;
   }
 
-  pause(): Promise<void> {
+  /** Ends the sessions of locks that have these ports at the other side, if it is up. */
+  abstract terminate(ports: readonly number[]): Promise<void>;
+
+  /** Refuses to write for this time. */
+  abstract onlyRead(forMs: number): Promise<void>;
+
+  /** The locks that are held, but that of the janitor, which it never gives back. */
+  abstract leftKeys(): Promise<string[]>;
+
+  pause(): void | Promise<void> {
     return this.server.pause();
   }
 
-  resume(): Promise<void> {
+  resume(): void | Promise<void> {
     return this.server.resume();
   }
 
@@ -140,32 +143,10 @@ export class ChaosPostgres {
     await this.server.restart();
   }
 
-  /** Crashes, comes back as a replica that nobody feeds, and is promoted later. */
-  async onlyRead(forMs: number): Promise<void> {
-    await this.server.becomeReplica();
-    await sleep(forMs);
-    await this.server.query('SELECT pg_promote()');
-  }
-
-  /** Ends the sessions of locks that have these ports at the other side, if it is up. */
-  async terminate(ports: readonly number[]): Promise<void> {
-    const sessions = `application_name = 'nest-redis-lock' AND client_port = ANY($1)`;
-    await this.server
-      .query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${sessions}`, [ports])
-      .catch(() => {});
-  }
-
-  /** The locks that are held, but that of the janitor, which it never gives back. */
-  async leftKeys(): Promise<string[]> {
-    const rows = await this.server.query(
-      `SELECT resource_lock_key AS key FROM resource_lock WHERE expires_at > clock_timestamp() AND resource_lock_key <> '}janitor'`,
-    );
-    return rows.map(({ key }) => String(key));
-  }
-
   /** What was written under a guard, in the order of each counter. */
   async guardedWrites(): Promise<GuardedWrite[]> {
-    return (await this.server.query(COUNTER_WRITES)).map(writeOf);
+    const rows: Record<string, unknown>[] = await this.server.query(COUNTER_WRITES);
+    return rows.map(({ name, turn, base }) => ({ key: String(name), turn: String(turn), base: Number(base) }));
   }
 
   async stop(): Promise<void> {
@@ -173,36 +154,44 @@ export class ChaosPostgres {
   }
 }
 
-/** A MariaDB of the run, whose data outlives its crashes. */
-export class ChaosMariaDb {
-  private constructor(private readonly server: MariaDbServer) {}
+export class ChaosPostgres extends Database<PostgresServer> {
+  static async start(): Promise<ChaosPostgres> {
+    const server = await PostgresServer.start();
+    await server.query(counterTable('bigserial'));
+    return new ChaosPostgres(server);
+  }
 
+  /** Crashes, comes back as a replica that nobody feeds, and is promoted later. */
+  async onlyRead(forMs: number): Promise<void> {
+    await this.server.becomeReplica();
+    await sleep(forMs);
+    await this.server.query('SELECT pg_promote()');
+  }
+
+  async terminate(ports: readonly number[]): Promise<void> {
+    const sessions = `application_name = 'nest-redis-lock' AND client_port = ANY($1)`;
+    await this.server
+      .query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${sessions}`, [ports])
+      .catch(() => {});
+  }
+
+  async leftKeys(): Promise<string[]> {
+    const rows = await this.server.query(
+      `SELECT resource_lock_key AS key FROM resource_lock WHERE expires_at > clock_timestamp() AND resource_lock_key <> '}janitor'`,
+    );
+    return rows.map(({ key }) => String(key));
+  }
+}
+
+export class ChaosMariaDb extends Database<MariaDbServer> {
   static async start(): Promise<ChaosMariaDb> {
     // Written at each commit, which outlives the process.
     const server = await MariaDbServer.start({ 'innodb-flush-log-at-trx-commit': '2' });
-    for (const table of counterTables('bigint AUTO_INCREMENT')) await server.query(table);
+    await server.query(counterTable('bigint AUTO_INCREMENT'));
     // A superuser writes to a server that only reads, too.
     await server.query('CREATE USER app');
     await server.query('GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON shop.* TO app');
     return new ChaosMariaDb(server);
-  }
-
-  get port(): number {
-    return this.server.port;
-  }
-
-  pause(): void {
-    this.server.pause();
-  }
-
-  resume(): void {
-    this.server.resume();
-  }
-
-  async restart(_: 'with-data', downMs: number): Promise<void> {
-    await this.server.kill();
-    await sleep(downMs);
-    await this.server.restart();
   }
 
   async onlyRead(forMs: number): Promise<void> {
@@ -211,7 +200,6 @@ export class ChaosMariaDb {
     await this.server.query('SET GLOBAL read_only = 0');
   }
 
-  /** Ends the sessions that have these ports at the other side, if it is up. */
   async terminate(ports: readonly number[]): Promise<void> {
     const hosts = ports.map((port) => `127.0.0.1:${port}`);
     const sessions = 'SELECT id FROM information_schema.processlist WHERE host IN (?)';
@@ -219,24 +207,10 @@ export class ChaosMariaDb {
       await this.server.query(`KILL ${Number(id)}`).catch(() => {});
   }
 
-  /** The locks that are held, but that of the janitor, which it never gives back. */
   async leftKeys(): Promise<string[]> {
     const rows = await this.server.query(
       `SELECT CAST(resource_lock_key AS char) AS name FROM resource_lock WHERE expires_at > UTC_TIMESTAMP(6) AND resource_lock_key <> '}janitor'`,
     );
     return rows.map(({ name }) => String(name));
   }
-
-  /** What was written under a guard, in the order of each counter. */
-  async guardedWrites(): Promise<GuardedWrite[]> {
-    return (await this.server.query(COUNTER_WRITES)).map(writeOf);
-  }
-
-  async stop(): Promise<void> {
-    await this.server.stop();
-  }
-}
-
-function writeOf({ name, turn, base }: Record<string, unknown>): GuardedWrite {
-  return { key: String(name), turn: String(turn), base: Number(base) };
 }

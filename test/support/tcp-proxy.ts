@@ -24,8 +24,11 @@ export class TcpProxy {
   made = 0;
   /** What came through connections on which a client has subscribed to channels. */
   heard = '';
-  /** How much longer a request and its reply take together, in milliseconds, as on a long way. */
-  roundTripMs = 0;
+  /** How much longer each piece takes, in milliseconds. */
+  slowRequestsMs = 0;
+  slowRepliesMs = 0;
+  /** How many faults at present break new connections at once. */
+  breaking = 0;
   /** Nothing comes through a connection any more once its client has sent what matches. */
   mutesAfter?: RegExp;
   #listener!: Server;
@@ -52,6 +55,16 @@ export class TcpProxy {
 
   get url(): string {
     return `redis://127.0.0.1:${this.port}`;
+  }
+
+  /** How much longer a request and its reply take together, in milliseconds, as on a long way. */
+  set roundTripMs(ms: number) {
+    this.slowRequestsMs = this.slowRepliesMs = ms / 2;
+  }
+
+  /** By which the server knows the connections. */
+  get portsAtServer(): number[] {
+    return [...this.#links].flatMap(({ server }) => server.localPort ?? []);
   }
 
   /** How many connections there are. */
@@ -92,6 +105,15 @@ export class TcpProxy {
    */
   hideCloses(): void {
     for (const link of this.#links) link.hidesClose = true;
+  }
+
+  /** The server closes present connections, and their clients do not learn of it. */
+  closeAtServer(which: 'all' | 'subscriptions' = 'all'): void {
+    for (const link of this.#links) {
+      if (which === 'subscriptions' && !link.subscribes) continue;
+      link.hidesClose = true;
+      link.server.destroy();
+    }
   }
 
   /** Ends `hideCloses`. What was hidden stays so. */
@@ -151,15 +173,20 @@ export class TcpProxy {
   }
 
   #link(client: Socket): void {
+    if (this.breaking > 0) {
+      client.destroy();
+      return;
+    }
     const server = connect(this.targetPort, '127.0.0.1');
+    const [request, reply] = [inOrder(() => this.slowRequestsMs), inOrder(() => this.slowRepliesMs)];
     const link: Link = { client, server, mute: this.#mute, subscribes: false, hidesClose: false };
     this.#links.add(link);
     this.made++;
     client.setNoDelay();
     server.setNoDelay();
-    client.on('data', (bytes) => this.#travel(() => this.#forward(link, bytes)));
+    client.on('data', (bytes) => request(() => this.#forward(link, bytes)));
     server.on('data', (bytes) =>
-      this.#travel(() => {
+      reply(() => {
         if (link.mute) return;
         client.write(bytes);
         if (link.subscribes) this.heard += bytes.toString('latin1');
@@ -178,12 +205,6 @@ export class TcpProxy {
       });
     }
     if (this.#held) client.pause();
-  }
-
-  /** Lets bytes arrive after half of the round trip, in their order. */
-  #travel(arrive: () => void): void {
-    if (this.roundTripMs === 0) arrive();
-    else setTimeout(arrive, this.roundTripMs / 2);
   }
 
   #forward(link: Link, bytes: Buffer): void {
@@ -206,6 +227,22 @@ export class TcpProxy {
       cut.happened();
     });
   }
+}
+
+/** Lets what comes arrive so much later, and nothing overtake what came before. */
+function inOrder(delayMs: () => number): (arrive: () => void) => void {
+  const coming: { dueAt: number; arrive: () => void }[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  const advance = () => {
+    timer = undefined;
+    const now = performance.now();
+    while (coming.length > 0 && coming[0]!.dueAt <= now) coming.shift()!.arrive();
+    if (coming.length > 0) timer = setTimeout(advance, coming[0]!.dueAt - now);
+  };
+  return (arrive) => {
+    coming.push({ dueAt: performance.now() + delayMs(), arrive });
+    if (!timer) advance();
+  };
 }
 
 function destroy({ client, server }: Link): void {
