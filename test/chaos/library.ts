@@ -9,10 +9,9 @@ export { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 export { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
 export { SingleNodeBackend } from '../../lib/stores/node/single-node.backend.js';
-export { Clock, validityMs } from '../../lib/core/time/clock.js';
+export { Clock } from '../../lib/core/time/clock.js';
 export { Lease } from '../../lib/core/lease/lease.js';
 export { Leases } from '../../lib/core/lease/leases.js';
-export { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 export {
   ACQUIRE,
   CROWD,
@@ -42,13 +41,11 @@ export { LockService } from '../../lib/core/service/lock.service.js';
 export { LockSetHandle } from '../../lib/core/lease/lock-set-handle.js';
 export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 
-export type { GuardStatement, LockBackend } from '../../lib/core/backend/lock-backend.js';
+export type { Lock, LockParcel, RedisLockModuleOptions, RedisLockSettings } from '../../lib/index.js';
+export type { GuardStatement, SqlLockModuleOptions } from '../../lib/sql/index.js';
+export type { LockBackend } from '../../lib/testing/index.js';
 export type { LockHandle } from '../../lib/core/lease/lock-handle.js';
 export type { LeaseState } from '../../lib/core/lease/lease.js';
-export type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 export type { PostgresStatement } from '../../lib/stores/sql/postgres/statements.js';
-export type { SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
 export type { Statement } from '../../lib/stores/sql/statement.js';
 export type { Script } from '../../lib/stores/redis/scripts/script.js';
-export type { Lock } from '../../lib/api/lock.js';
-export type { LockParcel } from '../../lib/api/parcel.js';

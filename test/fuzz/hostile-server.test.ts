@@ -82,6 +82,7 @@ describe('a server that answers its scripts in any way', () => {
       40,
       ONE_OF_EACH.map((each) => [each]),
     );
+    expect(Object.keys(Object.prototype)).toEqual([]);
     // It was asked, and not only found out of order.
     expect(outcomes.ran).toBeGreaterThan(1);
     expect(outcomes.LockContendedError).toBeGreaterThan(1);

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LockError, lockKey, LockKeyError, LockOptionsError } from '../../lib/index.js';
+import { LockError, lockKey, LockKeyError, LockOptionsError, type Lock } from '../../lib/index.js';
 import { KeyTemplate } from '../../lib/core/keys/key.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
+import { openLocks } from '../support/open-locks.js';
 import { fuzz } from './seeds.js';
 
 const RUNS = 400;
@@ -133,6 +134,19 @@ describe('whatever it is given', () => {
       RUNS,
     );
     expect(sharedObjects()).toEqual(before);
+  });
+
+  it('the options of a call are taken, or refused as such', async () => {
+    const locks = await openLocks({ memory: true });
+    const names = fc.oneof(word, fc.constantFrom('ttlMs', 'watchdog', 'holdMs', 'maxHoldMs', 'mode', 'signal'));
+    await fuzz(
+      fc.asyncProperty(fc.dictionary(names, value), async (given) => {
+        const result: unknown = await locks.tryAcquire('key', given).catch((error: unknown) => error);
+        await (result as Partial<Lock> | null)?.release?.();
+        expect(result === null || result instanceof LockOptionsError || Object(result).isHeld === false).toBe(true);
+      }),
+      RUNS / 2,
+    );
   });
 
   it('a URL is taken, or refused without being shown [G136]', async () => {
