@@ -53,11 +53,6 @@ export const SHORT: Named = {
 };
 
 export const LONG: Named = {
-  '1 after the other, beside another key of their counter, locks end at any moment': inTurn({
-    ...BESIDE,
-    proposals: [[4], [4], [1]],
-  }),
-  '1 after the other, locks end at any moment, a node loses its data, clocks differ': inTurn(LOSS),
   '2 at once, beside another key of their counter, locks end at any moment': early(BESIDE),
   '2 at once, locks end at any moment, from other counters and proposals': early({
     ...TWO,
@@ -89,8 +84,6 @@ export const LONG: Named = {
     fences: [NO_COUNTERS, HIGHEST],
     snapshots: true,
   }),
-  '1 after the other, the first ahead and the second behind, a node restarts with older data or none, clocks differ':
-    inTurn({ ...EXTREME, fences: [NO_COUNTERS, HIGHEST], snapshots: true }),
   '1 after the other, locks end at any moment, a node restarts with older data or none, one clock is ahead': inTurn({
     ...LOSS,
     clocks: ONE_FAST,
