@@ -5,14 +5,14 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startProgram, Worker } from './crew.js';
 import { checkHistory, type Terms, type Verdict } from './history-checker.js';
-import { nowMs, type FaultKind } from './history.js';
+import { nowMs } from './history.js';
 import { Journal, readJournals } from './journal.js';
 import type { LockParcel } from './library.js';
 import { shutOut } from './liveness.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { unleash } from './nemesis.js';
 import { ChaosMariaDb, ChaosPostgres, ChaosRedis, type ChaosNode } from './nodes.js';
-import { planFaults, type Topology } from './schedule.js';
+import { planFaults, type FaultKind, type Topology } from './schedule.js';
 import { SHUTDOWN_MS, WAIT_MS } from '../simulation/explorer/application.js';
 import type { Feature } from '../simulation/explorer/plan.js';
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { checkHistory, type Rule, type Terms } from './history-checker.js';
-import { CALM_KEY, type Entry, type FaultKind, type Hold, type Revived } from './history.js';
+import { CALM_KEY, type Entry, type Hold, type Revived } from './history.js';
+import type { FaultKind } from './schedule.js';
 
 const TERMS: Terms = {
   losses: ['flush', 'restart-empty', 'restart-old'],

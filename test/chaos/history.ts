@@ -1,31 +1,9 @@
+import type { FaultKind } from './schedule.js';
+
 /** The lock that all workers want when the faults are over: no turn from before holds it. */
 export const CALM_KEY = 'calm';
 /** With that one, what some of them want together. */
 export const CALM_SET = [CALM_KEY, 'calm 2'];
-
-/** What the nemesis does. */
-export const FAULT_KINDS = [
-  'restart-empty',
-  'restart-with-data',
-  'restart-old',
-  'swap-primary',
-  'stop-node',
-  'flush',
-  'flush-cohort',
-  'force-release',
-  'half-open',
-  'forget-scripts',
-  'stop-worker',
-  'kill-worker',
-  'cut',
-  'isolate',
-  'slow-requests',
-  'slow-replies',
-  'silence',
-  'terminate',
-  'only-read',
-] as const;
-export type FaultKind = (typeof FAULT_KINDS)[number];
 
 /** A fault that may cost locks: of the nemesis; or, in a simulation, a clock of a server that is set ahead. */
 export type LossKind = FaultKind | 'clock-ahead';

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FAULT_KINDS, type FaultKind } from './history.js';
-import { planFaults, TOPOLOGIES, type TopologyId } from './schedule.js';
+import { FAULT_KINDS, planFaults, TOPOLOGIES, type FaultKind, type TopologyId } from './schedule.js';
 
 const OF_DATABASES: FaultKind[] = ['silence', 'terminate', 'only-read'];
 const OF_REDIS: FaultKind[] = [

@@ -1,5 +1,4 @@
 import { randomOf } from '../support/random.js';
-import type { FaultKind } from './history.js';
 
 /** Where the locks are. */
 export interface Topology {
@@ -43,7 +42,8 @@ interface Habit {
   byMs?: [min: number, max: number];
 }
 
-const HABITS: Record<FaultKind, Habit> = {
+/** What the nemesis does. */
+const HABITS = {
   'restart-empty': { target: 'node', weight: [1, 3, 0, 0], forMs: [0, 300] },
   'restart-with-data': { target: 'node', weight: [1, 1, 2, 2], forMs: [0, 300] },
   'restart-old': { target: 'node', weight: [1, 1, 0, 0], forMs: [0, 300], byMs: [200, 800] },
@@ -63,7 +63,9 @@ const HABITS: Record<FaultKind, Habit> = {
   silence: { target: 'link', weight: [0, 0, 2, 2], forMs: [0, 0] },
   terminate: { target: 'link', weight: [0, 0, 3, 3], forMs: [0, 0] },
   'only-read': { target: 'node', weight: [0, 0, 1, 1], forMs: [0, 600] },
-};
+} satisfies Record<string, Habit>;
+export type FaultKind = keyof typeof HABITS;
+export const FAULT_KINDS = Object.keys(HABITS) as FaultKind[];
 
 const GAP_MS = [60, 360] as const;
 /** Between the restarts of nodes, for there is to be a lock most of the time, in the order of `weight`. */
@@ -91,15 +93,13 @@ export function planFaults(
   const random = randomOf(seed);
   const between = ([min, max]: readonly [number, number]) => Math.round(min + random() * (max - min));
   const column = store === 'mariadb' ? 3 : store === 'postgres' ? 2 : nodes === 1 ? 0 : 1;
-  const kinds = (Object.keys(HABITS) as FaultKind[]).flatMap((kind) =>
-    Array.from({ length: HABITS[kind].weight[column] }, () => kind),
-  );
+  const kinds = FAULT_KINDS.flatMap((kind) => Array.from({ length: HABITS[kind].weight[column] }, () => kind));
   const freeFrom = new Map<string, number>();
   const faults: PlannedFault[] = [];
   let restartFrom = 0;
   for (let atMs = between(GAP_MS); atMs < durationMs; atMs += between(GAP_MS)) {
     const kind = kinds[Math.floor(random() * kinds.length)]!;
-    const { target, forMs, byMs } = HABITS[kind];
+    const { target, forMs, byMs }: Habit = HABITS[kind];
     const fault: PlannedFault = { atMs, kind, forMs: Math.min(between(forMs), durationMs - atMs) };
     if (target !== 'worker') fault.node = Math.floor(random() * nodes);
     if (target !== 'node') fault.worker = Math.floor(random() * workers);
