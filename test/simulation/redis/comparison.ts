@@ -1,20 +1,132 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Redis } from 'ioredis';
 import { expect } from 'vitest';
-import { KEYS } from './random-steps.js';
-import type { RedisEngine } from './redis-engine.js';
+import { randomOf } from '../../support/random.js';
+import { CHANNEL, FIRST_US, KEYS, randomStep, type Step } from './random-steps.js';
+import { RedisData } from './redis-data.js';
+import { RedisEngine } from './redis-engine.js';
 import { ReplyError, Status, type Reply } from './replies.js';
 import { SortedSet } from './sorted-set.js';
 
+/** More of them: `DIFFERENTIAL_STEPS=100000 npm test -- test/simulation/redis`. */
+export const STEPS = Number(process.env.DIFFERENTIAL_STEPS ?? 2_000);
+const SEED = Number(process.env.DIFFERENTIAL_SEED ?? Math.floor(Math.random() * 2 ** 32));
+const STEPS_OF_A_SEQUENCE = 25;
+/** The last message of a sequence. */
+const END = 'the end';
 /** The ttls of the steps, in milliseconds: that of a grant that was handed over, and the longest of `randomStep`. No other numbers of replies are like them. */
-export const [SHORTEST_TTL_MS, LONGEST_TTL_MS] = [2_000, 700_000];
+const [SHORTEST_TTL_MS, LONGEST_TTL_MS] = [2_000, 700_000];
 
-export function expectSame(of: string, simulated: unknown, expected: unknown): void {
+/** Real servers, and the last of them once more, for who listens to its channel. */
+export interface RealServers {
+  readonly servers: readonly Redis[];
+  readonly listener: Redis;
+  /** Until all of them have what the first one has. */
+  replicated(): Promise<void>;
+}
+
+/** Servers that run the same commands as real ones, from when they have no keys. */
+export class Comparison {
+  readonly #heard = { real: [] as string[][], simulated: [] as string[][] };
+  readonly #since = performance.now();
+  /** The first one, and a replica that gets its effects at once. */
+  readonly #engines: readonly RedisEngine[];
+  #us = FIRST_US;
+
+  private constructor(private readonly real: RealServers) {
+    // Its own clock stands still: whatever has expired, or is left of a ttl, is compared by the time that the real server took.
+    const engine = () => new RedisEngine(new RedisData({ nowUs: () => FIRST_US, timeUs: () => this.#us }));
+    this.#engines = real.servers.map(engine);
+    const [primary, replica] = this.#engines;
+    if (replica) {
+      replica.data.isReplica = true;
+      primary!.data.onEffect = (effect) => replica.data.applying(() => replica.execute(effect));
+    }
+    const push = ([kind, channel, message]: readonly (string | number)[]) => {
+      if (kind === 'message') this.#heard.simulated.push([String(channel), String(message)]);
+    };
+    this.last.execute(['SUBSCRIBE', CHANNEL], { push });
+  }
+
+  static async begin(real: RealServers): Promise<Comparison> {
+    for (const server of real.servers) await server.config('SET', 'maxmemory', '0');
+    await real.servers[0]!.flushall();
+    await real.replicated();
+    return new Comparison(real);
+  }
+
+  /** The simulated server whose keys are compared. */
+  get last(): RedisEngine {
+    return this.#engines.at(-1)!;
+  }
+
+  /** Runs a step on the server of this number, and compares what comes of it. */
+  async run({ args }: Step, number = 0): Promise<void> {
+    const expected = await onReal(this.real.servers[number]!, args, this.#us);
+    await this.real.replicated();
+    const got = shown(this.#engines[number]!.execute(args.map(bytesOf)));
+    // How much less may be left of a ttl on the server, whose clock does not stand still.
+    const elapsedMs = () => performance.now() - this.#since + 2;
+    expectSame('the reply', got, asShown(expected, got, elapsedMs()));
+    const inKeys = shown(statesOfSimulated(this.last));
+    expectSame(KEYS.join(', '), inKeys, asShown(await statesOfReal(this.real.servers.at(-1)!), inKeys, elapsedMs()));
+  }
+
+  /** @returns whether that was done before anything has expired */
+  async runSequence(seed: number): Promise<boolean> {
+    const random = randomOf(seed);
+    const { listener, servers } = this.real;
+    const ended = new Promise<void>((resolve) => {
+      listener.removeAllListeners('messageBuffer').on('messageBuffer', (channel: Buffer, message: Buffer) => {
+        if (latin(message) === END) resolve();
+        else this.#heard.real.push([latin(channel), latin(message)]);
+      });
+    });
+    const trail: string[] = [];
+    for (let count = 0; count < STEPS_OF_A_SEQUENCE; count++) {
+      this.#us += [0, 1, 1_000, 2_500_000][Math.floor(random() * 4)]!;
+      const step = randomStep(random, this.#us);
+      if (step.args[0] === 'DEBUG' && servers.length > 1) continue; // which changes only one of them
+      const number = random() < 0.8 ? 0 : servers.length - 1;
+      trail.push(`on server ${number}: ${step.title}`);
+      try {
+        await this.run(step, number);
+      } catch (error) {
+        if (this.#isTooLate) return false;
+        throw new Error(
+          `The simulated Redis differs (DIFFERENTIAL_SEED=${seed}), after:\n${trail.slice(-4).join('\n')}\n` +
+            String((error as Error).message),
+          { cause: error },
+        );
+      }
+    }
+    // Messages come on a connection of their own, in order.
+    await servers[0]!.publish(CHANNEL, END);
+    await ended;
+    if (this.#isTooLate) return false;
+    expect(this.#heard.real).toEqual(this.#heard.simulated);
+    return true;
+  }
+
+  get #isTooLate(): boolean {
+    return performance.now() - this.#since >= SHORTEST_TTL_MS;
+  }
+}
+
+/** Compares as many random steps, in sequences that begin without keys. */
+export async function compareRandomSteps(real: RealServers, steps: number): Promise<void> {
+  for (let done = 0; done < steps; done += STEPS_OF_A_SEQUENCE) {
+    // Where the machine was busy for so long that keys expired on the real server, nothing can be compared.
+    while (!(await (await Comparison.begin(real)).runSequence(SEED + done)));
+  }
+}
+
+function expectSame(of: string, simulated: unknown, expected: unknown): void {
   if (!isDeepStrictEqual(simulated, expected)) expect(simulated, of).toEqual(expected); // which takes far longer
 }
 
 /** A script sees the time of the simulation; no line of it has another number. */
-export async function onReal(real: Redis, args: readonly string[], us: number): Promise<unknown> {
+async function onReal(real: Redis, args: readonly string[], us: number): Promise<unknown> {
   const [name, ...rest] = args;
   const [seconds, micros] = [Math.floor(us / 1e6), us % 1e6];
   const withTime = `local real = redis local redis = { pcall = real.pcall, call = function(name, ...) if name == 'TIME' then return {'${seconds}', '${micros}'} end return real.call(name, ...) end } `;
@@ -34,12 +146,12 @@ end
 return states`;
 
 /** What a real server has in all keys of the steps. */
-export function statesOfReal(real: Redis): Promise<unknown> {
+function statesOfReal(real: Redis): Promise<unknown> {
   return real.callBuffer('EVAL', STATES, String(KEYS.length), ...KEYS) as Promise<unknown>;
 }
 
 /** What a simulated one has in them. */
-export function statesOfSimulated(engine: RedisEngine): Reply {
+function statesOfSimulated(engine: RedisEngine): Reply {
   return KEYS.map((key) => stateOf(engine, bytesOf(key)));
 }
 
@@ -52,7 +164,7 @@ function stateOf(engine: RedisEngine, key: string): Reply {
 }
 
 /** A reply in a form that can be compared: what is no promise of Redis, or names a line or a hash, is left out. */
-export function shown(reply: unknown): unknown {
+function shown(reply: unknown): unknown {
   if (Buffer.isBuffer(reply)) return latin(reply);
   if (reply instanceof Status) return reply.text;
   if (reply instanceof ReplyError) return errorShown(reply.text);
@@ -70,7 +182,7 @@ function errorShown(message: string): { error: string } {
 }
 
 /** @returns the reply of the real server; with the remaining times of the other where they differ by no more than has passed */
-export function asShown(real: unknown, simulated: unknown, elapsedMs: number): unknown {
+function asShown(real: unknown, simulated: unknown, elapsedMs: number): unknown {
   const reply = shown(real);
   if (Array.isArray(reply) && Array.isArray(simulated))
     return reply.map((each, at) => asShown(each, simulated[at], elapsedMs));
@@ -79,5 +191,5 @@ export function asShown(real: unknown, simulated: unknown, elapsedMs: number): u
   return isLeft && reply <= simulated && simulated - reply <= elapsedMs ? simulated : reply;
 }
 
-export const latin = (bytes: Buffer) => bytes.toString('latin1');
-export const bytesOf = (text: string) => Buffer.from(text, 'utf8').toString('latin1');
+const latin = (bytes: Buffer) => bytes.toString('latin1');
+const bytesOf = (text: string) => Buffer.from(text, 'utf8').toString('latin1');

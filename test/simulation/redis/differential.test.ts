@@ -1,134 +1,99 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { randomOf } from '../../support/random.js';
 import { RedisServer } from '../../support/redis-server.js';
-import {
-  asShown,
-  bytesOf,
-  expectSame,
-  latin,
-  onReal,
-  SHORTEST_TTL_MS,
-  shown,
-  statesOfReal,
-  statesOfSimulated,
-} from './comparison.js';
-import { CHANNEL, FIRST_US, KEYS, randomStep, type Step } from './random-steps.js';
-import { RedisData } from './redis-data.js';
-import { RedisEngine } from './redis-engine.js';
+import { compareRandomSteps, Comparison, STEPS, type RealServers } from './comparison.js';
+import { CHANNEL } from './random-steps.js';
 
-/** More of them: `DIFFERENTIAL_STEPS=100000 npm test -- test/simulation/redis`. */
-const STEPS = Number(process.env.DIFFERENTIAL_STEPS ?? 2_000);
-const SEED = Number(process.env.DIFFERENTIAL_SEED ?? Math.floor(Math.random() * 2 ** 32));
-const STEPS_OF_A_SEQUENCE = 25;
-/** The last message of a sequence. */
-const END = 'the end';
-let server: RedisServer;
-let real: Redis;
-let listener: Redis;
-let heard: [channel: string, message: string][];
-/** Called when the last message of a sequence was heard. */
-let onEnd = () => {};
+/** What the scripts of the library use of Lua, and might use. */
+const OF_LUA = [
+  // What is false: nil and false, and nothing else; the right side is not looked at unless it matters.
+  'return {0 and 1, "" and 2, nil or 3, false or 4, not nil, not 0}',
+  'local none = nil return none and none.field',
+  'local none = nil return none ~= nil and #none > 0',
+  // Several results are all taken at the end of a list, and one elsewhere.
+  'return {string.match("a1", "(%a)(%d)"), string.match("b2", "(%a)(%d)")}',
+  'local a, b, c = string.match("a1", "(%a)(%d)") return {a, b, c == nil}',
+  'local a, b = 1, 2 a, b = b, a return {a, b}',
+  // A local variable hides another one from its own line on.
+  'local a = 1 local a = a + 1 if true then local a = 9 end return a',
+  'local sum = 0 for at = 3, 1, -1 do sum = sum * 10 + at end return sum',
+  'local t = {} for at, value in ipairs({5, 6, nil, 8}) do t[at] = value end return t',
+  'local n = 0 repeat local last = n n = n + 1 until last == 3 return n',
+  'local function twice(n) return n * 2 end return twice(twice(2))',
+  'local function last(...) local a, b = ... return {b, a, ...} end return last(1, 2)',
+  'local all = {double = function(n) return n * 2 end} return all.double(4)',
+  'local redis = {call = redis.call, pcall = redis.pcall} return redis.call("GET", "x") == nil',
+  'return {"10" + 5, "0x10" * 1, " 7 " - 0}',
+  'return {1 .. "", 0.1 .. "", 1e15 .. "", 1700000000123456 .. ""}',
+  'return string.format("%016.0f|%010d|%s|%.0f|%.0f", 12, -3, "x", 0.5, 1.5)',
+  'return {string.sub("abc", 2), string.sub("abc", -2, -2), string.sub("abc", 0), string.sub("abc", 3, 2)}',
+  'return {string.match("x@12+", "^(.+)@(%d+)[+=]?$")}',
+  'return {string.match("a b c", "^(.-) (.+)$")}',
+  'return {string.find("WRONGTYPE x", "^WRONGTYPE"), string.find("x", "y")}',
+  'return {string.find("a1 b2", "(%a)(%d)", 2), string.find("a b", "^b", 3), string.find("a b", "^b", 2) == nil}',
+  'local t = {1} table.insert(t, 2) return t',
+  'return {table.concat({"a", 1, "b"}, " "), table.concat({}, " "), table.concat({"a", "b"})}',
+  'return {string.gsub("a*[b]", "[%*%?%[%]\\\\]", "\\\\%0")}',
+  'return {tonumber("12"), tonumber("1x") == nil, tonumber("1e3"), tostring(nil), tonumber("")}',
+  'return 1 + nil',
+  'return nil .. ""',
+  'return 1 < "2"',
+  'local none = nil return none.field',
+  'return string.match(nil, "x")',
+];
+
+const connect = ({ port }: RedisServer) => new Redis(port, '127.0.0.1', { protocol: 2 });
+let servers: RedisServer[];
+let alone: RealServers;
+let replicated: RealServers;
 
 beforeAll(async () => {
-  server = await RedisServer.start();
-  const client = () => new Redis(server.port, '127.0.0.1', { protocol: 2 });
-  [real, listener] = [client(), client()];
-  listener.on('messageBuffer', (channel: Buffer, message: Buffer) => {
-    if (latin(message) === END) onEnd();
-    else heard.push([latin(channel), latin(message)]);
-  });
-  await listener.subscribe(CHANNEL);
+  servers = [await RedisServer.start(), await RedisServer.start()];
+  servers.push(await RedisServer.start({ args: ['--replicaof', '127.0.0.1', String(servers[1]!.port)] }));
+  const [single, primary, replica] = servers.map(connect) as [Redis, Redis, Redis];
+  alone = { servers: [single], listener: single.duplicate(), replicated: async () => {} };
+  const wait = async () => expect(await primary.wait(1, 10_000)).toBe(1);
+  replicated = { servers: [primary, replica], listener: replica.duplicate(), replicated: wait };
+  for (const { listener } of [alone, replicated]) await listener.subscribe(CHANNEL);
 });
 afterAll(async () => {
-  for (const client of [real, listener]) client.disconnect();
-  await server.stop();
+  for (const each of [alone, replicated]) for (const client of [...each.servers, each.listener]) client.disconnect();
+  await Promise.all(servers.map((server) => server.stop()));
 });
 
 describe('the simulated Redis', () => {
   it(
     `answers ${STEPS} random commands and scripts as a real one does, and has the same in its keys after each [G251]`,
     { timeout: 20_000 + 10 * STEPS },
-    async () => {
-      for (let done = 0; done < STEPS; done += STEPS_OF_A_SEQUENCE) {
-        // Where the machine was busy for so long that keys expired on the real server, nothing can be compared.
-        while (!(await compareSequence(SEED + done)));
-      }
-    },
+    () => compareRandomSteps(alone, STEPS),
   );
 
+  it(
+    `has the same in the keys of a replica as a real one after each of ${STEPS / 4} steps, which hears the same, and refuses the same`,
+    { timeout: 20_000 + 5 * STEPS },
+    () => compareRandomSteps(replicated, STEPS / 4),
+  );
+
+  it('runs Lua as a real one does', async () => {
+    const comparison = await Comparison.begin(alone);
+    for (const source of OF_LUA) await comparison.run({ title: source, args: ['EVAL', source, '0'] });
+  });
+
+  it.each([
+    ['\nglobal = 1', 'the global variable global, in line 2'],
+    ['return os.time()', 'os.time, in line 1'],
+    ['for key in pairs({}) do end', 'a loop over anything but ipairs, in line 1'],
+    ['return {[1] = 2}', 'a table with fields of other names, in line 1'],
+    ['return 5 % 2', '%, in line 1'],
+    ...['()', '%1', '%bxy', '[a'].map((pattern) => [`return string.match("x", "${pattern}")`, '']),
+  ])('refuses what no script uses of Lua: %s', async (source, what) => {
+    const { last } = await Comparison.begin(alone);
+    expect(() => last.execute(['EVAL', source!, '0'])).toThrow(`The simulation does not know ${what}`);
+  });
+
   it('fails on a difference that a step makes', async () => {
-    const { simulated } = await fresh();
-    simulated.engine.data.change('lock:{a}', { value: 'one that the real server does not have' });
-    await expect(compare(simulated, { title: 'GET', args: ['GET', 'lock:{a}'] }, FIRST_US)).rejects.toThrow();
+    const comparison = await Comparison.begin(alone);
+    comparison.last.data.change('lock:{a}', { value: 'one that the real server does not have' });
+    await expect(comparison.run({ title: 'GET', args: ['GET', 'lock:{a}'] })).rejects.toThrow();
   });
 });
-
-interface Simulated {
-  readonly engine: RedisEngine;
-  readonly heard: [channel: string, message: string][];
-  readonly since: number;
-  us: number;
-}
-
-/** Both servers without keys. */
-async function fresh(): Promise<{ simulated: Simulated }> {
-  await real.config('SET', 'maxmemory', '0');
-  await real.flushall();
-  heard = [];
-  // Its own clock stands still: whatever has expired, or is left of a ttl, is compared by the time that the real server took.
-  const simulated: Simulated = {
-    engine: new RedisEngine(new RedisData({ nowUs: () => FIRST_US, timeUs: () => simulated.us })),
-    heard: [],
-    since: performance.now(),
-    us: FIRST_US,
-  };
-  const push = ([kind, channel, message]: readonly (string | number)[]) => {
-    if (kind === 'message') simulated.heard.push([String(channel), String(message)]);
-  };
-  simulated.engine.execute(['SUBSCRIBE', CHANNEL], { push });
-  return { simulated };
-}
-
-/** @returns whether that was done before anything has expired */
-async function compareSequence(seed: number): Promise<boolean> {
-  const random = randomOf(seed);
-  const { simulated } = await fresh();
-  const trail: string[] = [];
-  for (let step = 0; step < STEPS_OF_A_SEQUENCE; step++) {
-    simulated.us += [0, 1, 1_000, 2_500_000][Math.floor(random() * 4)]!;
-    const next = randomStep(random, simulated.us);
-    trail.push(next.title);
-    try {
-      await compare(simulated, next, simulated.us);
-    } catch (error) {
-      if (isTooLate(simulated)) return false;
-      throw new Error(
-        `The simulated Redis differs (DIFFERENTIAL_SEED=${seed}), after:\n${trail.slice(-4).join('\n')}\n` +
-          String((error as Error).message),
-        { cause: error },
-      );
-    }
-  }
-  // Messages come on a connection of their own, in order.
-  const ended = new Promise<void>((resolve) => (onEnd = resolve));
-  await real.publish(CHANNEL, END);
-  await ended;
-  if (isTooLate(simulated)) return false;
-  expect(heard).toEqual(simulated.heard);
-  return true;
-}
-
-function isTooLate({ since }: Simulated): boolean {
-  return performance.now() - since >= SHORTEST_TTL_MS;
-}
-
-async function compare(simulated: Simulated, { args }: Step, us: number): Promise<void> {
-  const expected = await onReal(real, args, us);
-  const got = simulated.engine.execute(args.map(bytesOf));
-  // How much less may be left of a ttl on the server, whose clock does not stand still.
-  const elapsedMs = () => performance.now() - simulated.since + 2;
-  expectSame('the reply', shown(got), asShown(expected, shown(got), elapsedMs()));
-  const inKeys = shown(statesOfSimulated(simulated.engine));
-  expectSame(KEYS.join(', '), inKeys, asShown(await statesOfReal(real), inKeys, elapsedMs()));
-}
