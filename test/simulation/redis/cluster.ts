@@ -48,7 +48,7 @@ interface Config {
   /** The id of its master, if it is a replica. */
   readonly masterId?: string;
   /** Those that it owns. */
-  readonly slots: readonly number[];
+  readonly slots: readonly Range[];
 }
 
 /** Slots of one node. */
@@ -151,15 +151,16 @@ export class ClusterNode {
     const lost = new Set<string | undefined>();
     /** Of slots that the sender takes for its own as it does not know yet of them. */
     const newOwners = new Set<string>();
-    for (const slot of slots) {
-      const owner = this.#owners[slot];
-      if (owner === sender.id) continue;
-      if (owner !== undefined && this.#epochOf(owner) > sender.epoch) newOwners.add(owner);
-      else {
-        lost.add(owner);
-        this.#assign(slot, sender.id);
+    for (const { first, last } of slots)
+      for (let slot = first; slot <= last; slot++) {
+        const owner = this.#owners[slot];
+        if (owner === sender.id) continue;
+        if (owner !== undefined && this.#epochOf(owner) > sender.epoch) newOwners.add(owner);
+        else {
+          lost.add(owner);
+          this.#assign(slot, sender.id);
+        }
       }
-    }
     for (const owner of newOwners) {
       const newer = this.#configOf(owner);
       this.#send(sender.port, (node) => node.hear(newer));
@@ -177,7 +178,8 @@ export class ClusterNode {
     this.server.promote();
     this.#masterId = undefined;
     this.#bumpEpoch();
-    for (const slot of this.#slotsOf(former)) this.#assign(slot, this.id);
+    for (const { first, last } of this.#slotsOf(former))
+      for (let slot = first; slot <= last; slot++) this.#assign(slot, this.id);
     this.#check();
     this.#tell();
   }
@@ -203,10 +205,8 @@ export class ClusterNode {
     this.#epoch = Math.max(this.#epoch, ...[...this.#known.values()].map(({ epoch }) => epoch)) + 1;
   }
 
-  #slotsOf(id: string): number[] {
-    return this.#assigned.flatMap((range) =>
-      range.id === id ? Array.from({ length: range.last - range.first + 1 }, (_, at) => range.first + at) : [],
-    );
+  #slotsOf(id: string): readonly Range[] {
+    return this.#assigned.filter((range) => range.id === id);
   }
 
   #configOf(id: string): Config {
@@ -460,9 +460,7 @@ export class ClusterNode {
       masterId === undefined ? 'master' : 'slave',
       ...(this.#failed.has(id) ? ['fail'] : []),
     ];
-    const slots = this.#assigned
-      .filter((range) => range.id === id)
-      .map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`));
+    const slots = this.#slotsOf(id).map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`));
     const address = `127.0.0.1:${port}@${port + 10_000}`;
     return `${[id, address, flags.join(','), masterId ?? '-', 0, 0, epoch, 'connected', ...slots].join(' ')}\n`;
   }
