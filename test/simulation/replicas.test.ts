@@ -8,27 +8,6 @@ import { until } from '../support/until.js';
 
 /** What the tests of failovers rely on. These run on simulated servers, and by `npm run test:real` on real ones. */
 describe('A replica', () => {
-  it('has what its primary had, and gets what that and its scripts change', async () => {
-    const primary = await redisServer();
-    await primary.command('SET', 'before', 1, 'PX', 60_000);
-    await primary.command('ZADD', 'queue', 2, 'b', -1.5, 'a');
-    const replica = await replicaOf(primary);
-    await primary.command('EVAL', "redis.call('SET', KEYS[1], 'x') return redis.call('DEL', KEYS[2])", 2, 'new', 'old');
-    await replicated(primary);
-    expect(await replica.command('MGET', 'before', 'new')).toEqual(['1', 'x']);
-    expect(await replica.command('ZRANGE', 'queue', 0, -1, 'WITHSCORES')).toEqual(['a', '-1.5', 'b', '2']);
-    const expiresAt = (server: RedisServer) => server.command('PEXPIRETIME', 'before');
-    expect(await expiresAt(replica)).toBe(await expiresAt(primary));
-  });
-
-  it('refuses writes, also those of scripts, and WAIT', async () => {
-    const replica = await replicaOf(await redisServer());
-    await expect(replica.command('SET', 'key', 1)).rejects.toThrow(/^READONLY /);
-    await expect(replica.command('EVAL', "return redis.call('DEL', KEYS[1])", 1, 'key')).rejects.toThrow(/^READONLY /);
-    expect(await replica.command('EVAL', "return redis.call('GET', KEYS[1])", 1, 'key')).toBeNull();
-    await expect(replica.command('WAIT', 0, 0)).rejects.toThrow('WAIT cannot be used with replica instances');
-  });
-
   it('takes a key for gone that has expired while its primary hung, and not before', async () => {
     const primary = await redisServer();
     const replica = await replicaOf(primary);
@@ -56,15 +35,6 @@ describe('A replica', () => {
     await until(async () => (await replica.command('GET', 'second')) === '2', { what: 'it has caught up' });
     await replicated(primary);
     expect((await replication(replica)).master_replid).toBe((await replication(primary)).master_replid);
-  });
-
-  it('has replicas of its own', async () => {
-    const primary = await redisServer();
-    const replica = await replicaOf(primary);
-    const second = await replicaOf(replica);
-    await primary.command('SET', 'key', 1);
-    await until(async () => (await second.command('GET', 'key')) === '1', { what: 'it has the change' });
-    expect((await replication(second)).master_replid).toBe((await replication(primary)).master_replid);
   });
 
   it('that is promoted has a history of its own from there on, in which other replicas go on', async () => {
@@ -107,17 +77,6 @@ describe('A replica', () => {
     expect(await replica.command('GET', 'key')).toBe('1');
     await primary.restart();
     await until(async () => (await replica.command('GET', 'key')) === null, { what: 'it has the data of its primary' });
-  });
-
-  it('hears what is published on its primary', async () => {
-    const primary = await redisServer();
-    const replica = await replicaOf(primary);
-    const messages: string[] = [];
-    const listener = clientOf(replica).on('message', (_channel, message: string) => messages.push(message));
-    await listener.subscribe('channel');
-    await primary.command('PUBLISH', 'channel', 'hello');
-    await until(() => messages.length > 0, { what: 'it has come' });
-    expect(messages).toEqual(['hello']);
   });
 });
 

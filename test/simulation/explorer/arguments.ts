@@ -13,15 +13,13 @@ Runs the library in simulated processes, on simulated servers and time. What hap
   --topology a,b   ${ALL.join(' ')} (default: each seed on all of them)
   --trace          print all that happens; with --seed
   --shrink         make the first plan that fails small, and print it as a test
-  --twice          run each seed in two processes of the system, one of which loads the library anew for each simulated
-                   process: what happens has to be the same (default: 50 seeds)
   --mutants        the library broken on purpose, in each way: each has to be found within 30 s of CPU time
   --mutant name    one of them: ${KNOWN_MUTANTS.join(' ')}
 With REDIS_CLIENT=node-redis in the environment the library uses that instead of ioredis.
-Exits with 0: no violation, all mutants were found, or both runs were alike; 1: not so; 64: wrong usage. With 40 seeds or
+Exits with 0: no violation, or all mutants were found; 1: not so; 64: wrong usage. With 40 seeds or
 more it also fails if they never reached one of the states of the library that they have to reach.`;
 
-export type Mode = 'explore' | 'twice' | 'mutants' | 'hashes' | 'help';
+export type Mode = 'explore' | 'mutants' | 'help';
 
 export interface Settings {
   readonly mode: Mode;
@@ -50,19 +48,16 @@ export function readArguments(args: string[]): Settings {
       mutant: text,
       trace: flag,
       shrink: flag,
-      twice: flag,
       mutants: flag,
-      hashes: flag, // what --twice runs in its second process
       help: flag,
     },
   });
   const seed = values.seed === undefined ? undefined : natural('seed', values.seed);
   if (values.trace && seed === undefined)
     throw new Error('--trace needs --seed: the trace of many seeds is of no use.');
-  const modes = (['help', 'hashes', 'twice', 'mutants'] as const).filter((mode) => values[mode]);
-  if (modes.length > 1) throw new Error(`--${modes.join(' and --')} exclude each other.`);
+  const isOfMutants = values.mutants || values.mutant !== undefined;
   return {
-    mode: values.mutant === undefined ? (modes[0] ?? 'explore') : 'mutants',
+    mode: values.help ? 'help' : isOfMutants ? 'mutants' : 'explore',
     topologies: values.topology === undefined ? ALL : values.topology.split(',').map(topologyOf),
     seed,
     seeds: values.seeds === undefined ? (seed === undefined ? undefined : 1) : natural('seeds', values.seeds),

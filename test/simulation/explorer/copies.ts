@@ -86,7 +86,7 @@ const outsideOfAll = AsyncLocalStorage.snapshot();
 /**
  * Copies of the library, and of ioredis and node-redis: their modules see the timers, clocks, chance and network of the process that runs. Loading a
  * copy takes some 20 ms, and much longer until its code is fast, so all processes share one, as long as they are `shared`. That no
- * process sees what another one has left in its modules shows `--twice`, where in one of two runs each process has a copy of its own.
+ * process sees what another one has left in its modules shows a test, in one of whose runs each process has a copy of its own.
  */
 export class Copies {
   readonly #modules = new Map<string, Module>();

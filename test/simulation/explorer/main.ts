@@ -1,17 +1,11 @@
-import { spawn } from 'node:child_process';
 import { MUTANTS } from '../../chaos/mutants.js';
 import { readArguments, USAGE, type Settings } from './arguments.js';
 import { Copies, type LibraryPlace } from './copies.js';
 import { missing, reach, type Marks } from './marks.js';
-import { planOf, STALE_PLACES, TOPOLOGIES, type Plan, type Topology } from './plan.js';
+import { DEAD_HOLDERS, planOf, STALE_PLACES, TOPOLOGIES, type Plan, type Topology } from './plan.js';
 import { failureOf, headOf, LAST_LINES, lineOf, tableOf, testOf } from './report.js';
 import { shrink } from './shrink.js';
 import { simulate, type Result } from './simulate.js';
-
-export interface Place extends LibraryPlace {
-  /** The program that runs this. */
-  readonly start: string;
-}
 
 export const EXIT = { ok: 0, failed: 1, usage: 64 } as const;
 
@@ -19,20 +13,19 @@ export const EXIT = { ok: 0, failed: 1, usage: 64 } as const;
 const MUTANT_SECONDS = 30;
 /** Only where servers are replaced by their replicas they make a difference. */
 const OF_REPLICAS = ['replica-is-kept', 'stale-places-served'];
-/** Only where many calls want permits, and some give up, they make a difference. */
-const OF_PERMITS = ['expired-holders-count', 'begun-with-what-another-wanted'];
-/** Only where many places come back it makes a difference. */
-const OF_STALE_PLACES = ['stale-places-served'];
-const MANY_PERMITS: Partial<Plan> = { features: ['permits', 'aborts'], processes: 4, parallel: 4 };
-/** How many seeds `--twice` compares on each topology. */
-const TWICE = 50;
+/** Where a mutant makes a difference, if it does not everywhere. */
+const WHERE: Readonly<Record<string, Partial<Plan>>> = {
+  'begun-with-what-another-wanted': { features: ['permits', 'aborts'], processes: 4, parallel: 4 },
+  'expired-holders-count': DEAD_HOLDERS,
+  'stale-places-served': STALE_PLACES,
+};
 /** Among so many seeds each state has to be reached. */
 const MANY_SEEDS = 40;
 /** Of so many seeds that failed all is printed. */
 const PRINTED = 3;
 
 /** @returns the exit code */
-export async function main(args: string[], place: Place): Promise<number> {
+export async function main(args: string[], place: LibraryPlace): Promise<number> {
   let settings: Settings;
   try {
     settings = readArguments(args);
@@ -48,10 +41,6 @@ export async function main(args: string[], place: Place): Promise<number> {
       return explore(settings, new Copies(place));
     case 'mutants':
       return findMutants(settings, new Copies(place));
-    case 'twice':
-      return compare(settings, place);
-    case 'hashes':
-      return printHashes(settings, new Copies(place, 'own'));
   }
 }
 
@@ -117,14 +106,7 @@ async function findMutants({ mutants, topologies, seed = 1 }: Settings, copies: 
     let found: Result | undefined;
     let next = seed;
     for (; !found && cpuS() < MUTANT_SECONDS; next++)
-      found = await violationOf(
-        planOf(next, topology, {
-          mutant,
-          ...(OF_PERMITS.includes(mutant) && MANY_PERMITS),
-          ...(OF_STALE_PLACES.includes(mutant) && STALE_PLACES),
-        }),
-        copies,
-      );
+      found = await violationOf(planOf(next, topology, { ...WHERE[mutant], mutant }), copies);
     if (!found) missed++;
     const how = found ? `${found.violations[0]!.rule}: ${found.violations[0]!.text}` : MUTANTS[mutant]!.what;
     const verdict = found ? 'found' : 'MISSED';
@@ -142,49 +124,6 @@ function isMeantFor(topology: Topology, mutant: string): boolean {
 async function violationOf(plan: Plan, copies: Copies): Promise<Result | undefined> {
   const result = await simulate(plan, copies);
   return result.violations.length > 0 ? result : undefined;
-}
-
-/** Runs the same seeds here, with copies of the library that are used again, and in a process that loads each anew. */
-async function compare(settings: Settings, place: Place): Promise<number> {
-  const { topologies, seed = 1, seeds = TWICE } = settings;
-  const args = ['--hashes', '--seed', `${seed}`, '--seeds', `${seeds}`, '--topology', topologies.join(',')];
-  const others = linesOf(place.start, args);
-  const own: string[] = [];
-  await eachHash(topologies, seed, seeds, new Copies(place), (line) => own.push(line));
-  const there = await others;
-  const different = own.filter((line, at) => line !== there[at]);
-  for (const line of different) console.log(`DIFFERENT: ${line} here, ${there[own.indexOf(line)]} in another process`);
-  console.log(`${own.length - different.length} of ${own.length} runs had the same hash twice.`);
-  return different.length > 0 ? EXIT.failed : EXIT.ok;
-}
-
-async function printHashes({ topologies, seed = 1, seeds = TWICE }: Settings, copies: Copies): Promise<number> {
-  await eachHash(topologies, seed, seeds, copies, (line) => console.log(line));
-  return EXIT.ok;
-}
-
-async function eachHash(
-  topologies: readonly Topology[],
-  seed: number,
-  seeds: number,
-  copies: Copies,
-  report: (line: string) => void,
-): Promise<void> {
-  for (const topology of topologies)
-    for (let next = seed; next < seed + seeds; next++) {
-      const { hash } = await simulate(planOf(next, topology), copies);
-      report(`${topology} ${next} ${hash}`);
-    }
-}
-
-function linesOf(program: string, args: readonly string[]): Promise<string[]> {
-  const child = spawn(process.execPath, [program, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
-  let text = '';
-  child.stdout.on('data', (bytes: Buffer) => (text += bytes.toString()));
-  return new Promise((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', () => resolve(text.trimEnd().split('\n')));
-  });
 }
 
 /** Of a run that names none: printed, so that it can be given. */

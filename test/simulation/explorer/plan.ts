@@ -147,6 +147,21 @@ export const STALE_PLACES: Partial<Plan> = {
   faults: [{ at: 1_000_000, kind: 'fail-over', forUs: 0, server: 0 }],
 };
 
+/** Many want permits of one lock, and holders of some are killed, whose time ends in the store. */
+export const DEAD_HOLDERS: Partial<Plan> = {
+  seconds: 2,
+  processes: 4,
+  keys: 1,
+  parallel: 4,
+  features: ['permits'],
+  faults: [0, 1, 2, 3, 0, 1].map((process, at) => ({
+    at: 150_000 + at * 300_000,
+    kind: 'kill',
+    forUs: 200_000,
+    process,
+  })),
+};
+
 /** For how long each kind lasts, in milliseconds: the shortest and the longest time. */
 const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   pause: [20, 2_000],

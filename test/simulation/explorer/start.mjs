@@ -1,6 +1,6 @@
 /** Compiles the simulation, without checking types, and runs its explorer on the built library: see `--help`. */
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 import { compileProgram, root } from '../../support/compile-program.mjs';
 
 const folders = ['explorer', 'redis', 'lua', ''].map((folder) => join('test/simulation', folder));
@@ -9,6 +9,5 @@ const { main } = await import(pathToFileURL(join(target, 'test/simulation/explor
 process.exitCode = await main(process.argv.slice(2), {
   root,
   library: join(root, 'dist/cjs'),
-  start: fileURLToPath(import.meta.url),
 });
 process.exit();

@@ -104,7 +104,7 @@ export class Comparison {
     await servers[0]!.publish(CHANNEL, END);
     await ended;
     if (this.#isTooLate) return false;
-    expect(this.#heard.real).toEqual(this.#heard.simulated);
+    expectSame('what was heard', this.#heard.simulated, this.#heard.real);
     return true;
   }
 
