@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { cpSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { expect } from 'vitest';
 import type { Figures } from '../../sample-app/demonstration/demonstration.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 import { compileFile, compileLibrary } from '../support/compiled-library.js';
@@ -71,12 +70,6 @@ export class SampleApp {
 
   kill(signal: NodeJS.Signals): void {
     process.kill(this.#process.pid!, signal); // by number: of `child.kill()` Deno makes the end, whatever the child does
-  }
-
-  /** By Ctrl-C: it closes, and ends well. */
-  async interrupted(): Promise<void> {
-    this.kill('SIGINT');
-    expect(await this.exitCode(), this.stderr).toBe(0);
   }
 
   get figures(): Figures & { problems: string[] } {

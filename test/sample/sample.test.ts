@@ -36,7 +36,8 @@ describe('npm start', () => {
     const buyers = Array.from({ length: 18 }, (_, at) => buyTea([A, B, C][at % 3]!));
     expect((await Promise.all(buyers)).map(({ status }) => status)).toEqual(Array(18).fill(201));
     expect(await (await fetch(`${A}/products/tea`)).json()).toEqual({ sku: 'tea', boxes: 50 - 18 });
-    await sample.interrupted();
+    sample.kill('SIGINT');
+    expect(await sample.exitCode(), sample.stderr).toBe(0);
   });
 
   it.concurrent(
@@ -50,7 +51,8 @@ describe('npm start', () => {
       expect(said).toContain('Or set REDIS_URL to a Redis that runs.');
       const purchase = await buyTea(A!);
       expect([purchase.status, await purchase.json()]).toMatchObject([201, { sku: 'tea' }]);
-      await sample.interrupted();
+      sample.kill('SIGINT');
+      expect(await sample.exitCode(), sample.stderr).toBe(0);
     },
   );
 
