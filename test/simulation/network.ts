@@ -191,10 +191,6 @@ export class SimulatedSocket extends Duplex implements Peer {
     else this.once('finish', () => this.destroy());
   }
 
-  resetAndDestroy(): this {
-    return this.destroy(failure('read', 'ECONNRESET'));
-  }
-
   setTimeout(ms: number, onTimeout?: () => void): this {
     this.#idleMs = ms;
     if (onTimeout) this.once('timeout', onTimeout);

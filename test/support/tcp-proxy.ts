@@ -116,11 +116,6 @@ export class TcpProxy {
     }
   }
 
-  /** Ends `hideCloses`. What was hidden stays so. */
-  showCloses(): void {
-    for (const link of this.#links) link.hidesClose = false;
-  }
-
   /**
    * The next request that matches runs on the server, but its reply never comes: the connection is cut instead.
    * A string matches in any letter case. Only the first match is cut, even if the server answered it with an error.

@@ -167,14 +167,6 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       return 1;
     },
   },
-  PEXPIRETIME: {
-    least: 1,
-    most: 1,
-    run(redis, [key]) {
-      const entry = redis.entry(key!);
-      return entry ? (entry.expiresAt ?? -1) : -2;
-    },
-  },
   LPUSH: {
     least: 2,
     run: (redis, [key, ...values]) => push(redis, key!, (list) => [...[...values].reverse(), ...list]),
@@ -190,7 +182,6 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       return ofList(redis, key!, (list) => ranked(list, first, last));
     },
   },
-  ZCARD: { least: 1, most: 1, run: (redis, [key]) => ofSet(redis, key!, 0, ({ size }) => size) },
   ZCOUNT: {
     least: 3,
     most: 3,

@@ -62,7 +62,6 @@ const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
     return ['server', 'redis', 'proto', Number(version)];
   },
   PING: (_server, [text]) => text ?? new Status('PONG'),
-  ECHO: (_server, [text]) => text!,
   SELECT: (_server, [database]) => (database === '0' ? OK : new ReplyError('ERR DB index is out of range')), // it has but one
   CLUSTER: () => new ReplyError('ERR This instance has cluster support disabled'),
   CLIENT: client,
@@ -82,7 +81,6 @@ const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
   },
   ROLE: ({ replication }) => replication.role,
   REPLICAOF: replicaOf,
-  SLAVEOF: replicaOf,
   REPLCONF({ replication }, [kind, value], connection) {
     if (kind === 'ACK') {
       replication.onAcknowledged(connection, Number(value));
