@@ -19,7 +19,6 @@ it('a lock whose handle is garbage is extended no more, with a warning, unless a
     until(() => (collectGarbage(), warned.some(([each]) => each === key)), { what: `it is said of "${key}"` });
   const kept = await locks.acquire('kept');
   await forget('forgotten');
-  await sleep(100); // garbage is noticed from its first extension on
   await isWarned('forgotten');
   await until(async () => !(await locks.isLocked('forgotten')), { what: 'it has ended' });
   await locks.withLock('nested', async (outer) => {
