@@ -106,6 +106,11 @@ export class RaceRecord {
   swept = 0;
   forced = 0;
 
+  /** Whether it has what few races have. */
+  get hasAll(): boolean {
+    return this.handedOver > 0 && this.swept > 0 && this.forced > 0;
+  }
+
   place(key: string, ticket: string, number: number): Place {
     const place = new Place(key, ticket, number);
     this.#places.set(ticket, place);
