@@ -20,10 +20,9 @@ const SIMULATED = [
   'telemetry/contexts',
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
-/** What `@Locked` does, which runs once more on a table of PGlite. */
+/** What an application sees of a lock, and could see differently on a table of PGlite: it runs there once more. */
 const ON_PGLITE = [
-  'nest/{contended-and-lost,disconnects,events,filters,http,keys,leader,lock-order,metadata}',
-  'nest/{methods,overrides,parameter-types,request-keys,several-keys,spelling,timeouts}',
+  'nest/{contended-and-lost,disconnects,events,http,leader,several-keys,timeouts}',
   'page/locks-page',
   'schedule/locked-cron',
 ].map((files) => `test/${files}.test.ts`);
@@ -31,7 +30,7 @@ const ON_PGLITE = [
 const LONGEST = [
   'sample.test.ts',
   'sharded-messages.real.test.ts',
-  'lock-backend.real.test.ts',
+  'sql/faults.real.test.ts',
   'explorer.test.ts',
   'model.test.ts',
   'overload.test.ts',
