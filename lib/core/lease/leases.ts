@@ -369,17 +369,16 @@ export class Leases implements LeaseOwner {
     const heldMs = this.#heldMs(lease);
     let isPassedOn = false;
     const givingBack = new GivingBack(lease.grant);
+    this.#givingBack.push(givingBack);
     const givenBack = new Promise<boolean>((resolve) => {
       isPassedOn = this.listener.giveBack(lease, (outcome) => {
-        this.#givingBack.remove(givingBack);
+        givingBack.list?.remove(givingBack);
         resolve(this.#released(lease, outcome, heldMs, keepUntil));
       });
     });
     this.#reportIdle();
-    if (!isPassedOn) {
-      this.#givingBack.push(givingBack);
-      return givenBack;
-    }
+    if (!isPassedOn) return givenBack;
+    this.#givingBack.remove(givingBack);
     this.#released(lease, PASSED_ON, heldMs);
     return RELEASED;
   }
