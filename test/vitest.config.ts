@@ -13,7 +13,7 @@ const SIMULATED = [
   'doctor/far-away',
   'fuzz/{hostile-server,input}',
   'migrate/{both-locks,ported-services}',
-  'nest/{logs,start,unavailable}',
+  'nest/{logs,unavailable}',
   'replicas/**/!(*.real)',
   'scripts/{complete-batch,hung-server,overload}',
   'simulation/replicas',
@@ -22,7 +22,7 @@ const SIMULATED = [
 ].map((files) => `test/${files}.test.ts`);
 /** What an application sees of a lock, and could see differently on a table of PGlite: it runs there once more. */
 const ON_PGLITE = [
-  'nest/{contended-and-lost,disconnects,events,http,leader,several-keys,timeouts}',
+  'nest/{contended-and-lost,disconnects,http,leader,methods,several-keys,timeouts}',
   'page/locks-page',
   'schedule/locked-cron',
 ].map((files) => `test/${files}.test.ts`);

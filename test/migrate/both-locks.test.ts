@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Test } from '@nestjs/testing';
 import type { Redis } from 'ioredis';
 import { Locked, lockKey, RedisLockModule } from 'nest-redis-lock';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { examplesOf, generate } from '../readme/compile.js';
-import { RecordingLogger } from '../support/nest-app.js';
+import { startModules } from '../support/nest-app.js';
 import { clientOf, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
@@ -40,14 +39,10 @@ it('a release that takes both locks excludes the one before it and the one after
   const old = oldLockOn(clientOf(server));
   const module = generate('both-locks.ts', examplesOf('docs/migrate.md')[0]!);
   const { BothLocks } = (await import(/* @vite-ignore */ module)) as { BothLocks: new () => { run: RunBoth } };
-  const testing = await Test.createTestingModule({
+  const testing = await startModules({
     imports: [RedisLockModule.forRoot({ redis: server.url })],
     providers: [BothLocks, Orders, { provide: 'OLD_LOCK', useValue: old }],
-  })
-    .setLogger(new RecordingLogger())
-    .compile();
-  onTestFinished(() => testing.close());
-  await testing.init();
+  });
   const before: Run = (id, work) => old(`order:${id}`, work);
   const both: Run = (id, work) => testing.get(BothLocks).run(`order:${id}`, lockKey`order:${id}`, work);
   const after: Run = (id, work) => testing.get(Orders).run(id, work);

@@ -1,6 +1,5 @@
 import { Controller, Get, Injectable, Param } from '@nestjs/common';
 import { APP_FILTER } from '@nestjs/core';
-import { Test } from '@nestjs/testing';
 import {
   Limited,
   LockContendedError,
@@ -14,10 +13,13 @@ import { LockBench, LockTestingModule } from 'nest-redis-lock/testing';
 import { Subject, Observable } from 'rxjs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { makeApp, openApp, startApp, type TestApp } from '../support/nest-app.js';
+import { describeDecorators } from '../support/keeps-decorators.js';
+import { makeApp, openApp, startApp, startModules, type TestApp } from '../support/nest-app.js';
 import { RedisServer } from '../support/redis-server.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { until } from '../support/until.js';
+
+describeDecorators('Limited', Limited('key:{body.id}', { limit: 2 }));
 
 /** Counts what runs at once, in whichever application. */
 class Crowd {
@@ -231,10 +233,7 @@ describe('a registration without permits', () => {
 });
 
 it('the testing kit runs methods with @Limited in memory, refuses them, loses their permits and keeps a journal [G885]', async () => {
-  const testing = await Test.createTestingModule({
-    imports: [LockTestingModule.forRoot()],
-    providers: [Partners],
-  }).compile();
+  const testing = await startModules({ imports: [LockTestingModule.forRoot()], providers: [Partners] });
   const [bench, partners] = [testing.get(LockBench), testing.get(Partners)];
   const { gate, calls } = await full(partners);
   expect(bench.heldKeys).toEqual(['partner:a']);
@@ -258,7 +257,6 @@ it('the testing kit runs methods with @Limited in memory, refuses them, loses th
     expect.objectContaining({ key: 'partner:a', mode: 'permits', permits: 2 }),
   ]);
   expect(bench.journal.filter(({ event }) => event === 'lost')).toHaveLength(2);
-  await testing.close();
 });
 
 describe('two applications on one Redis', () => {

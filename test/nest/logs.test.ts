@@ -1,6 +1,8 @@
+import { LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { makeApp, type TestApp } from '../support/nest-app.js';
+import { makeApp, startModules, type TestApp } from '../support/nest-app.js';
 import { RedisServer } from '../support/redis-server.js';
+import { redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 describe('an outage', () => {
@@ -38,6 +40,20 @@ describe('an outage', () => {
     await redis.command('DEL', 'lock:fence');
     await again(test);
   });
+});
+
+it('an application whose Redis is dead or hangs fails to start within its limit [G188]', async () => {
+  const [dead, hung] = await redisServers(2);
+  await dead!.kill();
+  hung!.pause();
+  for (const { port, url } of [dead!, hung!]) {
+    const startedAt = performance.now();
+    const starting = startModules({ imports: [RedisLockModule.forRoot({ redis: url, connectTimeoutMs: 2_000 })] });
+    const error: unknown = await starting.catch((reason: unknown) => reason);
+    expect(performance.now() - startedAt).toBeLessThan(4_000); // the default is 5 000
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toContain(`127.0.0.1:${port}`);
+  }
 });
 
 describe('what happens to many locks at once is logged as two lines:', () => {

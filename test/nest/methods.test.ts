@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { EventEmitter2, EventEmitterModule, OnEvent } from '@nestjs/event-emitter';
 import { Locked, LockOptionsError, LockService } from 'nest-redis-lock';
 import { lastValueFrom, Observable, of, toArray } from 'rxjs';
 import { describe, expect, it } from 'vitest';
@@ -203,4 +204,82 @@ describe('a method that returns what would run without the lock', () => {
     );
     expect([await lazy.query(), began]).toEqual(['rows', ['query']]);
   });
+});
+
+it('listeners of events are locked, with the decorators in either order [G181]', async () => {
+  @Injectable()
+  class Listeners {
+    readonly seen: string[] = [];
+    constructor(private readonly locks: LockService) {}
+
+    @OnEvent('paid')
+    @Locked('above:{0.id}')
+    async above(order: { id: number }): Promise<void> {
+      this.seen.push(`${this.locks.current().key} ${order.id}`);
+    }
+
+    @Locked('below:{0.id}')
+    @OnEvent('paid')
+    async below(order: { id: number }): Promise<void> {
+      this.seen.push(`${this.locks.current().key} ${order.id}`);
+    }
+  }
+  const { app } = await makeApp({ imports: [EventEmitterModule.forRoot()], providers: [Listeners] });
+  await app.get(EventEmitter2).emitAsync('paid', { id: 1 });
+  expect(app.get(Listeners).seen.sort()).toEqual(['above:1 1', 'below:1 1']);
+});
+
+it('the label of a locked method is its option, the text of its key, or the name of the method [G414]', async () => {
+  @Injectable()
+  class Orders {
+    @Locked('order:{0}')
+    async byText(_id: string): Promise<void> {}
+
+    @Locked((id: string) => `order:${id}`)
+    async byFunction(_id: string): Promise<void> {}
+
+    @Locked(['order:{0}', 'stock:{0}'], { label: 'order and stock' })
+    async byOption(_id: string): Promise<void> {}
+  }
+  const { app, locks } = await makeApp({ providers: [Orders] });
+  const labels: string[] = [];
+  locks.events$.subscribe((event) => event.type === 'acquired' && labels.push(event.label));
+  const orders = app.get(Orders);
+  await orders.byText('1');
+  await orders.byFunction('2');
+  await orders.byOption('3');
+  expect(labels).toEqual(['order:{0}', 'Orders.byFunction', 'order and stock', 'order and stock']);
+});
+
+it('locked methods that take their locks in opposite orders are logged once, with their names [G377]', async () => {
+  @Injectable()
+  class Shop {
+    constructor(readonly locks: LockService) {}
+
+    @Locked('order:{0}')
+    async pay(id: string): Promise<void> {
+      await this.reserve(id);
+    }
+
+    @Locked('stock:{0}')
+    async reserve(_id: string): Promise<void> {}
+
+    @Locked('stock:{0}')
+    async recount(id: string): Promise<void> {
+      await this.correct(id);
+    }
+
+    @Locked((id: string) => `order:${id}`)
+    async correct(_id: string): Promise<void> {}
+  }
+  const { app, log } = await makeApp({ providers: [Shop] }, { memory: true, lockOrder: 'warn' });
+  const shop = app.get(Shop);
+  await shop.pay('1');
+  await shop.recount('2');
+  await shop.recount('3');
+  expect(log.lines).toEqual([
+    'warn Locks are taken in different orders: Shop.correct takes "order:2" under "stock:2" (Shop.recount); ' +
+      'Shop.reserve takes "stock:1" under "order:1" (Shop.pay). Calls that do so at the same time may wait for each other ' +
+      'until waitMs is over. Always take them in one order, or at once with acquireAll; see docs/waiting.md.',
+  ]);
 });

@@ -1,5 +1,5 @@
 import { Injectable, Module, type DynamicModule } from '@nestjs/common';
-import { Test } from '@nestjs/testing';
+import type { TestingModule } from '@nestjs/testing';
 import {
   LockOptionsError,
   LockService,
@@ -7,17 +7,11 @@ import {
   type RedisLockModuleOptions,
   type RedisLockOptionsFactory,
 } from 'nest-redis-lock';
-import { expect, it, onTestFinished } from 'vitest';
-import { RecordingLogger } from '../support/nest-app.js';
+import { expect, it } from 'vitest';
+import { RecordingLogger, startModules } from '../support/nest-app.js';
 
-async function start(registration: () => DynamicModule, log = new RecordingLogger()): Promise<RecordingLogger> {
-  const app = await Test.createTestingModule({ imports: [registration()] })
-    .setLogger(log)
-    .compile();
-  onTestFinished(() => app.close());
-  await app.init();
-  return log;
-}
+const start = (registration: () => DynamicModule): Promise<TestingModule> =>
+  Promise.resolve().then(() => startModules({ imports: [registration()] }));
 
 it.each<[object | undefined, string]>([
   [undefined, 'the argument of RedisLockModule.forRootAsync must be an object with options: got undefined.'],
@@ -85,7 +79,8 @@ it.each([
 
 it('warns of an even number of nodes', async () => {
   const redlock = [1, 2, 3, 4].map((port) => `redis://127.0.0.1:${port}`);
-  const log = await start(() => RedisLockModule.forRoot({ redlock, lazyConnect: true }));
+  const log = new RecordingLogger();
+  await startModules({ imports: [RedisLockModule.forRoot({ redlock, lazyConnect: true })] }, log);
   expect(log.lines).toContain('warn redlock has 4 nodes, which tolerate no more failures than 3: use an odd number.');
 });
 
@@ -118,8 +113,7 @@ it.each<[form: string, options: Parameters<typeof RedisLockModule.forRootAsync>[
   ['useClass', { imports: [SettingsModule], useClass: Factory }],
   ['useExisting', { imports: [FactoryModule], useExisting: Factory }],
 ])('locks have the options that other providers know: %s', async (_, options) => {
-  const app = await Test.createTestingModule({ imports: [RedisLockModule.forRootAsync(options)] }).compile();
-  onTestFinished(() => app.close());
+  const app = await start(() => RedisLockModule.forRootAsync(options));
   const remainingMs = await app.get(LockService).withLock('x', (lock) => lock.remainingMs);
   expect(Math.ceil(remainingMs / 1_000)).toBe(5);
 });

@@ -1,10 +1,10 @@
 import { Inject, Injectable, Module, type DynamicModule, type ModuleMetadata, type Type } from '@nestjs/common';
 import { LazyModuleLoader } from '@nestjs/core';
-import { Test, type TestingModule } from '@nestjs/testing';
+import type { TestingModule } from '@nestjs/testing';
 import { Redis } from 'ioredis';
 import { LockOptionsError, LockService, RedisLockModule, type RedisLockModuleOptions } from 'nest-redis-lock';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { RecordingLogger } from '../support/nest-app.js';
+import { startModules } from '../support/nest-app.js';
 
 type Options = RedisLockModuleOptions & { name?: string; isGlobal?: boolean };
 
@@ -16,15 +16,8 @@ function moduleOf(name: string, metadata: ModuleMetadata): Type {
 
 type Imports = NonNullable<ModuleMetadata['imports']>;
 
-const start = (...imports: Imports): Promise<TestingModule> => logging(new RecordingLogger(), ...imports);
-
-async function logging(log: RecordingLogger, ...imports: Imports): Promise<TestingModule> {
-  const app = await Test.createTestingModule({ imports: [moduleOf('AppModule', { imports })] })
-    .setLogger(log)
-    .compile();
-  onTestFinished(() => app.close());
-  return app.init();
-}
+const start = (...imports: Imports): Promise<TestingModule> =>
+  startModules({ imports: [moduleOf('AppModule', { imports })] });
 
 @Injectable()
 class ByConstructor {

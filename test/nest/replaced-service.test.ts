@@ -1,8 +1,8 @@
-import { Controller, Get, Injectable } from '@nestjs/common';
+import { Controller, Get, Injectable, Module, type Provider } from '@nestjs/common';
 import { Test, type TestingModuleBuilder } from '@nestjs/testing';
 import { getLockServiceToken, Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { RecordingLogger } from '../support/nest-app.js';
+import { RecordingLogger, startModules } from '../support/nest-app.js';
 
 let ran: string[];
 beforeEach(() => {
@@ -15,7 +15,9 @@ class Orders {
   async pay(id: string): Promise<void> {
     ran.push(`pay ${id}`);
   }
+}
 
+class Billing {
   @Locked('billing', { registration: 'billing' })
   async bill(): Promise<void> {
     ran.push('bill');
@@ -68,7 +70,7 @@ const registrations = ['default', 'billing'].map((name) => RedisLockModule.forRo
 async function start(replace: (builder: TestingModuleBuilder) => TestingModuleBuilder, log = new RecordingLogger()) {
   const builder = Test.createTestingModule({
     imports: registrations,
-    providers: [Orders],
+    providers: [Orders, Billing],
     controllers: [Handlers],
   }).setLogger(log);
   const app = (await replace(builder).compile()).createNestApplication();
@@ -106,7 +108,24 @@ it('a service of another copy of the library is no mock', async () => {
   const { app } = await start((builder) =>
     builder.overrideProvider(getLockServiceToken('billing')).useValue(new LockService()),
   );
-  await expect(app.get(Orders).bill()).rejects.toThrow(
+  await expect(app.get(Billing).bill()).rejects.toThrow(
     'is a LockService of another copy of nest-redis-lock. Run npm ls nest-redis-lock to see why it is there twice.',
   );
+});
+
+it.each<[what: string, provider: Provider, method: string]>([
+  ['useFactory', { provide: Orders, useFactory: () => new Orders() }, 'Orders.pay'],
+  ['an async useFactory', { provide: 'orders', useFactory: async () => new Orders() }, 'Orders.pay'],
+  ['useValue', { provide: Orders, useValue: new Orders() }, 'Orders.pay'],
+  ['a subclass', { provide: Orders, useFactory: () => new (class SpecialOrders extends Orders {})() }, 'Orders.pay'],
+  ['a named registration', { provide: Billing, useFactory: () => new Billing() }, 'Billing.bill'],
+])('an application does not start when the service cannot be injected: %s [G209]', async (_, provider, method) => {
+  @Module({ providers: [provider] })
+  class OrdersModule {}
+  const starting = startModules({ imports: [...registrations, OrdersModule] });
+  await expect(starting).rejects.toThrow(
+    `${method} in OrdersModule is @Locked, but has no LockService: Nest injects into what it creates itself, not into ` +
+      'what useFactory or useValue provides. Write useClass, or moduleRef.create(',
+  );
+  await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
 });

@@ -5,7 +5,7 @@ import { LockService, LockUnavailableError, type LockError } from 'nest-redis-lo
 import { SqlLockModule, type PostgresSource } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
-import { RecordingLogger } from '../support/nest-app.js';
+import { RecordingLogger, startModules } from '../support/nest-app.js';
 import { PostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 
@@ -46,12 +46,7 @@ async function start(postgres: PostgresSource, more: object = {}): Promise<LockS
     ...more,
     postgres,
   };
-  const app = await Test.createTestingModule({ imports: [SqlLockModule.forRoot(options)] })
-    .setLogger(log)
-    .compile();
-  onTestFinished(() => app.close());
-  await app.init();
-  return app.get(LockService);
+  return (await startModules({ imports: [SqlLockModule.forRoot(options)] }, log)).get(LockService);
 }
 
 const url = (login = `guarded:${SECRET}`) => `postgres://${login}@127.0.0.1:${server.port}/postgres`;

@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs';
-import { Test, type TestingModule } from '@nestjs/testing';
 import { getLockServiceToken, LockService } from 'nest-redis-lock';
 import { LockBench } from 'nest-redis-lock/testing';
 import { expect, it, onTestFinished } from 'vitest';
 import { DIALECTS, SQL_CHECKS } from '../../lib/stores/sql/options.js';
 import { exampleWith } from '../readme/compile.js';
-import { RecordingLogger } from '../support/nest-app.js';
+import { startModules } from '../support/nest-app.js';
 import { PostgresServer } from '../support/postgres-server.js';
 
 it('the tables of docs/sql.md name every option of the store', () => {
@@ -15,14 +14,6 @@ it('the tables of docs/sql.md name every option of the store', () => {
 });
 
 type Class<T = object> = new (...args: never[]) => T;
-
-async function start(module: Class): Promise<TestingModule> {
-  const app = await Test.createTestingModule({ imports: [module] })
-    .setLogger(new RecordingLogger())
-    .compile();
-  onTestFinished(() => app.close());
-  return app.init();
-}
 
 it('the first example of docs/sql.md runs on a server whose table the migration on that page creates, and so does the one with a Pool', async () => {
   const server = await PostgresServer.start();
@@ -38,18 +29,19 @@ it('the first example of docs/sql.md runs on a server whose table the migration 
     Invoices: Class<{ send(id: string): Promise<string> }>;
     InvoicesModule: Class;
   }>('docs/sql.md', 'class Invoices ');
-  expect(await (await start(InvoicesModule)).get(Invoices).send('7')).toBe('sent 7');
+  const app = await startModules({ imports: [InvoicesModule] });
+  expect(await app.get(Invoices).send('7')).toBe('sent 7');
 
   const { LocksModule } = await exampleWith<{ LocksModule: Class }>('docs/sql.md', 'class LocksModule');
   await server.query('CREATE SCHEMA shop');
   await server.query('CREATE TABLE shop.resource_lock (LIKE public.resource_lock INCLUDING ALL)');
-  const locks = (await start(LocksModule)).get(LockService);
+  const locks = (await startModules({ imports: [LocksModule] })).get(LockService);
   expect(await locks.withLock('k', () => 'ran')).toBe('ran');
 });
 
 it('the example of docs/sql.md with a PGlite runs', async () => {
   const { OnPGlite } = await exampleWith<{ OnPGlite: Class }>('docs/sql.md', 'class OnPGlite');
-  const locks = (await start(OnPGlite)).get(LockService);
+  const locks = (await startModules({ imports: [OnPGlite] })).get(LockService);
   expect(await locks.withLock('k', () => 'ran')).toBe('ran');
 });
 
@@ -59,14 +51,13 @@ it('the example of docs/sql.md for the move from Redis takes both locks', async 
   }>('docs/sql.md', 'class BothLocks');
   const benches = [new LockBench(), new LockBench({ name: 'sql' })];
   const [redis, sql] = benches.map(({ locks }) => locks);
-  const testing = await Test.createTestingModule({
+  const testing = await startModules({
     providers: [
       BothLocks,
       { provide: LockService, useValue: redis },
       { provide: getLockServiceToken('sql'), useValue: sql },
     ],
-  }).compile();
-  onTestFinished(() => testing.close());
+  });
   const held = await testing.get(BothLocks).withLock('k', async () => benches.map(({ heldKeys }) => heldKeys));
   expect(held).toEqual([['k'], ['k']]);
 });

@@ -1,12 +1,12 @@
 import { Injectable, Scope, type DynamicModule } from '@nestjs/common';
-import { Test, type TestingModule } from '@nestjs/testing';
+import type { TestingModule } from '@nestjs/testing';
 import { getLockServiceToken, Limited, Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
 import { ddl, SqlLockModule, type SqlLockModuleOptions, type SqlLockOptionsFactory } from 'nest-redis-lock/sql';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { resolveSqlLockOptions } from '../../lib/compose/sql-lock-options.js';
 import { Gate } from '../support/gate.js';
-import { RecordingLogger } from '../support/nest-app.js';
+import { startModules } from '../support/nest-app.js';
 import { until } from '../support/until.js';
 import { onPGlite, pglite } from './pglite.js';
 
@@ -23,11 +23,8 @@ class Jobs {
   }
 }
 
-async function startApp(imports: DynamicModule[], providers: NonNullable<DynamicModule['providers']> = [Jobs]) {
-  const app = await Test.createTestingModule({ imports, providers }).setLogger(new RecordingLogger()).compile();
-  onTestFinished(() => app.close());
-  return app.init();
-}
+const startApp = (imports: DynamicModule[], providers: DynamicModule['providers'] = [Jobs]): Promise<TestingModule> =>
+  startModules({ imports, providers });
 
 const registered = (app: TestingModule, name?: string): LockService => app.get(getLockServiceToken(name));
 const start = async (registration: DynamicModule): Promise<LockService> =>

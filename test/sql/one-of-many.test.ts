@@ -1,8 +1,7 @@
-import { type Lock, type LockService, LockService as Locks } from 'nest-redis-lock';
+import { type Lock, LockService } from 'nest-redis-lock';
 import { guard, SqlLockModule } from 'nest-redis-lock/sql';
-import { Test } from '@nestjs/testing';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { RecordingLogger } from '../support/nest-app.js';
+import { describe, expect, it } from 'vitest';
+import { RecordingLogger, startModules } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { connectTo, locksOn, ownPostgres, postgresOfFile } from './stage.js';
 
@@ -108,10 +107,7 @@ describe('A lock in PostgreSQL whose data cannot be used', () => {
     const log = new RecordingLogger();
     const own = await ownPostgres();
     const imports = [SqlLockModule.forRoot({ postgres: own.url, table, createTable: true, ...PATIENT })];
-    const app = await Test.createTestingModule({ imports }).setLogger(log).compile();
-    await app.init();
-    onTestFinished(() => app.close());
-    const locks = app.get(Locks);
+    const locks = (await startModules({ imports }, log)).get(LockService);
     await own.query(`ALTER TABLE ${table} ADD CHECK (resource_lock_key <> 'forbidden')`);
     await expect(locks.acquire('forbidden')).rejects.toThrow('violates check constraint');
     const client = await connectTo(own);

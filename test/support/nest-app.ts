@@ -2,7 +2,7 @@ import type { INestApplication, LoggerService, ModuleMetadata } from '@nestjs/co
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
-import { Test } from '@nestjs/testing';
+import { Test, type TestingModule } from '@nestjs/testing';
 import { LockService, type LockEvent } from 'nest-redis-lock';
 import { onTestFinished } from 'vitest';
 import { lockModule, type LockOptions } from './lock-module.js';
@@ -85,6 +85,14 @@ export async function startApp(...parts: Parameters<typeof openApp>): Promise<Te
   const made = await makeApp(...parts);
   await made.app.listen(0, '127.0.0.1');
   return { ...made, url: await made.app.getUrl() };
+}
+
+/** Starts an application without a server and without the lock module, closed when the test has finished. */
+export async function startModules(metadata: ModuleMetadata, log = new RecordingLogger()): Promise<TestingModule> {
+  const app = await Test.createTestingModule(metadata).setLogger(log).compile();
+  await app.init();
+  onTestFinished(() => app.close());
+  return app;
 }
 
 /** Posts JSON. */
