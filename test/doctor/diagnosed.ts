@@ -1,6 +1,20 @@
-import type { LockDiagnosis, LockService, NodeDiagnosis, RedisLockModuleOptions } from 'nest-redis-lock';
+import { Test } from '@nestjs/testing';
+import {
+  RedisLockModule,
+  type Finding,
+  type LockDiagnosis,
+  type LockService,
+  type NodeDiagnosis,
+  type RedisLockModuleOptions,
+} from 'nest-redis-lock';
+import { RecordingLogger } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
+
+export const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
+
+export const codes = (findings: readonly Finding[]) => findings.map(({ severity, code }) => `${severity} ${code}`);
+export const nameOf = ({ port }: { port: number }) => `127.0.0.1:${port}`;
 
 /** So long a command may take that no server of a busy machine is far away. */
 export const commandTimeoutMs = 10_000;
@@ -19,4 +33,30 @@ export function diagnosed(locks: LockService): Promise<LockDiagnosis<NodeDiagnos
 /** What the doctor says of servers that answer. */
 export async function diagnosisOf(options: RedisLockModuleOptions): Promise<LockDiagnosis<NodeDiagnosis>> {
   return diagnosed(await openLocks({ commandTimeoutMs, ...options }));
+}
+
+/** What of the log of an application that starts and ends tells of its locks. */
+export async function logOf(options: RedisLockModuleOptions): Promise<string[]> {
+  const lines: string[] = [];
+  const log = new (class extends RecordingLogger {
+    override log(...[message]: unknown[]): void {
+      if (String(message).startsWith('Locks of')) lines.push(`log ${message}`);
+    }
+  })();
+  const testing = await Test.createTestingModule({ imports: [RedisLockModule.forRoot(options)] })
+    .setLogger(log)
+    .compile();
+  await testing.close();
+  return [...lines, ...log.lines];
+}
+
+/** The same, with servers that answer: on a busy machine not always within the second that the check at the start gives them. */
+export function logOfAnswering(options: RedisLockModuleOptions): Promise<string[]> {
+  return until(
+    async () => {
+      const lines = await logOf(options);
+      return lines.some((line) => line.includes('no answer within')) ? undefined : lines;
+    },
+    { what: 'each server answers the check at the start' },
+  );
 }

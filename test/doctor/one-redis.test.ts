@@ -1,16 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { formatDiagnosis, type Finding } from 'nest-redis-lock';
+import { formatDiagnosis } from 'nest-redis-lock';
 import { redisServer } from '../support/stage.js';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { replicaOf } from '../support/replica-of.js';
-import { commandTimeoutMs, diagnosisOf } from './diagnosed.js';
+import { codes, commandTimeoutMs, diagnosisOf, DURABLE, nameOf } from './diagnosed.js';
 
 const diagnose = ({ url }: { url: string }) => diagnosisOf({ redis: url });
-const codes = (findings: readonly Finding[]) => findings.map(({ severity, code }) => `${severity} ${code}`);
-const nameOf = ({ port }: { port: number }) => `127.0.0.1:${port}`;
-const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
 describe('The doctor of one Redis', () => {
   it('tells all about a server, and finds nothing wrong with one that is durable and evicts nothing', async () => {

@@ -1,14 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
-import { LockOptionsError, type Finding } from 'nest-redis-lock';
+import { LockOptionsError } from 'nest-redis-lock';
 import { findRedisServer } from '../../servers/find-redis-server.js';
 import { HostileServer } from '../fuzz/hostile-server.js';
 import { openLocks } from '../support/open-locks.js';
-import { diagnosisOf } from './diagnosed.js';
+import { codes, diagnosisOf } from './diagnosed.js';
 import { failureOf } from '../support/failed-start.js';
 import { redisServer, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
-import { posingAs } from './posing-as.js';
+import { posingAs } from './doors.js';
 
 /** What matters of answers to INFO, as users of these servers published them: dragonflydb/dragonfly#5431, … */
 const DRAGONFLY = `# Server
@@ -89,7 +89,6 @@ const diagnose = async (info: string) => {
   const { nodes, findings } = await diagnosisOf({ redis: url, lazyConnect: true });
   return { node: nodes[0]!, name, findings };
 };
-const codes = (findings: readonly Finding[]) => findings.map(({ severity, code }) => `${severity} ${code}`);
 
 it('the doctor names the server that the tests run on, and its own version [G400]', async () => {
   const { path, env } = findRedisServer()!;

@@ -4,8 +4,7 @@ import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { replicaOf } from '../support/replica-of.js';
-import { commandTimeoutMs } from './diagnosed.js';
-import { logOf, logOfAnswering } from './starting.js';
+import { commandTimeoutMs, logOf, logOfAnswering } from './diagnosed.js';
 import { failureOf } from '../support/failed-start.js';
 
 const urls = (servers: readonly { url: string }[]) => servers.map(({ url }) => url);

@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import type { LockInfo, LockPing } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
 import { pageText } from '../../lib/page/page-text.js';
+import { refuseForeign } from '../../lib/page/same-origin.js';
 import { MOST_HOLDERS, MOST_ROWS, viewOf } from '../../lib/page/view.js';
 import type { Seen } from './viewer.js';
 
@@ -87,4 +88,30 @@ it('the text of the page names its registration, and its script from where it wa
   ] as const) {
     expect(pageText(url, false, 'default')).toContain(`<script src="${script}" defer></script>`);
   }
+});
+
+const allows = (headers: Record<string, string>) => {
+  try {
+    refuseForeign({ url: '/release', headers: { 'content-type': 'application/json; charset=utf-8', ...headers } });
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+it.each<[string, Record<string, string>]>([
+  ['a host with the default port', { origin: 'https://shop.example', host: 'shop.example:443' }],
+  ['HTTP/2, which has no header Host', { origin: 'https://shop.example:8443', ':authority': 'shop.example:8443' }],
+  ['a host in other letters', { origin: 'http://shop.example', host: 'Shop.Example' }],
+])('a request of the page itself is not refused: %s', (_, headers) => {
+  expect(allows(headers)).toBe(true);
+});
+
+it.each<[string, Record<string, string>]>([
+  ['another port', { origin: 'https://shop.example:8443', host: 'shop.example' }],
+  ['a host that cannot be read', { origin: 'https://shop.example', host: 'shop example' }],
+  ['no host', { origin: 'https://shop.example' }],
+  ['two values of Sec-Fetch-Site', { 'sec-fetch-site': 'same-origin, cross-site' }],
+])('a request that may be of another page is refused: %s', (_, headers) => {
+  expect(allows(headers)).toBe(false);
 });

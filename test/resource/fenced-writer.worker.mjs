@@ -1,4 +1,4 @@
-// A process of its own that writes to a database under locks: started by fenced-writer.ts, told what to do by messages.
+// A process of its own that writes to a database under locks: started by sql.test.ts, told what to do by messages.
 import pg from 'pg';
 import { load, serve, settings } from '../support/serve-duties.mjs';
 

@@ -1,8 +1,47 @@
-import { fencedUpdate, fencedUpsert, SqlFence, type FencedRow } from 'nest-redis-lock';
+import {
+  assertFenced,
+  fencedUpdate,
+  fencedUpsert,
+  SqlFence,
+  StaleTokenError,
+  type AcquireOptions,
+  type FencedRow,
+} from 'nest-redis-lock';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { DrivenProcess } from '../support/driven-process.js';
+import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { DATABASES, tableName, type Database } from './database.js';
-import { FencedWriter } from './fenced-writer.js';
+
+/** A process of its own that writes under locks, to be paused. Whoever starts it kills it. */
+class FencedWriter extends DrivenProcess {
+  static start(settings: { redis: string; database: string }): Promise<FencedWriter> {
+    return new FencedWriter(new URL('fenced-writer.worker.mjs', import.meta.url), settings).ready();
+  }
+
+  /** Names the table of all that follows. */
+  use(table: string): Promise<void> {
+    return this.ask('use', table);
+  }
+
+  /** @returns the fencing token */
+  acquire(key: string, options: AcquireOptions): Promise<number> {
+    return this.ask('acquire', key, options);
+  }
+
+  release(): Promise<boolean> {
+    return this.ask('release');
+  }
+
+  readBoxes(sku: string): Promise<number> {
+    return this.ask('readBoxes', sku);
+  }
+
+  /** Whether it was written. */
+  writeBoxes(sku: string, boxes: number): Promise<boolean> {
+    return this.ask('writeBoxes', sku, boxes);
+  }
+}
 
 describe.each(DATABASES)('on %s', (_name, open) => {
   let redis: RedisServer;
@@ -76,6 +115,21 @@ describe.each(DATABASES)('on %s', (_name, open) => {
       await database.pool.query(`ALTER TABLE ${table} ALTER fence DROP DEFAULT, ALTER fence TYPE text`);
       await expect(update({ set: { boxes: 1 }, fence: 34 })).rejects.toThrow('text <= bigint');
       await expect(upsert({ set: { boxes: 1 }, fence: 34 })).rejects.toThrow('text <= bigint');
+    });
+
+    it('a row refuses a write of the process that detached the lock, once its adopter has written [G825]', async () => {
+      const [sender, receiver] = await Promise.all([openLocks({ redis: redis.url }), openLocks({ redis: redis.url })]);
+      const write = async (fence: number, boxes: number) => {
+        const statement = fencedUpdate({ table, set: { boxes }, where: { sku: 'tea' }, fence });
+        assertFenced(await run(statement), statement);
+      };
+      const lock = await sender.acquire(`${table}:adopted`);
+      await write(lock.fencingToken, 1);
+      const parcel = await lock.detach({ ttlMs: 60_000 });
+      await write(parcel.fencingToken, 2); // the lock keeps that token until it is adopted
+      await receiver.withAdopted(parcel, ({ fencingToken }) => write(fencingToken, 3));
+      await expect(write(lock.fencingToken, 4)).rejects.toBeInstanceOf(StaleTokenError);
+      expect((await rowOf())!.boxes).toBe(3);
     });
   });
 

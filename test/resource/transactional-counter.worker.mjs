@@ -1,5 +1,5 @@
 // A process of its own that counts in a database, under locks and in transactions, as it is asked to by messages: started
-// by transactional-counter.ts.
+// by transactions.test.ts.
 import 'reflect-metadata';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { Inject, Module } from '@nestjs/common';

@@ -1,9 +1,58 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { DrivenProcess } from '../support/driven-process.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { DATABASES, tableName, type Database } from './database.js';
-import { TransactionalCounter, type Writes } from './transactional-counter.js';
+
+/** When a transaction sends its writes: as it goes on, or all at its end, as a unit of work does. */
+type Writes = 'at once' | 'at the commit';
+
+/**
+ * Which decorator stands above the other. `fenced` is `transactionOutside` whose write looks at the fencing token; `claimed`
+ * is `transactionOutside` that claims the row for its token before it reads.
+ */
+type Counting = 'transactionOutside' | 'lockOutside' | 'fenced' | 'claimed';
+
+/** A process of its own that counts in a row, under `@Locked` and `@Transactional`. Whoever starts it kills it. */
+class TransactionalCounter extends DrivenProcess {
+  static start(settings: {
+    redis: string;
+    database: string;
+    table: string;
+    writes: Writes;
+  }): Promise<TransactionalCounter> {
+    return new TransactionalCounter(new URL('transactional-counter.worker.mjs', import.meta.url), settings).ready();
+  }
+
+  /** Adds one to what it reads. */
+  add(counting: Counting, id: string): Promise<void> {
+    return this.ask('add', counting, id);
+  }
+
+  /** The same as often, all at once. */
+  addMany(counting: Counting, id: string, count: number): Promise<void> {
+    return this.ask('addMany', counting, id, count);
+  }
+
+  /** What it has counted and was warned of; commits are held no longer. */
+  forget(): Promise<void> {
+    return this.ask('forget');
+  }
+
+  /** Transactions stop before their commit from now on, until `letCommit`. */
+  holdCommits(): Promise<void> {
+    return this.ask('holdCommits');
+  }
+
+  letCommit(): Promise<void> {
+    return this.ask('letCommit');
+  }
+
+  state(): Promise<{ reads: number; isAtCommit: boolean; warnings: string[] }> {
+    return this.ask('state');
+  }
+}
 
 let redis: RedisServer;
 let database: Database;

@@ -1,4 +1,4 @@
-// An instance of an application with cron jobs: started by cron-process.ts.
+// An instance of an application with cron jobs: started by two-clocks.test.ts.
 import 'reflect-metadata';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';

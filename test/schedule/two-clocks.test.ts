@@ -1,7 +1,27 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { DrivenProcess } from '../support/driven-process.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { CronProcess, type Due } from './cron-process.js';
+
+/** What a process did when a job was due, at a second of its own clock. */
+interface Due {
+  job: string;
+  second: number;
+  did: 'run' | 'skip';
+  /** How long after the second began. */
+  lateMs: number;
+}
+
+/** An instance of an application with cron jobs, whose clock is ahead by so much. Whoever starts it kills it. */
+class CronProcess extends DrivenProcess {
+  static start(redis: string, clockMs: number): Promise<CronProcess> {
+    return new CronProcess(new URL('cron-process.worker.mjs', import.meta.url), { redis, clockMs }).ready();
+  }
+
+  due(): Promise<Due[]> {
+    return this.ask('due');
+  }
+}
 
 /** They differ by less than the `holdMs` of the jobs. */
 const CLOCKS_MS = [0, -300];

@@ -1,0 +1,145 @@
+import {
+  assertFenced,
+  fencedUpdate,
+  fencedUpsert,
+  fencingHeaders,
+  LockError,
+  LockKeyError,
+  LockOptionsError,
+  readFencingHeader,
+  StaleTokenError,
+} from 'nest-redis-lock';
+import { expect, it } from 'vitest';
+
+const TOKEN = 1_790_000_000_000_000;
+
+it('a fenced statement has no value in its text, and quotes in names are doubled [G33]', () => {
+  const evil = `tea'; DROP TABLE stock; --`;
+  const { text, values } = fencedUpdate({
+    table: 'st"ock',
+    set: { [`boxes" = 0, "sku`]: evil },
+    where: { sku: evil },
+    fence: TOKEN,
+  });
+  expect(text).not.toContain('DROP');
+  expect(text).not.toContain(String(TOKEN));
+  expect(text).toContain('UPDATE "st""ock" SET "boxes"" = 0, ""sku" = $2');
+  expect(values).toEqual([evil, evil, TOKEN]);
+});
+
+const row = { table: 'stock', set: { boxes: 3 }, where: { sku: 'tea' }, fence: TOKEN };
+it.each<[what: string, change: object, problem: string]>([
+  ['no where, which would mean all rows', { where: {} }, 'identifies one row'],
+  ['a where that is null, and equals nothing', { where: { sku: null } }, 'must not be null'],
+  ['a where that is undefined', { where: { sku: undefined } }, 'is undefined'],
+  ['a value that is undefined, which drivers write as NULL', { set: { boxes: undefined } }, 'is undefined'],
+  ['the fence among the columns to set', { set: { fence: 1 } }, 'by the fence alone: leave it out'],
+  ['the fence among the columns of where', { where: { fence: 1 } }, 'by the fence alone: leave it out'],
+  ['a column in where and in set', { set: { sku: 'coffee' } }, 'both in where and in set'],
+  ['a token that is no number', { fence: '17' }, 'got string'],
+  ['no token', { fence: undefined }, 'got undefined'],
+  ['a token that was rounded', { fence: 2 ** 53 }, '2^53'],
+  ['a token with a fraction', { fence: 1.5 }, 'got 1.5'],
+  ['a token below zero', { fence: -1 }, 'got -1'],
+  ['an empty name', { table: '' }, '1 to 63 bytes'],
+  ['an empty part of a name', { table: 'shop.' }, '1 to 63 bytes'],
+  ['a name that PostgreSQL would cut off', { column: 'ü'.repeat(32) }, '1 to 63 bytes'],
+  ['a name with a NUL', { set: { 'a\0b': 1 } }, '1 to 63 bytes'],
+])('a fenced statement is refused for %s', (_what, change, problem) => {
+  for (const make of [fencedUpdate, fencedUpsert]) {
+    const making = () => make({ ...row, ...change } as never);
+    expect(making).toThrow(LockOptionsError);
+    expect(making).toThrow(problem);
+  }
+});
+
+function refusalOf(changedRows: number, write: Parameters<typeof assertFenced>[1]): StaleTokenError {
+  try {
+    assertFenced(changedRows, write);
+  } catch (error) {
+    return error as StaleTokenError;
+  }
+  throw new Error('It was not refused.');
+}
+
+it('assertFenced refuses what has changed no row, in the form of the other errors', () => {
+  const row = { table: 'stock', where: { sku: 'tea' }, fence: 33 };
+  assertFenced(1, fencedUpdate(row));
+  const error = refusalOf(0, { key: 'product:tea', fencingToken: 33 });
+  expect(error).toBeInstanceOf(StaleTokenError);
+  expect(error).toBeInstanceOf(LockError);
+  expect(error).toMatchObject({
+    name: 'StaleTokenError',
+    code: 'LOCK_STALE_TOKEN',
+    status: 412,
+    statusCode: 412,
+    expose: false,
+    fencingToken: 33,
+    key: 'product:tea',
+    isCertain: false,
+  });
+  const update = refusalOf(0, fencedUpdate(row));
+  expect([update.isCertain, update.message]).toEqual([
+    false,
+    expect.stringContaining('has seen a newer one, or has no such row'),
+  ]);
+  const upsert = refusalOf(0, fencedUpsert(row));
+  expect([upsert.isCertain, upsert.message]).toEqual([
+    true,
+    expect.stringContaining('33 is too old: "stock" has seen a newer one.'),
+  ]);
+  expect(() => assertFenced(1, {} as never)).toThrow(LockOptionsError);
+});
+
+it.each([[null], [undefined], [Number.NaN], [-1], [0.5], [2], ['1'], [true], [[{ fence: 33 }]]])(
+  'assertFenced does not take %j for the number of rows that a write to one row has changed',
+  (changedRows) => {
+    expect(() => assertFenced(changedRows as never, { fencingToken: 33 })).toThrow(LockOptionsError);
+  },
+);
+
+it.each(['order:17', 'a=1, b=2', '100 %', '%3A', 'ключ:🔑', ' ', '"', 'line\nbreak', 'a\0b', '='])(
+  'the Fencing-Token header carries the key %j as it is, in a header that fetch takes',
+  (key) => {
+    const headers = new Headers(fencingHeaders({ key, fencingToken: TOKEN }));
+    expect(readFencingHeader(headers.get('fencing-token')!)).toEqual({ key, fencingToken: TOKEN });
+  },
+);
+
+it('the header names key and token, up to the largest, and what is no key or no token is refused', () => {
+  const largest = { key: 'order:17', fencingToken: Number.MAX_SAFE_INTEGER };
+  expect(fencingHeaders(largest)).toEqual({ 'Fencing-Token': 'order:17=9007199254740991' });
+  expect(readFencingHeader('order:17=9007199254740991')).toEqual(largest);
+  for (const key of ['', '\ud800']) expect(() => fencingHeaders({ key, fencingToken: TOKEN })).toThrow(LockKeyError);
+  for (const fencingToken of [undefined as never, 2 ** 53])
+    expect(() => fencingHeaders({ key: 'k', fencingToken })).toThrow(LockOptionsError);
+});
+
+it('a header of another form is not read', () => {
+  const others = [
+    '',
+    '17',
+    '=17',
+    'k=',
+    'k=1.5',
+    'k=-1',
+    'k=+1',
+    'k=017',
+    'k=1e3',
+    'k=0x1',
+    'k=9007199254740992',
+    'k=1, k=2',
+  ];
+  others.push(
+    'k=99999999999999999999',
+    'k=1=2',
+    'a b=1',
+    ' k=1',
+    'k=1 ',
+    'k=1\n',
+    '%zz=1',
+    '%7Dk=1',
+    `${'k'.repeat(1_025)}=1`,
+  );
+  expect(others.filter((value) => readFencingHeader(value) !== undefined)).toEqual([]);
+});
