@@ -1,9 +1,10 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { NodeError } from 'nest-redis-lock';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { redisOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { call, type Surroundings } from './call.js';
 
@@ -11,11 +12,7 @@ import { call, type Surroundings } from './call.js';
 const LONG_MS = 120_000;
 const commandTimeoutMs = 20_000;
 
-let servers: RedisServer[];
-beforeAll(async () => {
-  servers = await Promise.all([1, 2, 3].map(() => RedisServer.start()));
-});
-afterAll(() => Promise.all(servers.map((server) => server.stop())));
+const servers = await Promise.all([1, 2, 3].map(() => redisOfFile()));
 beforeEach(() => Promise.all(servers.map((server) => server.command('FLUSHALL'))));
 afterEach(() => void vi.restoreAllMocks());
 

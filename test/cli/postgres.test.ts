@@ -1,17 +1,13 @@
-import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
-import { PostgresServer } from '../support/postgres-server.js';
+import { postgresOfFile } from '../sql/stage.js';
 import { until } from '../support/until.js';
 import { call } from './call.js';
 
 const WRONG = 'wr0ng,s3cret@/?%';
 
-let server: PostgresServer;
-beforeAll(async () => {
-  server = await PostgresServer.start({ fsync: 'on' });
-});
-afterAll(() => server.stop());
+const server = await postgresOfFile({ fsync: 'on' });
 
 const on = (command: string, ...argv: string[]) => [command, '--postgres', server.url, '--table', 'locks', ...argv];
 

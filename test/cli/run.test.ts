@@ -9,22 +9,20 @@ import { compileLibrary } from '../support/compiled-library.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks as open } from '../../lib/compose/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
+import { redisOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 import { call } from './call.js';
 
-let server: RedisServer;
+const server = await redisOfFile();
 let locks: LockService;
 let folder: string;
 beforeAll(async () => {
-  server = await RedisServer.start();
   locks = (await open({ redis: server.url, shutdownTimeoutMs: 0 })).service;
   folder = mkdtempSync(join(tmpdir(), 'cli-run-'));
 });
 afterAll(async () => {
   await locks.onApplicationShutdown();
-  await server.stop();
   rmSync(folder, { recursive: true });
 });
 

@@ -1,18 +1,15 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { RedisServer } from '../support/redis-server.js';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { RedisServer } from '../support/redis-server.js';
+import { redisOfFile } from '../support/stage.js';
 import { call, type Surroundings } from './call.js';
 
 const RIGHT = 'the right one';
 const WRONG = 'wr0ng,s3cret@/?%';
 
-let servers: RedisServer[];
-beforeAll(async () => {
-  servers = await Promise.all([1, 2, 3].map(() => RedisServer.start({ args: ['--requirepass', RIGHT] })));
-});
-afterAll(() => Promise.all(servers.map((server) => server.stop())));
+const servers = await Promise.all([1, 2, 3].map(() => redisOfFile('--requirepass', RIGHT)));
 
 const urlOf = ({ port }: RedisServer, password?: string) =>
   password === undefined

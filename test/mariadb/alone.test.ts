@@ -1,11 +1,10 @@
 import { format } from 'mysql2';
 import { ddl } from 'nest-redis-lock/sql';
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { openMysql, type MysqlClient, type Written } from '../../lib/stores/sql/mysql/mysql-source.js';
 import { mysqlStatements, type MysqlStatements } from '../../lib/stores/sql/mysql/statements.js';
 import type { Row } from '../../lib/stores/sql/sql-client.js';
 import { freshKey } from '../support/claims.js';
-import type { MariaDbServer } from '../support/mariadb-server.js';
 import { mariaDb, PATIENT } from './server.js';
 
 const statements = mysqlStatements('`resource_lock`');
@@ -39,13 +38,10 @@ const CHANGES: [string, keyof MysqlStatements, unknown[]][] = [
   ['a transfer with a token', 'transfer', ['me', 'next', TTL_MS, true, false]],
 ];
 
-describe('A change of one lock', () => {
-  let server: MariaDbServer;
-  beforeAll(async () => {
-    server = await mariaDb();
-    await server.query(ddl('mysql'));
-  });
+const server = await mariaDb();
+await server.query(ddl('mysql'));
 
+describe('A change of one lock', () => {
   async function connected(): Promise<MysqlClient> {
     const source = await openMysql(server.url, PATIENT.commandTimeoutMs);
     const client = await source.connect(() => {});

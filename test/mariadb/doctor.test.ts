@@ -1,17 +1,13 @@
 import { Test } from '@nestjs/testing';
 import { ddl, SqlLockModule, type MysqlDiagnosis } from 'nest-redis-lock/sql';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { findingsOf } from '../../lib/stores/sql/mysql/mysql-doctor.js';
 import { isOff } from '../../lib/stores/sql/mysql/statements.js';
-import type { MariaDbServer } from '../support/mariadb-server.js';
 import { RecordingLogger } from '../support/nest-app.js';
 import { until } from '../support/until.js';
 import { locksOn, mariaDb, PATIENT } from './server.js';
 
-let server: MariaDbServer;
-beforeAll(async () => {
-  server = await mariaDb();
-});
+const server = await mariaDb();
 
 let tables = 0;
 

@@ -1,17 +1,15 @@
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { ddl } from 'nest-redis-lock/sql';
 import { openMysql } from '../../lib/stores/sql/mysql/mysql-source.js';
 import { acquireOn, claimOn, extendOn, freshKey, granted, holderOn, releaseOn } from '../support/claims.js';
+import { commitsHang, statementComesLate, type SessionServer } from '../sql/sessions.js';
 import { proxyTo } from '../sql/stage.js';
 import type { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { locksOn, mariaDb, openBackend, ownMariaDb, PATIENT, sessionOn, urlBy } from './server.js';
 
-let server: MariaDbServer;
-beforeAll(async () => {
-  server = await mariaDb();
-});
+const server = await mariaDb();
 
 /** The sessions of locks: there is one for each backend. */
 async function killSessions(): Promise<void> {
@@ -193,5 +191,30 @@ describe('Locks in MariaDB', () => {
       expect(refusal).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     }
     expect(await own.query("SELECT 1 FROM resource_lock WHERE resource_lock_key = 'new'")).toEqual([]);
+  });
+});
+
+const sessionsOf = (own: MariaDbServer): SessionServer => ({
+  port: own.port,
+  locks: (options, port = own.port) => openSqlLocks({ mysql: urlBy({ port }), ...options }),
+  sessions: async () => {
+    const text = "SELECT id FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()";
+    return (await own.query(text)).length;
+  },
+  hangCommits: async (hang) => {
+    await own.query('SET GLOBAL rpl_semi_sync_master_timeout = 3600000');
+    await own.query(`SET GLOBAL rpl_semi_sync_master_enabled = ${Number(hang)}`);
+  },
+});
+
+describe('The sessions of locks in MariaDB', () => {
+  it('leave no lock behind when a statement reaches the server after its attempt was undone [G978]', async () => {
+    await statementComesLate(sessionsOf(await ownMariaDb()));
+  });
+
+  it('are no more than documented while commits hang, however often a statement is given up [G979]', async () => {
+    const own = await ownMariaDb({ 'log-bin': 'log', 'binlog-format': 'ROW' });
+    const locks = await openSqlLocks({ mysql: own.url, commandTimeoutMs: 200 });
+    await commitsHang(sessionsOf(own), '', locks);
   });
 });

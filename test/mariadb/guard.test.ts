@@ -1,18 +1,15 @@
 import { createConnection as createCallbackConnection } from 'mysql2';
 import type { Connection } from 'mysql2/promise';
 import { guard, guardStatement } from 'nest-redis-lock/sql';
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { type LockEvent, LockLostError, LockOptionsError, type LockService } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
-import type { MariaDbServer } from '../support/mariadb-server.js';
 import { until } from '../support/until.js';
+import { describeLostUpdates } from '../sql/lost-updates.js';
 import { connectTo, leaseHasEnded, mariaDb, openAnother } from './server.js';
 
-let server: MariaDbServer;
-beforeAll(async () => {
-  server = await mariaDb();
-  await server.query('CREATE TABLE note (text varchar(255)) ENGINE = InnoDB');
-});
+const server = await mariaDb();
+await server.query('CREATE TABLE note (text varchar(255)) ENGINE = InnoDB');
 
 /** A connection of the application, in a transaction. */
 async function begun(level = 'REPEATABLE READ'): Promise<Connection> {
@@ -202,3 +199,13 @@ describe('a guard in a MariaDB', () => {
     await lock.release();
   });
 });
+
+describeLostUpdates(
+  'mysql',
+  async () => {
+    const query = (text: string) => server.query(text);
+    // A guard keeps the row from all changes: the lease is short, and ends by itself.
+    return { url: server.url, query, openLocks: openAnother, ttlMs: 1_000, endLease: leaseHasEnded };
+  },
+  2,
+);

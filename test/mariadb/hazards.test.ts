@@ -1,9 +1,8 @@
 import { createPool } from 'mysql2/promise';
 import { ddl, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { describeHazards, type HazardDatabase, type Pool } from '../sql/hazards.js';
 import { freshKey } from '../support/claims.js';
-import type { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { until } from '../support/until.js';
@@ -22,7 +21,10 @@ import {
 
 const TTL_MS = 600_000;
 
-function hazardDatabase(server: MariaDbServer): HazardDatabase {
+const server = await mariaDb();
+await server.query(ddl('mysql'));
+
+function hazardDatabase(): HazardDatabase {
   const pool = (most: number): Pool => {
     const source = createPool({ uri: server.url, connectionLimit: most });
     onTestFinished(() => void source.end());
@@ -40,15 +42,9 @@ function hazardDatabase(server: MariaDbServer): HazardDatabase {
   };
 }
 
-describeHazards('a MariaDB', async () => hazardDatabase(await mariaDb()));
+describeHazards('a MariaDB', async () => hazardDatabase());
 
 describe('In a MariaDB alone', () => {
-  let server: MariaDbServer;
-  beforeAll(async () => {
-    server = await mariaDb();
-    await server.query(ddl('mysql'));
-  });
-
   it('S2: a lock is held for its ttl, although the zone of the server changes by an hour [G790]', async () => {
     const own = await ownMariaDb({ 'default-time-zone': '+01:00' });
     const inZone = () => locksOn(own);

@@ -2,19 +2,15 @@ import { createPool } from 'mysql2';
 import { createPool as createPromisePool } from 'mysql2/promise';
 import { LockOptionsError, type LockService } from 'nest-redis-lock';
 import { ddl, type MysqlSource } from 'nest-redis-lock/sql';
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { Janitor } from '../../lib/stores/sql/janitor.js';
 import { call } from '../cli/call.js';
 import { describeContract } from '../contract/describe-contract.js';
 import { connectedSql, freshKey } from '../support/claims.js';
-import type { MariaDbServer } from '../support/mariadb-server.js';
 import { until } from '../support/until.js';
 import { mariaDb, openAnother, PATIENT, sweeper } from './server.js';
 
-let server: MariaDbServer;
-beforeAll(async () => {
-  server = await mariaDb();
-});
+const server = await mariaDb();
 
 describeContract('a table of a MariaDB', async () => ({
   backend: await connectedSql({ mysql: (await mariaDb()).url, table: 'of_the_contract', ...PATIENT }),

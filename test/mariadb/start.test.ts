@@ -1,20 +1,16 @@
 import { LockOptionsError, LockUnavailableError } from 'nest-redis-lock';
 import { ddl, type MysqlConfig, type MysqlDiagnosis, type MysqlSource } from 'nest-redis-lock/sql';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { call } from '../cli/call.js';
 import { certificatesFor } from '../support/certificates.js';
-import type { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { connectTo, locksOn, mariaDb, ownMariaDb, PATIENT } from './server.js';
 
-let server: MariaDbServer;
-beforeAll(async () => {
-  server = await mariaDb();
-  await server.query(ddl('mysql'));
-  await server.query(`CREATE USER limited IDENTIFIED BY 'right one'`);
-  await server.query('GRANT SELECT, INSERT, UPDATE, DELETE ON shop.resource_lock TO limited');
-});
+const server = await mariaDb();
+await server.query(ddl('mysql'));
+await server.query(`CREATE USER limited IDENTIFIED BY 'right one'`);
+await server.query('GRANT SELECT, INSERT, UPDATE, DELETE ON shop.resource_lock TO limited');
 
 const urlOf = (user: string, password = 'right one', path = '/shop') =>
   `mysql://${user}:${encodeURIComponent(password)}@127.0.0.1:${server.port}${path}`;

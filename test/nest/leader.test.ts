@@ -10,18 +10,14 @@ import {
   WhileLeader,
   type Leadership,
 } from 'nest-redis-lock';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp } from '../support/nest-app.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
+import { redisOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-let redis: RedisServer;
-beforeAll(async () => {
-  redis = await RedisServer.start();
-});
-afterAll(() => redis.stop());
+const redis = await redisOfFile();
 beforeEach(async () => {
   await redis.command('FLUSHALL');
 });

@@ -15,7 +15,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { describeDecorators } from '../support/keeps-decorators.js';
 import { makeApp, openApp, startApp, startModules, type TestApp } from '../support/nest-app.js';
-import { RedisServer } from '../support/redis-server.js';
+import { redisServer } from '../support/stage.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { until } from '../support/until.js';
 
@@ -259,26 +259,19 @@ it('the testing kit runs methods with @Limited in memory, refuses them, loses th
   expect(bench.journal.filter(({ event }) => event === 'lost')).toHaveLength(2);
 });
 
-describe('two applications on one Redis', () => {
-  let server: RedisServer;
-  beforeAll(async () => {
-    server = await RedisServer.start();
-  });
-  afterAll(() => server.stop());
-
-  it('two applications on one Redis run a method with @Limited at most `limit` times at once, together [G886]', async () => {
-    const apps: TestApp[] = [];
-    for (const _ of [1, 2]) apps.push(await openApp({ providers: [Partners] }, { redis: server.url, waitMs: 60_000 }));
-    const [gate, crowd] = [new Gate(), new Crowd()];
-    const calls = apps.flatMap(({ app }) => Array.from({ length: 5 }, () => app.get(Partners).call('a', crowd, gate)));
-    const waiters = async ({ locks }: TestApp) => (await locks.inspect('partner:a'))?.waiters ?? 0;
-    const all = async () => (await Promise.all(apps.map(waiters))).reduce((sum, each) => sum + each) === 8;
-    await until(all, { what: 'two run, and eight wait' });
-    expect(crowd.running).toBe(2);
-    gate.open();
-    await Promise.all(calls);
-    expect(crowd.most).toBe(2);
-    await until(async () => !(await apps[0]!.locks.isLocked('partner:a')), { what: 'all permits are given back' });
-    await Promise.all(apps.map(({ app }) => app.close()));
-  });
+it('two applications on one Redis run a method with @Limited at most `limit` times at once, together [G886]', async () => {
+  const server = await redisServer();
+  const apps: TestApp[] = [];
+  for (const _ of [1, 2]) apps.push(await openApp({ providers: [Partners] }, { redis: server.url, waitMs: 60_000 }));
+  const [gate, crowd] = [new Gate(), new Crowd()];
+  const calls = apps.flatMap(({ app }) => Array.from({ length: 5 }, () => app.get(Partners).call('a', crowd, gate)));
+  const waiters = async ({ locks }: TestApp) => (await locks.inspect('partner:a'))?.waiters ?? 0;
+  const all = async () => (await Promise.all(apps.map(waiters))).reduce((sum, each) => sum + each) === 8;
+  await until(all, { what: 'two run, and eight wait' });
+  expect(crowd.running).toBe(2);
+  gate.open();
+  await Promise.all(calls);
+  expect(crowd.most).toBe(2);
+  await until(async () => !(await apps[0]!.locks.isLocked('partner:a')), { what: 'all permits are given back' });
+  await Promise.all(apps.map(({ app }) => app.close()));
 });

@@ -4,7 +4,7 @@ import { Locked, LockService, RedisLockModule } from 'nest-redis-lock';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { makeApp, type LockOptions } from '../support/nest-app.js';
 import { printedLines } from '../support/printed-lines.js';
-import { RedisServer } from '../support/redis-server.js';
+import { redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 @Controller()
@@ -48,8 +48,7 @@ describe('what the logger of Nest prints', () => {
   }
 
   it('an outage is one line in the log for each of 20 refused calls, and one that says what is wrong [G194]', async () => {
-    const redis = await RedisServer.start();
-    onTestFinished(() => redis.stop());
+    const redis = await redisServer();
     const { url, lines } = await startPrinting({ redis: redis.url, commandTimeoutMs: 200 });
     await redis.kill();
     lines.length = 0;
@@ -82,8 +81,7 @@ describe('what the logger of Nest prints', () => {
 });
 
 it('an outage is not logged as over while a server answers but refuses to write [G196]', async () => {
-  const redis = await RedisServer.start({ args: ['--appendonly', 'yes'] });
-  onTestFinished(() => redis.stop());
+  const redis = await redisServer('--appendonly', 'yes');
   const { locks, log } = await makeApp({}, { redis: redis.url, commandTimeoutMs: 20_000 });
   await redis.command('CONFIG', 'SET', 'min-replicas-to-write', '1');
   await expect(locks.acquire('a')).rejects.toThrow('could not be acquired');

@@ -1,23 +1,18 @@
 import { LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { makeApp, startModules, type TestApp } from '../support/nest-app.js';
-import { RedisServer } from '../support/redis-server.js';
-import { redisServers } from '../support/stage.js';
+import { redisServer, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 describe('an outage', () => {
-  let redis: RedisServer;
-  beforeEach(async () => {
-    redis = await RedisServer.start({ args: ['--appendonly', 'yes'] });
-    onTestFinished(() => redis.stop());
-  });
-
+  const durable = () => redisServer('--appendonly', 'yes');
   const AGAIN = 'Locks are available again';
   const again = ({ log }: TestApp) =>
     until(() => log.lines.find((line) => line.includes(AGAIN)), { what: 'locks are available again' });
   const outage = (problem: string) => expect.stringMatching(`^warn Locks are unavailable: ${problem}`);
 
   it('the end of an outage is logged when nobody asks for locks: how long it took, and how many calls were refused [G195]', async () => {
+    const redis = await durable();
     const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 100 });
     await redis.kill();
     const refused = await Promise.allSettled(['a', 'b', 'c'].map((key) => test.locks.acquire(key)));
@@ -32,6 +27,7 @@ describe('an outage', () => {
   });
 
   it('is one that the fencing counter, which all locks share, is of no use [G970]', async () => {
+    const redis = await durable();
     const test = await makeApp({}, { redis: redis.url });
     await redis.command('DEL', 'lock:fence');
     await redis.command('RPUSH', 'lock:fence', 'by another program');

@@ -25,19 +25,14 @@ import {
   RedisLockModule,
   type Lock,
 } from 'nest-redis-lock';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp, RecordingLogger, startApp, type TestApp } from '../support/nest-app.js';
-import { RedisServer } from '../support/redis-server.js';
+import { redisOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { keysOfLocks } from '../support/stored.js';
 
-let redis: RedisServer;
-beforeAll(async () => {
-  redis = await RedisServer.start();
-});
-afterAll(() => redis.stop());
-
+const redis = await redisOfFile();
 let gate: Gate;
 let began: boolean;
 beforeEach(async () => {

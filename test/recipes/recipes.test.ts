@@ -4,20 +4,17 @@ import { APP_FILTER } from '@nestjs/core';
 import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import type { Job, JobState, Queue } from 'bullmq';
 import { LockContendedError, LockExceptionFilter, type LockParcel } from 'nest-redis-lock';
-import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, expect, it, onTestFinished } from 'vitest';
 import { examplesOf, generate } from '../readme/compile.js';
 import { Gate } from '../support/gate.js';
 import { execute, graphQLModule } from '../support/graphql.js';
 import { makeApp, post, startApp, type LockOptions, type TestApp } from '../support/nest-app.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
+import { redisOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await redisOfFile();
 beforeEach(() => server.command('FLUSHALL')); // the jobs of other tests
 
 /** The classes of the example that declares this one. @param edit changes the source of the example; by default it is as it stands */

@@ -6,19 +6,18 @@ import { SqlLockModule, type PostgresSource } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { RecordingLogger, startModules } from '../support/nest-app.js';
-import { PostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
+import { postgresOfFile } from './stage.js';
 
 const SECRET = 'hunter2';
 const KEY = '-----BEGIN PRIVATE KEY-----';
 
-let server: PostgresServer;
+const server = await postgresOfFile();
 /** Of another process, as far as the server can tell. */
 let others: LockService;
 let log: RecordingLogger;
 
 beforeAll(async () => {
-  server = await PostgresServer.start();
   const [row] = await server.query('SHOW hba_file');
   await writeFile(
     String(row!.hba_file),
@@ -31,10 +30,7 @@ beforeAll(async () => {
   others = (await Test.createTestingModule({ imports }).setLogger(new RecordingLogger()).compile()).get(LockService);
   await server.query('GRANT ALL ON resource_lock TO guarded');
 });
-afterAll(async () => {
-  await others.onApplicationShutdown();
-  await server.stop();
-});
+afterAll(() => others.onApplicationShutdown());
 beforeEach(() => void (log = new RecordingLogger()));
 
 async function start(postgres: PostgresSource, more: object = {}): Promise<LockService> {

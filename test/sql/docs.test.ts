@@ -1,11 +1,15 @@
+import 'reflect-metadata';
 import { readFileSync } from 'node:fs';
+import { EntitySchema as MikroEntity, MikroORM } from '@mikro-orm/postgresql';
 import { getLockServiceToken, LockService } from 'nest-redis-lock';
+import { ddl } from 'nest-redis-lock/sql';
 import { LockBench } from 'nest-redis-lock/testing';
+import { DataSource, EntitySchema } from 'typeorm';
 import { expect, it, onTestFinished } from 'vitest';
 import { DIALECTS, SQL_CHECKS } from '../../lib/stores/sql/options.js';
 import { exampleWith } from '../readme/compile.js';
 import { startModules } from '../support/nest-app.js';
-import { PostgresServer } from '../support/postgres-server.js';
+import { ownPostgres, postgresOfFile } from './stage.js';
 
 it('the tables of docs/sql.md name every option of the store', () => {
   const page = readFileSync(new URL('../../docs/sql.md', import.meta.url), 'utf8');
@@ -16,8 +20,7 @@ it('the tables of docs/sql.md name every option of the store', () => {
 type Class<T = object> = new (...args: never[]) => T;
 
 it('the first example of docs/sql.md runs on a server whose table the migration on that page creates, and so does the one with a Pool', async () => {
-  const server = await PostgresServer.start();
-  onTestFinished(() => server.stop());
+  const server = await ownPostgres();
   process.env.DATABASE_URL = server.url;
   onTestFinished(() => void delete process.env.DATABASE_URL);
   const { up } = await exampleWith<{ up(query: (text: string) => Promise<unknown>): Promise<unknown> }>(
@@ -60,4 +63,33 @@ it('the example of docs/sql.md for the move from Redis takes both locks', async 
   });
   const held = await testing.get(BothLocks).withLock('k', async () => benches.map(({ heldKeys }) => heldKeys));
   expect(held).toEqual([['k'], ['k']]);
+});
+
+/** With the table of locks, and whatever tools that change the schema make. */
+const managed = await postgresOfFile();
+await managed.query(ddl('postgres'));
+
+/** What MikroORM would do to the database for an entity of the application. */
+async function updateOf(schemaGenerator: object): Promise<string> {
+  const account = new MikroEntity({ name: 'Account', properties: { id: { type: 'string', primary: true } } });
+  const orm = await MikroORM.init({ entities: [account], clientUrl: managed.url, schemaGenerator });
+  onTestFinished(() => orm.close());
+  return orm.schema.getUpdateSchemaSQL();
+}
+
+it('MikroORM leaves the table of locks alone where it is one of skipTables, and drops it otherwise [G955]', async () => {
+  expect(await updateOf({})).toContain('drop table if exists "resource_lock"');
+  const update = await updateOf({ skipTables: ['resource_lock'] });
+  expect(update).toContain('create table "account"');
+  expect(update).not.toContain('resource_lock');
+});
+
+it('TypeORM synchronizes its entities, and leaves the table of locks alone [G956]', async () => {
+  const account = new EntitySchema({ name: 'account', columns: { id: { type: 'text', primary: true } } });
+  const dataSource = await new DataSource({ type: 'postgres', url: managed.url, entities: [account] }).initialize();
+  onTestFinished(() => dataSource.destroy());
+  const { upQueries } = await dataSource.driver.createSchemaBuilder().log();
+  expect(upQueries.map(({ query }) => query).join()).toMatch(/^CREATE TABLE "account"/);
+  await dataSource.synchronize();
+  expect(await managed.query("SELECT to_regclass('resource_lock')::text AS name")).toEqual([{ name: 'resource_lock' }]);
 });

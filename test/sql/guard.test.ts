@@ -7,8 +7,9 @@ import { type Lock, type LockEvent, LockLostError, LockOptionsError, type LockSe
 import { freshKey } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { openLocks, openSqlLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
+import { redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
+import { describeLostUpdates } from './lost-updates.js';
 import { onPGlite } from './pglite.js';
 import { connectTo, expire, locksOn, postgresOfFile, queued, rowOf } from './stage.js';
 
@@ -314,8 +315,7 @@ describe('guard', () => {
   });
 
   it('refuses locks of other stores with a sentence [G692]', async () => {
-    const redis = await RedisServer.start();
-    onTestFinished(() => redis.stop());
+    const redis = await redisServer();
     for (const locks of [await openLocks({ memory: true }), await openLocks({ redis: redis.url })]) {
       const [lock, set] = [await locks.acquire('key'), await locks.acquireAll(['one', 'two'])];
       expect(() => guardStatement(lock)).toThrow(LockOptionsError);
@@ -373,3 +373,15 @@ describe('guard', () => {
     await (await a.adopt(parcel)).release();
   });
 });
+
+describeLostUpdates(
+  'postgres',
+  async () => ({
+    url: server.url,
+    query: (text) => server.query(text),
+    openLocks: () => locksOn(server),
+    ttlMs: 30_000,
+    endLease: (key) => expire(server, key),
+  }),
+  5,
+);

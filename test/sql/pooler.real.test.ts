@@ -2,15 +2,16 @@ import { spawn } from 'node:child_process';
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { candidatePort } from '../../servers/candidate-port.js';
 import { providePgBouncer } from '../../servers/find-pgbouncer.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 import { NOBODY } from '../../servers/launch-postgres.js';
 import { connectedSql, freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
-import { PostgresServer } from '../support/postgres-server.js';
+import type { PostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
+import { postgresOfFile } from './stage.js';
 
 /** Starts a PgBouncer that gives its three connections away after each transaction. @returns its URL */
 async function pooler(server: PostgresServer, setting: string): Promise<string> {
@@ -45,14 +46,10 @@ async function pooler(server: PostgresServer, setting: string): Promise<string> 
   return `postgres://postgres@127.0.0.1:${port}/postgres`;
 }
 
-describe('Locks in PostgreSQL behind a pooler that gives connections away after each transaction', () => {
-  let server: PostgresServer;
-  beforeAll(async () => {
-    // It cannot be set up for the session there.
-    server = await PostgresServer.start({ default_transaction_isolation: 'serializable' });
-  });
-  afterAll(() => server.stop());
+// It cannot be set up for the session there.
+const server = await postgresOfFile({ default_transaction_isolation: 'serializable' });
 
+describe('Locks in PostgreSQL behind a pooler that gives connections away after each transaction', () => {
   it.each([
     ['refuses', ''],
     ['ignores', 'ignore_startup_parameters = options'],

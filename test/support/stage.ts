@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { Redis, type RedisOptions } from 'ioredis';
-import { onTestFinished } from 'vitest';
+import { afterAll, onTestFinished } from 'vitest';
 import { StoppableProcess } from './driven-process.js';
 import { letVote } from './let-vote.js';
 import { RedisServer } from './redis-server.js';
@@ -13,6 +13,13 @@ import { until } from './until.js';
 export async function redisServer(...args: string[]): Promise<RedisServer> {
   const server = await RedisServer.start({ args });
   onTestFinished(() => server.stop());
+  return server;
+}
+
+/** A Redis server for the tests of a file, which stops behind them. */
+export async function redisOfFile(...args: string[]): Promise<RedisServer> {
+  const server = await RedisServer.start({ args });
+  afterAll(() => server.stop());
   return server;
 }
 

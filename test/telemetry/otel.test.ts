@@ -15,7 +15,7 @@ import { otelLocks, type OtelLocksOptions } from 'nest-redis-lock/otel';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
+import { redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 beforeAll(() => void context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable()));
@@ -232,8 +232,7 @@ describe('metrics', () => {
   });
 
   it('tell how well the clock of Redis is known, by which fair calls are ordered, from the first of them on [G645]', async () => {
-    const server = await RedisServer.start();
-    onTestFinished(() => server.stop());
+    const server = await redisServer();
     const { telemetry, points } = sdk();
     const locks = await openLocks({ redis: server.url, telemetry, fair: true });
     expect((await points()).get('clock.error')).toBeUndefined();
