@@ -1,6 +1,6 @@
+import type { DynamicModule } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import {
-  RedisLockModule,
   type Finding,
   type LockDiagnosis,
   type LockService,
@@ -36,14 +36,14 @@ export async function diagnosisOf(options: RedisLockModuleOptions): Promise<Lock
 }
 
 /** What of the log of an application that starts and ends tells of its locks. */
-export async function logOf(options: RedisLockModuleOptions): Promise<string[]> {
+export async function logOf(locks: DynamicModule): Promise<string[]> {
   const lines: string[] = [];
   const log = new (class extends RecordingLogger {
     override log(...[message]: unknown[]): void {
       if (String(message).startsWith('Locks of')) lines.push(`log ${message}`);
     }
   })();
-  const testing = await Test.createTestingModule({ imports: [RedisLockModule.forRoot(options)] })
+  const testing = await Test.createTestingModule({ imports: [locks] })
     .setLogger(log)
     .compile();
   await testing.close();
@@ -51,10 +51,10 @@ export async function logOf(options: RedisLockModuleOptions): Promise<string[]> 
 }
 
 /** The same, with servers that answer: on a busy machine not always within the second that the check at the start gives them. */
-export function logOfAnswering(options: RedisLockModuleOptions): Promise<string[]> {
+export function logOfAnswering(locks: DynamicModule): Promise<string[]> {
   return until(
     async () => {
-      const lines = await logOf(options);
+      const lines = await logOf(locks);
       return lines.some((line) => line.includes('no answer within')) ? undefined : lines;
     },
     { what: 'each server answers the check at the start' },

@@ -1,4 +1,4 @@
-import { LockOptionsError, LockUnavailableError } from 'nest-redis-lock';
+import { LockOptionsError, LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
 import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
@@ -29,14 +29,16 @@ describe('An application that starts', () => {
     ],
   ])('an application logs in one block, when it starts, %s', async (_, options, logged) => {
     const server = await redisServer(...DURABLE, ...options);
-    expect(await logOfAnswering({ redis: server.url, commandTimeoutMs })).toEqual([expect.stringMatching(logged)]);
-    expect(await logOf({ redis: server.url, lazyConnect: true })).toEqual([]);
+    expect(await logOfAnswering(RedisLockModule.forRoot({ redis: server.url, commandTimeoutMs }))).toEqual([
+      expect.stringMatching(logged),
+    ]);
+    expect(await logOf(RedisLockModule.forRoot({ redis: server.url, lazyConnect: true }))).toEqual([]);
   });
 
   it('an application starts with a server that is slow, and says after a second that it is [G230]', async () => {
     const server = await redisServer(...DURABLE);
     await server.command('CLIENT', 'PAUSE', 60_000, 'WRITE');
-    const lines = await logOf({ redis: server.url, commandTimeoutMs: 50 });
+    const lines = await logOf(RedisLockModule.forRoot({ redis: server.url, commandTimeoutMs: 50 }));
     expect(lines).toEqual([expect.stringMatching(/^error .*cannot be reached: no answer within \d+ ms\./s)]);
   });
 
@@ -48,7 +50,9 @@ describe('An application that starts', () => {
     await until(
       // A node that answers late is named, too.
       async () => {
-        const lines = await logOf({ redlock: urls(servers), commandTimeoutMs, connectTimeoutMs: 1_000 });
+        const lines = await logOf(
+          RedisLockModule.forRoot({ redlock: urls(servers), commandTimeoutMs, connectTimeoutMs: 1_000 }),
+        );
         expect(lines).toHaveLength(1);
         expect(lines[0]).toMatch(/^warn /);
         const names = [...lines[0]!.matchAll(/warning: (\S+) cannot be reached/g)].map(([, name]) => name);
@@ -61,7 +65,7 @@ describe('An application that starts', () => {
 
   it('warns once of Redlock nodes that it has never seen, which do not vote yet, and says what to do', async () => {
     const servers = await Promise.all([1, 2, 3].map(() => redisServer()));
-    const lines = await logOf({ redlock: urls(servers) });
+    const lines = await logOf(RedisLockModule.forRoot({ redlock: urls(servers) }));
     const nodes = servers.map(({ port }) => `127.0.0.1:${port}: it votes in \\d+ ms \\(the longest ttlMs is 30000\\)`);
     expect(lines.filter((line) => line.startsWith('warn Redlock nodes'))).toEqual([
       expect.stringMatching(

@@ -1,10 +1,10 @@
 import { Test } from '@nestjs/testing';
-import { ddl, SqlLockModule, type MysqlDiagnosis } from 'nest-redis-lock/sql';
+import { ddl, SqlLockModule } from 'nest-redis-lock/sql';
 import { describe, expect, it } from 'vitest';
 import { findingsOf } from '../../lib/stores/sql/mysql/mysql-doctor.js';
 import { isOff } from '../../lib/stores/sql/mysql/statements.js';
+import { diagnosed as diagnosedBy } from '../sql/stage.js';
 import { RecordingLogger } from '../support/nest-app.js';
-import { until } from '../support/until.js';
 import { locksOn, mariaDb, PATIENT } from './server.js';
 
 const server = await mariaDb();
@@ -18,17 +18,8 @@ async function table(change: (statement: string) => string = (statement) => stat
   return name;
 }
 
-/** What the doctor says as soon as the server answers within the second that it has. */
-async function diagnosed(name: string, url = server.url) {
-  const locks = await locksOn({ url }, { table: name, createTable: false });
-  return until(
-    async () => {
-      const diagnosis = await locks.diagnose<MysqlDiagnosis>();
-      return diagnosis.nodes[0]!.problem?.startsWith('no answer') ? undefined : diagnosis;
-    },
-    { what: 'the server answers the doctor in time' },
-  );
-}
+const diagnosed = async (name: string, url = server.url) =>
+  diagnosedBy(await locksOn({ url }, { table: name, createTable: false }));
 
 describe('The doctor of locks in MariaDB', () => {
   it('finds nothing wrong with a table as ddl() makes it but that this server may forget, and names server, version, table and rows', async () => {

@@ -129,18 +129,6 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
       await free(test);
       expect([done, ticks.observed]).toEqual([[], false]);
     });
-
-    it('that a stream waits for is not waited for any more', async () => {
-      const test = await start();
-      await using _lock = await test.locks.acquire('x');
-      const waits = (count: number) =>
-        until(async () => (await test.locks.inspect('x'))?.waiters === count, { what: `${count} wait` });
-      const { hangUp } = client(test, 'sse');
-      await waits(1);
-      await hangUp();
-      await waits(0);
-      expect(done).toEqual([]);
-    });
   });
 
   it.each(['sse', 'async-sse'])(

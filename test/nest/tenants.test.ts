@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { Controller, Get, Injectable, Param, type CanActivate } from '@nestjs/common';
+import { Controller, Get, Injectable, Param } from '@nestjs/common';
 import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { LeaderOnly, Limited, Locked, LockService } from 'nest-redis-lock';
 import { LocksPageModule } from 'nest-redis-lock/page';
@@ -7,7 +7,7 @@ import { LockedCron } from 'nest-redis-lock/schedule';
 import { expect, it } from 'vitest';
 import { makeApp, post, startApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
-import { Viewer } from '../page/viewer.js';
+import { Anyone, Viewer } from '../page/viewer.js';
 
 const tenants = new AsyncLocalStorage<string | null>();
 const scope = () => tenants.getStore();
@@ -58,12 +58,6 @@ class OrdersController {
   @Locked('order:{params.id}')
   async get(@Param('id') _id: string): Promise<string> {
     return this.locks.current().key;
-  }
-}
-
-class Anyone implements CanActivate {
-  canActivate(): boolean {
-    return true;
   }
 }
 

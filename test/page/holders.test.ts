@@ -1,21 +1,14 @@
-import type { CanActivate } from '@nestjs/common';
 import { LocksPageModule } from 'nest-redis-lock/page';
 import { expect, it } from 'vitest';
 import { post, startApp } from '../support/nest-app.js';
-import { Viewer, type Seen } from './viewer.js';
-
-class Everybody implements CanActivate {
-  canActivate(): boolean {
-    return true;
-  }
-}
+import { Anyone, Viewer, type Seen } from './viewer.js';
 
 it('the page shows all who hold permits, with a digest of each to release it by for those alone who may [G894]', async () => {
   const { url, locks } = await startApp(
     {
       imports: [
-        LocksPageModule.register({ path: 'admin', guards: [Everybody], allowRelease: true }),
-        LocksPageModule.register({ path: 'locks', guards: [Everybody] }),
+        LocksPageModule.register({ path: 'admin', guards: [Anyone], allowRelease: true }),
+        LocksPageModule.register({ path: 'locks', guards: [Anyone] }),
       ],
     },
     { memory: true },

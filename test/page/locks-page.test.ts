@@ -23,7 +23,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { HTTP_ADAPTERS, openApp, post, startApp, type TestApp } from '../support/nest-app.js';
 import { cutOff } from '../../lib/page/request.js';
 import { until } from '../support/until.js';
-import { Viewer } from './viewer.js';
+import { Anyone, Viewer } from './viewer.js';
 
 @Injectable()
 class Staff {
@@ -42,12 +42,6 @@ class StaffGuard implements CanActivate {
   canActivate(context: ExecutionContext): boolean {
     context.switchToHttp().getRequest().user = { id: roleOf(context) };
     return this.staff.roles.includes(roleOf(context));
-  }
-}
-
-class Open implements CanActivate {
-  canActivate(): boolean {
-    return true;
   }
 }
 
@@ -254,7 +248,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
 describe.each(HTTP_ADAPTERS)('an application on %s that closes', (_adapter, makeAdapter) => {
   it('it ends the streams of the page, and is not held up by those who look at it [G469]', async () => {
     const made = await openApp(
-      { imports: [LocksPageModule.register({ path: 'locks', guards: [Open] })] },
+      { imports: [LocksPageModule.register({ path: 'locks', guards: [Anyone] })] },
       { memory: true },
       undefined,
       makeAdapter(),
@@ -285,13 +279,13 @@ it('a client that does not read is cut off when its stream has ended, and holds 
 
 describe('LocksPageModule.register', () => {
   it('it needs guards for all routes, or the word that there are none [G460]', () => {
-    const without = [undefined, [], null, 'None', Open, [undefined], [Open, () => true], [class {}]];
+    const without = [undefined, [], null, 'None', Anyone, [undefined], [Anyone, () => true], [class {}]];
     for (const guards of without) {
       const options = { path: 'locks', guards } as LocksPageOptions;
       expect(() => LocksPageModule.register(options)).toThrow(LockOptionsError);
       expect(() => LocksPageModule.register(options)).toThrow('guards must be a list of at least one guard');
     }
-    LocksPageModule.register({ path: 'locks', guards: [Open, new Open()] });
+    LocksPageModule.register({ path: 'locks', guards: [Anyone, new Anyone()] });
   });
 
   it.each<[string, object]>([
@@ -302,7 +296,7 @@ describe('LocksPageModule.register', () => {
     ['mayRelease has no effect without allowRelease: true', { mayRelease: () => true }],
     ['registration must be the name', { registration: '' }],
   ])('it refuses wrong options: %s', (message, options) => {
-    const given = { path: 'locks', guards: [Open], ...options } as LocksPageOptions;
+    const given = { path: 'locks', guards: [Anyone], ...options } as LocksPageOptions;
     expect(() => LocksPageModule.register(given)).toThrow(LockOptionsError);
     expect(() => LocksPageModule.register(given)).toThrow(message);
   });
@@ -310,7 +304,7 @@ describe('LocksPageModule.register', () => {
   const digestOf = async (locks: LockService) => (await locks.inspect('k'))!.digest;
   const atOnce = { memory: true, shutdownTimeoutMs: 0 } as const;
   const start = (options: object, ...more: DynamicModule[]) =>
-    startApp({ imports: [LocksPageModule.register({ path: 'locks', guards: [Open], ...options }), ...more] }, atOnce);
+    startApp({ imports: [LocksPageModule.register({ path: 'locks', guards: [Anyone], ...options }), ...more] }, atOnce);
 
   it.each<[says: string, mayRelease: () => unknown, page: number, released: number]>([
     [

@@ -1,6 +1,13 @@
 import { get, type IncomingMessage } from 'node:http';
+import type { CanActivate } from '@nestjs/common';
 import { onTestFinished } from 'vitest';
 import { until } from '../support/until.js';
+
+export class Anyone implements CanActivate {
+  canActivate(): boolean {
+    return true;
+  }
+}
 
 /** What the page is sent, as far as the tests read it. */
 export interface Seen {

@@ -1,22 +1,19 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { TerminusModule } from '@nestjs/terminus';
-import { Test } from '@nestjs/testing';
-import { formatDiagnosis, LockService, type LockDiagnosis } from 'nest-redis-lock';
-import { ddl, SqlLockModule, type PostgresDiagnosis, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
+import { formatDiagnosis, LockService } from 'nest-redis-lock';
+import { ddl, SqlLockModule, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { findingsOf, reportOnPostgres } from '../../lib/stores/sql/postgres/postgres-doctor.js';
 import { PostgresNode } from '../../lib/stores/sql/postgres/postgres-node.js';
 import { openPostgres } from '../../lib/stores/sql/postgres/postgres-source.js';
-import { RecordingLogger } from '../support/nest-app.js';
+import { commandTimeoutMs, logOfAnswering } from '../doctor/diagnosed.js';
+import { startModules } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { onPGlite } from './pglite.js';
-import { ownPostgres, postgresOfFile } from './stage.js';
-
-/** So long a statement may take that no server of a busy machine counts as down. */
-const commandTimeoutMs = 10_000;
+import { diagnosed, ownPostgres, postgresOfFile } from './stage.js';
 
 const server = await postgresOfFile({ fsync: 'on' });
 
@@ -31,17 +28,6 @@ async function table(change: (statement: string) => string = (statement) => stat
 
 const openLocks = (options: SqlLockModuleOptions): Promise<LockService> =>
   openSqlLocks({ createTable: false, commandTimeoutMs, connectTimeoutMs: 60_000, ...options });
-
-/** What the doctor says as soon as the server answers within the second that it has. */
-function diagnosed(locks: LockService): Promise<LockDiagnosis<PostgresDiagnosis>> {
-  return until(
-    async () => {
-      const diagnosis = await locks.diagnose<PostgresDiagnosis>();
-      return diagnosis.nodes[0]!.problem?.startsWith('no answer') ? undefined : diagnosis;
-    },
-    { what: 'the server answers the doctor in time' },
-  );
-}
 
 it('says which schema the table is in, and warns of another one of that name in the search_path [G993]', async () => {
   const name = await table();
@@ -60,30 +46,9 @@ it('says which schema the table is in, and warns of another one of that name in 
   expect(nodes[0]!.summary).toContain(`table "${name}" in schema early`);
 });
 
-/** What an application logs of its locks at the start, or why it does not start. */
-async function started(options: SqlLockModuleOptions): Promise<string[] | Error> {
-  const log = new RecordingLogger();
-  log.log = (...[message]: unknown[]) => void log.lines.push(`log ${String(message)}`);
-  try {
-    const imports = [SqlLockModule.forRoot({ commandTimeoutMs, ...options })];
-    const testing = await Test.createTestingModule({ imports }).setLogger(log).compile();
-    await testing.close();
-  } catch (error) {
-    return error as Error;
-  }
-  return log.lines.filter((line) => line.includes('Locks of'));
-}
-
-/** The same, of a server that answers the check at the start within its second. */
-function startedInTime(options: SqlLockModuleOptions): Promise<string[] | Error> {
-  return until(
-    async () => {
-      const result = await started(options);
-      return Array.isArray(result) && result.some((line) => line.includes('no answer')) ? undefined : result;
-    },
-    { what: 'the server answers the check at the start in time' },
-  );
-}
+/** What an application logs of locks in a table when it starts. */
+const logWith = (name: string): Promise<string[]> =>
+  logOfAnswering(SqlLockModule.forRoot({ postgres: server.url, table: name, commandTimeoutMs }));
 
 describe('The doctor of locks in PostgreSQL', () => {
   it('the doctor finds nothing wrong with a table as ddl() makes it, and names server, version, table and rows [G720]', async () => {
@@ -110,13 +75,13 @@ describe('The doctor of locks in PostgreSQL', () => {
   it('an application that starts logs what the doctor found in one block, at the level of its worst finding', async () => {
     const good = await table();
     const name = `127.0.0.1:${server.port}/postgres`;
-    expect(await startedInTime({ postgres: server.url, table: good })).toEqual([
+    expect(await logWith(good)).toEqual([
       expect.stringMatching(
         new RegExp(`^log Locks of "default", in PostgreSQL \\(${name}\\):\n  ${name}: PostgreSQL [^\n]+$`),
       ),
     ]);
     await server.query(`ALTER TABLE ${good} SET (autovacuum_enabled = off)`);
-    expect(await startedInTime({ postgres: server.url, table: good })).toEqual([
+    expect(await logWith(good)).toEqual([
       expect.stringMatching(/^warn Locks of .*\n.*\n {2}warning: .* does not vacuum "locks_\d+"/),
     ]);
   });
@@ -178,10 +143,7 @@ describe('The doctor of locks in PostgreSQL', () => {
       expect(findings).toEqual([
         expect.objectContaining({ severity: 'error', code, message: expect.stringMatching(said) }),
       ]);
-      expect(await startedInTime({ postgres: server.url, table: name })).toMatchObject({
-        name: 'LockOptionsError',
-        message: findings[0]!.message,
-      });
+      await expect(logWith(name)).rejects.toMatchObject({ name: 'LockOptionsError', message: findings[0]!.message });
     },
   );
 
@@ -287,13 +249,10 @@ describe('The doctor of locks in PostgreSQL', () => {
     const broken = await ownPostgres();
     await broken.query(ddl('postgres'));
     const options = { postgres: broken.url.replace('postgres@', 'postgres:s3cret@'), shutdownTimeoutMs: 0 };
-    const application = await Test.createTestingModule({
+    const application = await startModules({
       imports: [SqlLockModule.forRoot(options), TerminusModule.forRoot({ logger: false })],
       providers: [LockHealthIndicator],
-    })
-      .setLogger(new RecordingLogger())
-      .compile();
-    onTestFinished(() => application.close());
+    });
     const [locks, health] = [application.get(LockService), application.get(LockHealthIndicator)];
     expect((await diagnosed(locks)).findings).toMatchObject([{ severity: 'warning', code: 'not-durable' }]);
     expect(await locks.ping()).toMatchObject({ available: true, nodes: { voting: 1, of: 1 }, problems: [] });

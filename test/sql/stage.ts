@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, onTestFinished } from 'vitest';
-import type { LockService } from 'nest-redis-lock';
-import type { PostgresLockModuleOptions } from 'nest-redis-lock/sql';
+import type { LockDiagnosis, LockService } from 'nest-redis-lock';
+import type { MysqlDiagnosis, PostgresDiagnosis, PostgresLockModuleOptions } from 'nest-redis-lock/sql';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -56,6 +56,17 @@ export function locksOn(
   options: Partial<PostgresLockModuleOptions> = {},
 ): Promise<LockService> {
   return openSqlLocks({ postgres: url, ...PATIENT, ...options });
+}
+
+/** What the doctor says as soon as the server answers within the second that it has. */
+export function diagnosed(locks: LockService): Promise<LockDiagnosis<PostgresDiagnosis & MysqlDiagnosis>> {
+  return until(
+    async () => {
+      const diagnosis = await locks.diagnose<PostgresDiagnosis & MysqlDiagnosis>();
+      return diagnosis.nodes[0]!.problem?.startsWith('no answer') ? undefined : diagnosis;
+    },
+    { what: 'the server answers the doctor in time' },
+  );
 }
 
 interface PostgresRow {
