@@ -1,5 +1,22 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { diagnosticsOf, type Diagnostic } from '../support/diagnostics.js';
+import { diagnosticsOf } from '../support/diagnostics.js';
+
+/** Mistakes, one a line, each with what the one error about it says. */
+const mistakesIn = (text: string) =>
+  text
+    .trim()
+    .split('\n')
+    .map((line, index) => [...(line.split(' // ') as [code: string, message: string]), index] as const);
+
+/** Compiles lines between a head and an end. @returns what is said of a line, and behind all of them */
+function compile(head: string, lines: string[], end: string) {
+  const first = head.split('\n').length + 1;
+  const said = diagnosticsOf([head, ...lines, end].join('\n'));
+  return {
+    of: (index: number) => said.filter(({ line }) => line === first + index).map(({ message }) => message),
+    behind: said.filter(({ line }) => line >= first + lines.length),
+  };
+}
 
 const HEAD = `
 import { applyDecorators, SetMetadata, type ExecutionContext } from '@nestjs/common';
@@ -14,8 +31,8 @@ interface Order { id: string }
 export class Examples {
 `;
 
-/** Mistakes on a method, each with what the one error about it says. */
-const MISTAKES = `
+/** On a method. */
+const MISTAKES = mistakesIn(`
 @Locked('x', { ttl: 5_000 }) async m(): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
 @Locked('x:{0}', { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
 @Locked('x:{params.id}', { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
@@ -109,10 +126,7 @@ const MISTAKES = `
 @Locked('x') get m(): Promise<void> { return Promise.resolve(); } // Observable<unknown>
 @Locked('x') m = 5; // the decorator expects 3
 @Locked('x') async m(_receipt: Receipt): Promise<void> {} // must be imported with 'import type'
-`
-  .trim()
-  .split('\n')
-  .map((line) => line.split(' // ') as [member: string, message: string]);
+`);
 
 /** What must compile. `types.test-d.ts` has more of it. */
 const RIGHT = `
@@ -134,26 +148,79 @@ export class Repository<T extends Order> {
 }`;
 
 describe('what the compiler says of @Locked', () => {
-  let diagnostics: Diagnostic[];
-
+  let compiled: ReturnType<typeof compile>;
   beforeAll(() => {
     const members = MISTAKES.map(([member], index) => member.replace(/\bm(?=\(| = 5)/, `m${index}`));
-    diagnostics = diagnosticsOf([HEAD, ...members, '}', RIGHT].join('\n'));
+    compiled = compile(HEAD, members, `}\n${RIGHT}`);
   }, 120_000);
 
-  const firstMember = HEAD.split('\n').length + 1;
-
-  it.each(MISTAKES.map(([member, message], index) => [member, message, index] as const))(
+  it.each(MISTAKES)(
     'a mistake in @Locked is one error of the compiler, which says what is wrong: %s [G205]',
     (_, message, index) => {
-      const line = firstMember + index;
-      expect(diagnostics.filter((one) => one.line === line).map((one) => one.message)).toEqual([
-        expect.stringContaining(message),
-      ]);
+      expect(compiled.of(index)).toEqual([expect.stringContaining(message)]);
     },
   );
 
   it('@Locked compiles in a composed decorator, and on methods of generic classes [G206]', () => {
-    expect(diagnostics.filter(({ line }) => line >= firstMember + MISTAKES.length)).toEqual([]);
+    expect(compiled.behind).toEqual([]);
   });
+});
+
+const POLICIES = `
+import { Limited, Locked, RedisLockModule, type LockPolicy, type LockService } from 'nest-redis-lock';
+import { LockedCron } from 'nest-redis-lock/schedule';
+import { SqlLockModule } from 'nest-redis-lock/sql';
+import { LockTestingModule } from 'nest-redis-lock/testing';
+declare module 'nest-redis-lock' {
+  interface LockPolicies { slow: LockPolicy; partner: LockPolicy & { limit: number }; plain: unknown }
+}
+declare const locks: LockService;
+const some = { slow: { ttlMs: 120_000, waitMs: 0 }, partner: { limit: 5 } };
+const policies = { ...some, plain: {} };
+`;
+
+const OF_POLICIES = mistakesIn(`
+RedisLockModule.forRoot({ memory: true, policies: some }); // Property 'plain' is missing in type
+RedisLockModule.forRoot({ memory: true, policies: { ...policies, slwo: {} } }); // 'slwo' does not exist in type
+RedisLockModule.forRoot({ memory: true, policies: { ...policies, partner: {} } }); // Property 'limit' is missing in type
+RedisLockModule.forRoot({ memory: true, policies: { ...policies, slow: { ttl: 5 } } }); // 'ttl' does not exist in type
+RedisLockModule.forRoot({ memory: true, policies: { ...policies, slow: { onContended: 'skip' } } }); // 'onContended' does not exist in type
+RedisLockModule.forRoot({ memory: true, policies: { ...policies, slow: { ttlMs: '5' } } }); // Type 'string' is not assignable to type 'number'
+SqlLockModule.forRoot({ postgres: 'x', policies: some }); // Property 'plain' is missing in type
+LockTestingModule.forRoot({ policies: some }); // Property 'plain' is missing in type
+locks.acquire('x', { policy: 'slwo' }); // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+locks.tryAcquireAll(['x'], { policy: 'slwo' }); // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+locks.withLock('x', { policy: 'slwo' }, () => 5); // No overload matches this call
+locks.acquirePermits('x', { policy: 'slwo' }); // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+class A { @Locked('x', { policy: 'slwo' }) async m(): Promise<number> { return 1; } } // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+class B { @Limited('x', { policy: 'slwo' }) async m(): Promise<number> { return 1; } } // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+class C { @LockedCron('* * * * *', 'x', { policy: 'slwo' }) async m(): Promise<void> {} } // Type '"slwo"' is not assignable to type '"slow" | "partner" | "plain"
+`);
+
+const RIGHT_POLICIES = `
+RedisLockModule.forRoot({ memory: true, policies });
+RedisLockModule.forRoot({ memory: true, name: 'without' });
+RedisLockModule.forRootAsync({ useFactory: () => ({ memory: true, policies }) });
+SqlLockModule.forRoot({ mysql: 'x', policies });
+locks.withPermits('x', { policy: 'partner' }, () => 5);
+export class Right {
+  @Locked('x', { policy: 'slow', waitMs: 5 }) async locked(): Promise<void> {}
+  @Limited('x:{0}', { policy: 'partner', permits: 2 }) async limited(_id: string): Promise<void> {}
+  @LockedCron('* * * * *', 'x', { policy: 'slow' }) async cron(): Promise<void> {}
+}`;
+
+describe('with policies that are declared', () => {
+  let compiled: ReturnType<typeof compile>;
+  beforeAll(() => {
+    const statements = OF_POLICIES.map(([statement]) => statement);
+    compiled = compile(POLICIES, statements, RIGHT_POLICIES);
+  }, 120_000);
+
+  it.each(OF_POLICIES)(
+    'a policy that is not among the declared ones, or lacks what it must have, is one error of the compiler: %s [G864]',
+    (_, message, index) => {
+      expect(compiled.of(index)).toEqual([expect.stringContaining(message)]);
+      expect(compiled.behind).toEqual([]);
+    },
+  );
 });

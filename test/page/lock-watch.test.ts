@@ -111,10 +111,11 @@ it('all pages of a service share one watch, and a viewer who comes while the app
   }
 });
 
+const Page = pageController({ path: 'locks', guards: 'none' }) as new (...parts: [LockService, LockWatches]) => {
+  events(response: PageResponse, canRelease: boolean): Observable<{ data: string }>;
+};
+
 it('a stream that ends cuts off a client that does not read', async () => {
-  const Page = pageController({ path: 'locks', guards: 'none' }) as new (...parts: [LockService, LockWatches]) => {
-    events(response: PageResponse, canRelease: boolean): Observable<unknown>;
-  };
   const watches = new LockWatches();
   const destroy = vi.fn<() => void>();
   const raw = Object.assign(new EventEmitter(), { destroy }) as never;
@@ -127,9 +128,6 @@ it('a stream that ends cuts off a client that does not read', async () => {
 });
 
 it('a stream whose reader is slow skips views, and goes on with the newest one [G590]', async () => {
-  const Page = pageController({ path: 'locks', guards: 'none' }) as new (...parts: [LockService, LockWatches]) => {
-    events(response: PageResponse, canRelease: boolean): Observable<{ data: string }>;
-  };
   const watches = new LockWatches();
   const raw = Object.assign(new EventEmitter(), { writableNeedDrain: false, destroy: () => {} });
   const sent: Seen[] = [];
