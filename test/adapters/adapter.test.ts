@@ -1,13 +1,14 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { LockOptionsError } from 'nest-redis-lock';
-import type { NodeRedisOptions } from '../../lib/stores/redis/client/source.js';
-import { nodeRedis } from '../../lib/stores/redis/node-redis/node-redis-driver.js';
-import { RedisCluster } from '../support/redis-cluster.js';
+import type { RedisCluster } from '../support/redis-cluster.js';
+import { redisCluster } from '../support/stage.js';
 import { until } from '../support/until.js';
-import { describeAdapter } from './describe-adapter.js';
+import { DEAF, describeAdapter } from './describe-adapter.js';
 import { PACKAGES } from './packages.js';
 
 // In simulated time.
+
+const nodeRedis = PACKAGES['node-redis']!.driver;
 
 for (const [name, each] of Object.entries(PACKAGES)) describeAdapter(name, each);
 
@@ -26,7 +27,7 @@ it.each<[url: string, name: string, database: number, connectionName: string]>([
 const sentinels = { name: 'main', sentinelRootNodes: [{ host: 'a.example', port: 26_379 }] };
 const ALONE = { username: 'locks' };
 
-it.each<[where: string, source: string | NodeRedisOptions]>([
+it.each<[where: string, source: string | object]>([
   ['a URL', 'redis://locks@a.example'],
   ['the url of options', { url: 'redis://locks:@a.example' }],
   ['options', { ...ALONE, socket: { host: 'a.example' } }],
@@ -36,21 +37,26 @@ it.each<[where: string, source: string | NodeRedisOptions]>([
 ])(
   'a username without a password, with which node-redis would not log in, is refused in %s [G861]',
   async (_, source) => {
-    const opening = nodeRedis.open(source, 'default');
+    const opening = nodeRedis.open(source as string, 'default');
     await expect(opening).rejects.toThrow('have a username without a password: it would not log in');
     await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
   },
 );
 
-it('a node that has left the masters of a Cluster of node-redis is not connected to again', async () => {
-  const cluster = await RedisCluster.start();
-  onTestFinished(() => cluster.stop());
-  const replica = await cluster.addReplica();
-  const client = await nodeRedis.open({ rootNodes: cluster.nodes.map(({ url }) => ({ url })) }, 'test');
+/** A client of the Cluster that is ready. */
+async function readyIn(cluster: RedisCluster) {
+  const client = await nodeRedis.open({ rootNodes: cluster.nodes.map(({ url }) => ({ url })) } as never, 'test');
   onTestFinished(() => client.close());
   client.listen(DEAF);
   client.connect();
   await until(() => client.isReady, { what: 'it is ready' });
+  return client;
+}
+
+it('a node that has left the masters of a Cluster of node-redis is not connected to again', async () => {
+  const cluster = await redisCluster();
+  const replica = await cluster.addReplica();
+  const client = await readyIn(cluster);
   const [old] = cluster.nodes;
   const master = client.topology.masters().find(({ name }) => name === `127.0.0.1:${old!.port}`)!;
   expect(await master.call('PING')).toBe('PONG');
@@ -77,18 +83,11 @@ it('a node that has left the masters of a Cluster of node-redis is not connected
 });
 
 it('a Cluster of node-redis publishes by the masters that are left when one is gone', async () => {
-  const cluster = await RedisCluster.start();
-  onTestFinished(() => cluster.stop());
-  const client = await nodeRedis.open({ rootNodes: cluster.nodes.map(({ url }) => ({ url })) }, 'test');
-  onTestFinished(() => client.close());
-  client.listen(DEAF);
-  client.connect();
-  await until(() => client.isReady, { what: 'it is ready' });
+  const cluster = await redisCluster();
+  const client = await readyIn(cluster);
   const masters = client.topology.masters();
   for (const master of masters) await master.call('PING');
   await cluster.nodes[0]!.kill();
   await until(() => masters.some(({ isReady }) => !isReady), { what: 'it knows' });
   for (const _ of masters) expect(await client.messages.publish('news', 'text')).toBe(0);
 });
-
-const DEAF = { accepted() {}, ready() {}, closed() {}, ended() {}, failed() {} };

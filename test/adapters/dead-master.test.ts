@@ -1,15 +1,16 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { freshKey } from '../support/claims.js';
+import { describe, expect, it } from 'vitest';
+import { keysFor } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisCluster } from '../support/redis-cluster.js';
+import { redisCluster } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 describe('A Cluster of node-redis', () => {
   it.each(['is killed', 'hangs'])(
-    'one of whose masters %s before the start serves the locks of the others, and its own once its replica is promoted [G898]',
+    'one of whose masters %s before the start serves the locks of the otfirst, and its own once its replica is promoted [G898]',
     async (how) => {
-      const { cluster, rootNodes } = await started();
+      const cluster = await redisCluster();
+      const rootNodes = cluster.nodes.map(({ url }) => ({ url }));
+      const [first, second, third] = keysFor(cluster, 'key') as [string, string, string];
       const replica = await cluster.addReplica();
       if (how === 'hangs') cluster.nodes[0]!.pause();
       else await cluster.nodes[0]!.kill();
@@ -18,21 +19,15 @@ describe('A Cluster of node-redis', () => {
       const locks = await openLocks({
         redis: { rootNodes: [...rootNodes, { url: replica.url }], ...(how === 'hangs' && { defaults }) },
       });
-      await served(() => locks.withLock(keyOf(1), () => {}));
-      await locks.withLock(keyOf(2), () => {});
-      await expect(locks.acquire(keyOf(0))).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-      await locks.withLock(keyOf(1), () => {});
+      await served(() => locks.withLock(second, () => {}));
+      await locks.withLock(third, () => {});
+      await expect(locks.acquire(first)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+      await locks.withLock(second, () => {});
       await replica.command('CLUSTER', 'FAILOVER', 'TAKEOVER');
-      await served(() => locks.withLock(keyOf(0), () => {}));
+      await served(() => locks.withLock(first, () => {}));
     },
   );
 });
-
-async function started() {
-  const cluster = await RedisCluster.start();
-  onTestFinished(() => cluster.stop());
-  return { cluster, rootNodes: cluster.nodes.map(({ url }) => ({ url })) };
-}
 
 function served(use: () => Promise<unknown>): Promise<unknown> {
   const isServed = () =>
@@ -41,12 +36,4 @@ function served(use: () => Promise<unknown>): Promise<unknown> {
       () => false,
     );
   return until(isServed, { what: 'the lock is had', timeoutMs: 60_000 });
-}
-
-/** A key whose slot is one of this master's. */
-function keyOf(master: number): string {
-  for (;;) {
-    const key = freshKey();
-    if (Math.floor((clusterSlot(`{${key}}`) * 3) / 16_384) === master) return key;
-  }
 }

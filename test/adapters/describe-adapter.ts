@@ -1,10 +1,10 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import type { CommandFault, RedisClient, RedisDriver, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
+import { clusterSlot, masterOf } from '../support/cluster-slots.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { proxyTo, redisCluster, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 /** A package for Redis, and how an application makes clients with it. */
@@ -17,11 +17,14 @@ export interface Package {
   withPrefix(url: string, keyPrefix: string): object;
 }
 
+/** Listens to nothing. */
+export const DEAF = { accepted() {}, ready() {}, closed() {}, ended() {}, failed() {} };
+
 /** What every adapter has to do, as its port says. */
 export function describeAdapter(name: string, { driver, clientOf, clusterOf, withPrefix }: Package): void {
   describe(`The adapter for ${name}`, () => {
     it('connects when it is told to, tells each step, and again after its server was gone', async () => {
-      const server = await started();
+      const server = await redisServer();
       const { client, told } = await opened(driver, server.url);
       expect([client.isReady, told]).toEqual([false, []]);
       client.connect();
@@ -42,7 +45,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('closes what was made for it, and leaves a client of the application as it was', async () => {
-      const server = await started();
+      const server = await redisServer();
       const before = await connectionsOf(server);
       const { client } = await opened(driver, server.url);
       await ready(client);
@@ -63,7 +66,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('sends commands in the order in which they were given, and answers in that order, never before it has returned', async () => {
-      const server = await started();
+      const server = await redisServer();
       const { client } = await opened(driver, server.url);
       await ready(client);
       const answers: unknown[] = [];
@@ -80,7 +83,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('sends the text of a script that the server does not know, if it is still wanted', async () => {
-      const server = await started();
+      const server = await redisServer();
       const { client } = await opened(driver, server.url);
       await ready(client);
       const script = scriptOf(`return ARGV[1] .. ' ${randomUUID()}'`);
@@ -97,7 +100,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('fails what is asked while it has no connection, and does not send it later', async () => {
-      const server = await started();
+      const server = await redisServer();
       const { client } = await opened(driver, server.url);
       await ready(client);
       await server.kill();
@@ -111,9 +114,8 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('fails what was sent when its connection breaks, and does not send it again', async () => {
-      const server = await started();
-      const proxy = await TcpProxy.start(server.port);
-      onTestFinished(() => proxy.stop());
+      const server = await redisServer();
+      const proxy = await proxyTo(server);
       const { client } = await opened(driver, proxy.url);
       await ready(client);
       const script = scriptOf(`return redis.call('INCR', KEYS[1])`);
@@ -133,7 +135,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('makes its connection anew when it is told to, and fails what is open on it', async () => {
-      const server = await started();
+      const server = await redisServer();
       const { client, told } = await opened(driver, server.url);
       await ready(client);
       const { generation } = client;
@@ -149,7 +151,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('puts the prefix of the application before keys, and before no channel', async () => {
-      const server = await started();
+      const server = await redisServer();
       const { client } = await opened(driver, withPrefix(server.url, 'app:'));
       await ready(client);
       expect(client.topology.keyPrefix).toBe('app:');
@@ -162,7 +164,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('has further connections, with names of their own', async () => {
-      const server = await started();
+      const server = await redisServer();
       const { client } = await opened(driver, server.url);
       await ready(client);
       const another = client.topology.duplicate('another');
@@ -173,7 +175,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('subscribes on a connection of its own, and again after each break', async () => {
-      const server = await started();
+      const server = await redisServer();
       const { client } = await opened(driver, server.url);
       await ready(client);
       const { told, heard, subscribed, subscription } = listening(client, 'news');
@@ -191,8 +193,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('subscribes to sharded channels of a master, and tells when its connection is gone', async () => {
-      const cluster = await RedisCluster.start();
-      onTestFinished(() => cluster.stop());
+      const cluster = await redisCluster();
       const { client } = await opened(driver, clusterIn(cluster));
       await ready(client);
       const [master] = client.topology.masters();
@@ -226,8 +227,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('follows a slot of a Cluster that has moved', async () => {
-      const cluster = await RedisCluster.start();
-      onTestFinished(() => cluster.stop());
+      const cluster = await redisCluster();
       const { client } = await opened(driver, clusterIn(cluster));
       await ready(client);
       const { topology } = client;
@@ -246,14 +246,13 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('has further connections to the master of a Cluster, which end when they break', async () => {
-      const cluster = await RedisCluster.start();
-      onTestFinished(() => cluster.stop());
+      const cluster = await redisCluster();
       const { client } = await opened(driver, clusterIn(cluster));
       await ready(client);
       const [master] = client.topology.masters();
       const another = master!.topology.duplicate('another');
       onTestFinished(() => another.close());
-      another.listen({ accepted() {}, ready() {}, closed() {}, ended() {}, failed() {} });
+      another.listen(DEAF);
       await ready(another);
       const server = serverOf(cluster, master!.name);
       expect(String(await server.command('CLIENT', 'LIST'))).toMatch(/ name=another /);
@@ -262,8 +261,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('leaves no connection when it is closed while it connects, to one server or to a Cluster', async () => {
-      const cluster = await RedisCluster.start();
-      onTestFinished(() => cluster.stop());
+      const cluster = await redisCluster();
       const [node] = cluster.nodes;
       const before = await connectionsOf(node!);
       for (let turns = 0; turns < 8; turns++) {
@@ -272,7 +270,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
           await driver.open(clusterOf([node!.url]).client as never, 'left', true),
         ];
         for (const client of clients) {
-          client.listen({ accepted() {}, ready() {}, closed() {}, ended() {}, failed() {} });
+          client.listen(DEAF);
           client.connect();
         }
         for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
@@ -299,7 +297,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
 export function describeRefusals(name: string, { driver }: Package): void {
   describe(`The adapter for ${name}`, () => {
     it('says what the server refuses, and no password', async () => {
-      const server = await started();
+      const server = await redisServer();
       await server.command('ACL', 'SETUSER', 'other', 'on', '>right', '~*', '+@all');
       const wrong = await opened(driver, server.url.replace('//', '//other:hunter2@'));
       wrong.client.connect();
@@ -312,7 +310,7 @@ export function describeRefusals(name: string, { driver }: Package): void {
     });
 
     it('says that it may not subscribe, and does not ask again', async () => {
-      const server = await started();
+      const server = await redisServer();
       await server.command('ACL', 'SETUSER', 'default', '-subscribe');
       const { client } = await opened(driver, server.url);
       await ready(client);
@@ -335,12 +333,6 @@ async function opened(driver: RedisDriver, source: string | object, isOwned = fa
     failed: note('failed'),
   });
   return { client, told };
-}
-
-async function started(): Promise<RedisServer> {
-  const server = await RedisServer.start();
-  onTestFinished(() => server.stop());
-  return server;
 }
 
 async function ready(client: RedisClient): Promise<void> {
@@ -390,10 +382,7 @@ function serverOf({ nodes }: RedisCluster, name: string): RedisServer {
 }
 
 /** A channel in a slot of a master. */
-function channelOn({ nodes }: RedisCluster, name: string): string {
-  const at = nodes.findIndex(({ port }) => `127.0.0.1:${port}` === name);
-  for (let number = 0; ; number++) {
-    const channel = `news ${number}`;
-    if (Math.floor((clusterSlot(channel) * nodes.length) / 16_384) === at) return channel;
-  }
+function channelOn(cluster: RedisCluster, name: string): string {
+  for (let number = 0; ; number++)
+    if (masterOf(cluster, `news ${number}`) === serverOf(cluster, name)) return `news ${number}`;
 }

@@ -1,10 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { AcquireOutcome, LockBackend } from 'nest-redis-lock/testing';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { LockUnavailableError, type RedisLockModuleOptions } from 'nest-redis-lock';
-import { TcpProxy } from '../support/tcp-proxy.js';
-import { until } from '../support/until.js';
+import type { AcquireOutcome, LockBackend } from 'nest-redis-lock/testing';
 import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';
-import { RedlockNodes } from '../support/redlock-nodes.js';
+import { RedlockNodes, redlockNodes } from '../support/redlock-nodes.js';
+import { proxyTo } from '../support/stage.js';
+import { until } from '../support/until.js';
 
 /** Longer than any test takes: whoever has to wait for it does not vote in the test. */
 const LONG_MS = 120_000;
@@ -15,14 +15,8 @@ const SHORT_MS = 1_000;
 
 describe('A node of a Redlock', () => {
   let nodes: RedlockNodes;
-  const backends: LockBackend[] = [];
-
   beforeEach(async () => {
-    nodes = await RedlockNodes.start(3);
-  });
-  afterEach(async () => {
-    await Promise.all(backends.splice(0).map((backend) => backend.close()));
-    await nodes.stop();
+    nodes = await redlockNodes(3);
   });
 
   const open = async (options: Partial<RedisLockModuleOptions> = {}) => {
@@ -32,7 +26,7 @@ describe('A node of a Redlock', () => {
       commandTimeoutMs: NODE_MS,
       ...options,
     } as RedisLockModuleOptions);
-    backends.push(backend);
+    onTestFinished(() => backend.close());
     return backend;
   };
   const attempt = (backend: LockBackend, ttlMs = LONG_MS) => acquireOn(backend, claimOn(freshKey(), ttlMs));
@@ -132,8 +126,7 @@ describe('A node of a Redlock', () => {
   });
 
   it('a Redlock node that writes to disk before it answers votes at once after a restart, but not after it was flushed [G95]', async () => {
-    const durable = await RedlockNodes.start(3, ['--appendonly', 'yes', '--appendfsync', 'always']);
-    onTestFinished(() => durable.stop());
+    const durable = await redlockNodes(3, ['--appendonly', 'yes', '--appendfsync', 'always']);
     for (const server of durable.servers) {
       await server.command('SET', 'lock:admission', '1 20 appendfsync always');
     }
@@ -151,8 +144,7 @@ describe('A node of a Redlock', () => {
   });
 
   it('a Redlock node whose connection broke, but which did not restart, votes as before [G96]', async () => {
-    const proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
-    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+    const proxies = await Promise.all(nodes.servers.map(proxyTo));
     const backend = await open({ redlock: proxies.map(({ url }) => url) });
     for (const proxy of proxies) proxy.cut();
     await until(async () => (await attempt(backend)).status === 'acquired', { what: 'they are connected again' });

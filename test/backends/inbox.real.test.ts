@@ -1,17 +1,15 @@
 import { Cluster } from 'ioredis';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { RedisCluster } from '../support/redis-cluster.js';
-import { SUBSCRIPTION, TcpProxy } from '../support/tcp-proxy.js';
+import { describe, expect, it } from 'vitest';
+import { proxyTo, redisCluster } from '../support/stage.js';
+import { SUBSCRIPTION } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { inboxOn } from './inbox-on.js';
 
 describe('an inbox', () => {
   // On one server the time limit of the client's own connection ends it.
   it('of a Cluster whose subscription is never answered subscribes anew on another connection', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
-    const proxies = await Promise.all(cluster.nodes.map(({ port }) => TcpProxy.start(port)));
-    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+    const cluster = await redisCluster();
+    const proxies = await Promise.all(cluster.nodes.map(proxyTo));
     const to = proxies.map(({ port }) => ({ host: '127.0.0.1', port }));
     const natMap = Object.fromEntries(cluster.nodes.map(({ port }, index) => [`127.0.0.1:${port}`, to[index]!]));
     const source = new Cluster(to, { natMap });

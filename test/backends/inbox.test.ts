@@ -1,17 +1,12 @@
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { untilSubscribers } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { inboxOn } from './inbox-on.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
+const server = await serverOfFile();
 beforeEach(() => untilSubscribers(server, 0));
-afterAll(() => server.stop());
 
 function inboxOf(options: object = {}, serverPort = server.port) {
   return inboxOn(new Redis({ host: '127.0.0.1', port: serverPort, ...options }));
@@ -43,8 +38,7 @@ describe('an inbox', () => {
     beforeEach(quiet);
 
     it('is checked again after a check that the client never settled', async () => {
-      const proxy = await TcpProxy.start(server.port);
-      onTestFinished(() => proxy.stop());
+      const proxy = await proxyTo(server);
       const { inbox, source, isOpen } = inboxOf({ autoResendUnfulfilledCommands: false }, proxy.port);
       await source.ping();
       inbox.open();

@@ -1,29 +1,21 @@
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockBackend } from 'nest-redis-lock/testing';
 import type { RedisLockModuleOptions } from 'nest-redis-lock';
-import { letVote } from '../support/let-vote.js';
+import type { LockBackend } from 'nest-redis-lock/testing';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted } from '../support/claims.js';
 
 /** Longer than a test may take: what waits for it fails. */
 const NEVER_MS = 60_000;
 
 let server: RedisServer;
 beforeEach(async () => {
-  server = await RedisServer.start();
-  onTestFinished(() => server.stop());
+  server = await redisServer();
 });
-
-async function proxied(to = server): Promise<TcpProxy> {
-  const proxy = await TcpProxy.start(to.port);
-  onTestFinished(() => proxy.stop());
-  return proxy;
-}
 
 async function use(options: RedisLockModuleOptions): Promise<LockBackend> {
   const backend = await connected(options);
@@ -96,7 +88,7 @@ describe('A Redis that refuses connections', () => {
 
 describe('A Redis that takes connections and does not answer', () => {
   it.each(['its own', 'of the application'])('a silent Redis costs one time limit: client %s [G61]', async (whose) => {
-    const proxy = await proxied();
+    const proxy = await proxyTo(server);
     const client = whose === 'its own' ? undefined : new Redis(proxy.url).on('error', () => {});
     if (client) onTestFinished(() => client.disconnect());
     const commandTimeoutMs = 1_000;
@@ -122,9 +114,7 @@ describe('A Redis that takes connections and does not answer', () => {
 
 describe('Nodes of a Redlock that refuse connections', () => {
   it('nodes of a Redlock that refuse connections are not waited for, and the error says why for each [G62]', async () => {
-    const servers = [server, await RedisServer.start(), await RedisServer.start()];
-    onTestFinished(async () => void (await Promise.all(servers.map((each) => each.stop()))));
-    await letVote(servers);
+    const servers = await redisServers(3);
     const backend = await use({ redlock: servers.map(({ url }) => url), commandTimeoutMs: NEVER_MS });
     await granted(backend, claimOn(freshKey()));
     await Promise.all(servers.map((each) => each.kill()));

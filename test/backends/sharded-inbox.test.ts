@@ -1,9 +1,9 @@
 import { performance } from 'node:perf_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { CommandFault, type RedisClient, type ShardedListener } from '../../lib/stores/redis/client/redis-client.js';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 import { ShardedInbox } from '../../lib/stores/redis/node/sharded-inbox.js';
+import { clusterSlot } from '../support/cluster-slots.js';
 import { until } from '../support/until.js';
 
 const KEYS = new LockKeys('lock', 'per-slot');

@@ -1,16 +1,11 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
-import { blockEventLoop } from '../support/stage.js';
+import { blockEventLoop, proxyTo, serverOfFile } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 afterEach(() => {
   vi.restoreAllMocks();
 });
@@ -63,8 +58,7 @@ describe('a wall clock', () => {
 
 describe('a grant that arrives when nothing is left of its ttl', () => {
   async function heldUp(): Promise<{ proxy: TcpProxy; locks: LockService }> {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
+    const proxy = await proxyTo(server);
     const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 5_000 });
     return { proxy, locks };
   }

@@ -1,15 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
-import { until } from '../support/until.js';
+import { serverOfFile } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
+import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 describe('with the watchdog on', () => {
   it('a lock has exactly one holder while a handler runs for five times the ttl, though others try all the time [G1]', async () => {

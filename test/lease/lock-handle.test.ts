@@ -1,15 +1,10 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
-import { proxyTo } from '../support/stage.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
 import { counterOn, ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));
 const lost = (reason: string) => expect.objectContaining({ code: 'LOCK_LOST', reason }) as Error;

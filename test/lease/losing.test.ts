@@ -1,24 +1,14 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LockEvent, LockLostReason, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
+import { redisServer, serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 const TTL_MS = 1_200;
 /** A third of the ttl, and what a busy machine may add: still before the deadline. */
 const TOLD_WITHIN_MS = TTL_MS * 0.9;
-
-async function ownServer(): Promise<RedisServer> {
-  const own = await RedisServer.start();
-  onTestFinished(() => own.stop());
-  return own;
-}
 
 /** Does something to a lock that is held, and tells after what time and why its holder lost it. */
 async function loses(
@@ -61,7 +51,7 @@ describe('a holder whose key was', () => {
   });
 
   it('a holder whose key was taken by FLUSHALL knows of the loss within about a third of the ttl, and tokens go on growing [G14]', async () => {
-    const own = await ownServer();
+    const own = await redisServer();
     const [locks, others] = [await openLocks({ redis: own.url }), await openLocks({ redis: own.url })];
     const before = await locks.acquire('flushed', { ttlMs: TTL_MS });
     await before.release();
@@ -103,7 +93,7 @@ describe('a holder whose key was', () => {
 
 describe('a holder whose Redis', () => {
   it('a holder whose Redis is stopped keeps the lock until its deadline, then loses it as unavailable, and leaves no key [G38]', async () => {
-    const own = await ownServer();
+    const own = await redisServer();
     const locks = await openLocks({ redis: own.url, commandTimeoutMs: 200 });
     const { reason, afterMs } = await loses(locks, 'stopped', () => own.pause());
     expect(reason).toBe('unavailable');
@@ -113,7 +103,7 @@ describe('a holder whose Redis', () => {
   });
 
   it('a holder whose Redis is stopped for less than the ttl does not lose the lock [G48]', async () => {
-    const own = await ownServer();
+    const own = await redisServer();
     const locks = await openLocks({ redis: own.url, commandTimeoutMs: 200 });
     const events: LockEvent[] = [];
     locks.events$.subscribe((event) => events.push(event));

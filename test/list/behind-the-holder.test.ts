@@ -1,17 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import type { LockService, RedisLockModuleOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
+import { serversOfFile } from '../support/stage.js';
 
-let servers: RedisServer[];
-let redis: RedisServer;
-beforeAll(async () => {
-  servers = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
-  redis = servers[0]!;
-});
-afterAll(() => Promise.all(servers.map((server) => server.stop())));
+const servers = await serversOfFile(3);
+const redis = servers[0]!;
 
 const TTL_MS = 6_000;
 /** The first extension comes within a third of the ttl; the rest is for a command or two. In milliseconds. */

@@ -1,20 +1,20 @@
-import { Cluster } from 'ioredis';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import type { LockUnavailableError } from 'nest-redis-lock';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { masterOf } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
+import { clientOfCluster } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 let cluster: RedisCluster;
 beforeAll(async () => {
   cluster = await RedisCluster.start();
+  return () => cluster.stop();
 });
-afterAll(() => cluster.stop());
 
 const open = ({ keyPrefix, commandTimeoutMs = 20_000 }: { keyPrefix?: string; commandTimeoutMs?: number } = {}) =>
   openLocks({
-    redis: () => new Cluster([{ host: '127.0.0.1', port: cluster.nodes[0]!.port }], { keyPrefix }),
+    redis: () => clientOfCluster(cluster, { keyPrefix }),
     ttlMs: 60_000,
     commandTimeoutMs,
   });
@@ -24,8 +24,7 @@ const KEYS = Array.from({ length: 30 }, (_, index) => `order:${index}`).sort();
 
 it('a list of a Cluster has the locks of all masters, with those that wait, whatever the key prefix of its client [G431]', async () => {
   const [locks, prefixed] = await Promise.all([open(), open({ keyPrefix: 'app*:' })]);
-  const masterOf = (name: string) => Math.floor((clusterSlot(name) * 3) / 16_384);
-  expect(new Set(KEYS.map((key) => masterOf(`lock:{${key}}`))).size).toBe(3);
+  expect(new Set(KEYS.map((key) => masterOf(cluster, `lock:{${key}}`))).size).toBe(3);
   await prefixed.acquire('other');
   const held = await Promise.all(KEYS.map((key) => locks.acquire(key)));
   const waiting = open().then((others) => others.acquire(KEYS[0]!));

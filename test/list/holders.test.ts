@@ -1,15 +1,11 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import type { LockInfo, RedisLockModuleOptions } from 'nest-redis-lock';
 import { digestOf, parseOwner } from '../../lib/api/holder.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
+import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 const STORES: [name: string, options: () => RedisLockModuleOptions][] = [
   ['memory', () => ({ memory: true })],

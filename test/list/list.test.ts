@@ -1,20 +1,18 @@
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import type { Lock, LockInfo, LockService, LockUnavailableError, RedisLockModuleOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
+import { redisServer, serversOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 const FOREIGN = 50_000;
 
-let servers: RedisServer[];
-let redis: RedisServer;
+const servers = await serversOfFile(3);
+const redis = servers[0]!;
 beforeAll(async () => {
-  servers = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
-  redis = servers[0]!;
   await redis.command('DEBUG', 'POPULATE', FOREIGN, 'foreign', 10);
 });
-afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
 const redlock = (more: object = {}): RedisLockModuleOptions => ({
   redlock: servers.map(({ url }) => url),
@@ -154,8 +152,7 @@ it('list() refuses options that it does not know, or that are out of bounds [G43
 });
 
 it('a list of a Redis that hangs ends in time, and is sent nothing more until it answers [G419]', async () => {
-  const server = await RedisServer.start();
-  onTestFinished(() => server.stop());
+  const server = await redisServer();
   const locks = await openLocks({ redis: server.url, commandTimeoutMs: 200 });
   await locks.acquire('key', { ttlMs: 60_000 });
   await locks.list();

@@ -1,19 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import type { LockService, RedisLockModuleOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
+import { serversOfFile } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
-let servers: RedisServer[];
-let redis: RedisServer;
-beforeAll(async () => {
-  servers = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
-  redis = servers[0]!;
-});
-afterAll(() => Promise.all(servers.map((server) => server.stop())));
+const servers = await serversOfFile(3);
+const redis = servers[0]!;
 
 /** A process tells how many of its calls wait each second; the rest is for a command or two. In milliseconds. */
 const TOLD_WITHIN_MS = 1_200;

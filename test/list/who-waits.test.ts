@@ -1,15 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import type { Lock, LockService, Permit } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
-import { RedisServer } from '../support/redis-server.js';
+import { serverOfFile } from '../support/stage.js';
 
-let redis: RedisServer;
-beforeAll(async () => {
-  redis = await RedisServer.start();
-});
-afterAll(() => redis.stop());
+const redis = await serverOfFile();
 
 /**
  * A process tells how many of its calls wait each second, or with each extension of its lock, a third of the ttl after the last; the rest is for

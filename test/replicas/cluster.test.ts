@@ -1,34 +1,33 @@
 import { Cluster, type RedisOptions } from 'ioredis';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { freshKey } from '../support/claims.js';
+import { keysFor } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
-import { until } from '../support/until.js';
 import { ownerIn } from '../support/stored.js';
+import { until } from '../support/until.js';
 
 /** For waits that end by an answer. */
 const PATIENTLY = { count: 1, timeoutMs: 10_000 };
 /** For waits that are in vain. */
 const BRIEFLY = { count: 1, timeoutMs: 300 };
 
+let cluster: RedisCluster;
+let replica: RedisServer;
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+  replica = await cluster.addReplica();
+  return () => cluster.stop();
+});
+
 describe('waitForReplicas in a Cluster', () => {
-  let cluster: RedisCluster;
-  let replica: RedisServer;
-
-  beforeAll(async () => {
-    cluster = await RedisCluster.start();
-    replica = await cluster.addReplica();
-  });
-  afterAll(() => cluster.stop());
-
   it('waitForReplicas works in a Cluster of node-redis whose keys have a prefix [G889]', async () => {
     const rootNodes = cluster.nodes.map(({ url }) => ({ url }));
     const redis = { rootNodes, keyPrefix: 'app:' };
     const locks = await openLocks({ redis, commandTimeoutMs: 10_000, waitForReplicas: PATIENTLY });
-    const { key, owner } = await locks.acquire(keyOf(0));
+    const { key, owner } = await locks.acquire(someKey());
     await replica.command('READONLY');
     expect(ownerIn(await replica.command('GET', `app:lock:{${key}}`))).toBe(owner);
   });
@@ -36,14 +35,14 @@ describe('waitForReplicas in a Cluster', () => {
   it('works with clients that ask for a database, which a Cluster has but one of', async () => {
     const redis = client({ db: 1 });
     const locks = await openLocks({ redis, commandTimeoutMs: 10_000, waitForReplicas: PATIENTLY });
-    await locks.withLock(keyOf(0), () => {});
+    await locks.withLock(someKey(), () => {});
     const { findings } = await locks.diagnose();
     expect(findings.map(({ code }) => code)).not.toContain('wrong-database');
   });
 
   it('a lock with waitForReplicas in a Cluster survives the failover to the replica that acknowledged it [G73]', async () => {
     const [locks, brief] = [await open(PATIENTLY), await open(BRIEFLY)];
-    const lock = await locks.acquire(keyOf(0));
+    const lock = await locks.acquire(someKey());
     await cluster.nodes[0]!.kill();
     await replica.command('CLUSTER', 'FAILOVER', 'TAKEOVER');
     const others = await openLocks({ redis: client() });
@@ -58,7 +57,7 @@ describe('waitForReplicas in a Cluster', () => {
     expect(answer.acquired).toBeNull();
     // It has no replica of its own.
     const refusal = () =>
-      brief.acquire(keyOf(0)).then(
+      brief.acquire(someKey()).then(
         () => 'granted',
         ({ message }: Error) => message,
       );
@@ -66,6 +65,9 @@ describe('waitForReplicas in a Cluster', () => {
       what: 'its client asks the new master, which is refused',
     });
   });
+
+  /** A key of a lock on the master that has the replica. */
+  const someKey = () => keysFor(cluster, freshKey())[0]!;
 
   function open(waitForReplicas: { count: number; timeoutMs: number }): Promise<LockService> {
     return openLocks({ redis: client(), commandTimeoutMs: 10_000, waitForReplicas });
@@ -79,13 +81,5 @@ describe('waitForReplicas in a Cluster', () => {
     });
     onTestFinished(() => made.disconnect());
     return made;
-  }
-
-  /** A key whose slot is one of this master's. */
-  function keyOf(master: number): string {
-    for (;;) {
-      const key = freshKey();
-      if (Math.floor((clusterSlot(`{${key}}`) * cluster.nodes.length) / 16_384) === master) return key;
-    }
   }
 });

@@ -1,8 +1,7 @@
-import { onTestFinished } from 'vitest';
 import { RedisServer } from '../support/redis-server.js';
+import { ownerOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { ownerOn } from '../support/stored.js';
 
 /** A primary whose replica follows it by way of a proxy, which can keep the stream of changes from it. */
 export class Primary {
@@ -75,11 +74,4 @@ export class Primary {
     };
     await until(acknowledged, { what: 'the replica acknowledges changes' });
   }
-}
-
-/** A proxy between a client and a primary, for one test. */
-export async function proxyTo({ server }: Primary): Promise<TcpProxy> {
-  const proxy = await TcpProxy.start(server.port);
-  onTestFinished(() => proxy.stop());
-  return proxy;
 }

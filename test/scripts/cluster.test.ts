@@ -1,14 +1,14 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { ACQUIRE } from '../../lib/stores/redis/scripts/lua.js';
-import { clusterSlot, tagOfSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
-import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
+import { ACQUIRE } from '../../lib/stores/redis/scripts/lua.js';
+import { type Reply, ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { clusterSlot, tagOfSlot } from '../support/cluster-slots.js';
 import { portOf } from '../support/port-of.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { runScript } from '../support/run-script.js';
-import { until } from '../support/until.js';
 import { together } from '../support/together.js';
+import { until } from '../support/until.js';
 
 const SLOTS = 16_384;
 const aToken: unknown = expect.stringMatching(/^\d{16}$/);

@@ -1,13 +1,13 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import type { RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
 import { COMMANDS_IN_FLIGHT, type Wanted } from '../../lib/core/backend/lane.js';
+import type { RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
 import { GIVE_AND_TURN } from '../../lib/stores/redis/scripts/hand-off.js';
 import { ACQUIRE, EXTEND, RELEASE, TURN } from '../../lib/stores/redis/scripts/lua.js';
-import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
-import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
+import { type Reply, ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { clusterSlot } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,21 +1,15 @@
-import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { AcquireOptions, RedisSource } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
-import { until } from '../support/until.js';
+import { blockEventLoop, clientOf, proxyTo, serverOfFile } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
+import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-  await loadScripts(server);
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
+beforeAll(() => loadScripts(server));
 
 const owner = (key: string) => ownerOn(server, key);
 
@@ -34,10 +28,8 @@ async function services(key: string, redis: RedisSource) {
 
 /** It waits for a lock, through a proxy. */
 async function waits(key: string, options: AcquireOptions = {}) {
-  const proxy = await TcpProxy.start(server.port);
-  onTestFinished(() => proxy.stop());
-  const client = new Redis(proxy.url);
-  onTestFinished(() => client.disconnect());
+  const proxy = await proxyTo(server);
+  const client = clientOf(proxy);
   const { locks, others } = await services(key, client);
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key, options);
@@ -56,10 +48,6 @@ async function handed(key: string) {
 async function untilAskedAgain(times: number): Promise<void> {
   await server.resetCalls();
   await until(async () => (await scriptCalls(server)) === times, { what: 'it has asked again' });
-}
-
-function busy(ms: number): void {
-  for (const end = performance.now() + ms; performance.now() < end;);
 }
 
 describe('who is handed a lock', () => {
@@ -160,7 +148,7 @@ describe('who is handed a lock', () => {
       const granted = new Promise<void>((resolve) =>
         others.events$.subscribe((event) => void (event.type === 'acquired' && event.key === key && resolve())),
       );
-      void granted.then(() => busy(2_300));
+      void granted.then(() => blockEventLoop(2_300));
       let ran = 0;
       const working = Array.from({ length: calls }, () => others.withLock(key, { mode }, () => void ran++));
       await untilQueued(server, key, 1);
@@ -180,7 +168,7 @@ describe('who is handed a lock', () => {
     const holder = await locks.acquire('busy');
     let isHeld: boolean | undefined;
     const working = others.withLock('busy', (lock) => {
-      busy(2_300);
+      blockEventLoop(2_300);
       isHeld = lock.isHeld; // nothing was read meanwhile: nobody can say so
       return 'done';
     });
@@ -198,7 +186,7 @@ describe('who is handed a lock', () => {
     others.events$.subscribe(({ type }) => void (type === 'acquired' && turns++));
     const eachTurn = () => {
       if (turns > 0) turns++;
-      if (turns > 2) busy(2_300);
+      if (turns > 2) blockEventLoop(2_300);
       else setImmediate(eachTurn);
     };
     setImmediate(eachTurn);

@@ -1,16 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { tracingChannel, type TracingChannelSubscribers } from 'node:diagnostics_channel';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Lock, LockEvent, LockObserver, LockService, RedisLockModuleOptions } from 'nest-redis-lock';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
+import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 const request = new AsyncLocalStorage<string>();
 const nothing = async () => {};

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { DrivenProcess } from '../support/driven-process.js';
 import { RedisServer } from '../support/redis-server.js';
+import { serverOfFile } from '../support/stage.js';
 
 /** A process of its own: one whose event loop stops would take the tests with it. */
 class CarelessProcess extends DrivenProcess {
@@ -18,11 +19,7 @@ class CarelessProcess extends DrivenProcess {
   }
 }
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 /** Refusals of an outage come together, every 10 ms at most. */
 function expectPaced({ calls, tookMs }: { calls: number; tookMs: number }): void {

@@ -1,18 +1,14 @@
-import { Cluster, type ClusterOptions, type RedisOptions } from 'ioredis';
+import type { RedisOptions } from 'ioredis';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
+import { clientOfCluster } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 export const REQUEST = { waitMs: 60_000 };
 
-export const connect = ({ nodes }: RedisCluster, options: ClusterOptions = {}) =>
-  new Cluster(
-    nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
-    options,
-  );
 export const open = (cluster: RedisCluster, redisOptions: RedisOptions = {}) =>
-  openLocks({ redis: () => connect(cluster, { redisOptions }) });
+  openLocks({ redis: () => clientOfCluster(cluster, { redisOptions }) });
 
 export async function sum(
   servers: readonly RedisServer[],

@@ -1,11 +1,12 @@
 import { Cluster } from 'ioredis';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, subscribers } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
+import { redisCluster, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 /** Two processes with ten lock services each, which are to Redis what twenty processes are. */
@@ -75,8 +76,7 @@ function placeIn({ nodes }: RedisCluster, areCounted: boolean): Place {
 }
 
 it('when twenty that wait for a lock are killed, two others go on at once, though those had never waited before [G271]', async () => {
-  const server = await RedisServer.start();
-  onTestFinished(() => server.stop());
+  const server = await redisServer();
   const options = { redis: server.url };
   const place = {
     nodes: [server],
@@ -88,14 +88,12 @@ it('when twenty that wait for a lock are killed, two others go on at once, thoug
 });
 
 it('when twenty that wait for a lock of a Cluster without sharded publish/subscribe are killed, two others go on after two grants have run out at most [G272]', async () => {
-  const cluster = await RedisCluster.start();
-  onTestFinished(() => cluster.stop());
+  const cluster = await redisCluster();
   await cluster.forbid();
   expect(await grantsThatRunOut(placeIn(cluster, false))).toBeLessThanOrEqual(2);
 });
 
 it('when twenty that wait for a lock of a Cluster are killed, two others go on at once [G290]', async () => {
-  const cluster = await RedisCluster.start();
-  onTestFinished(() => cluster.stop());
+  const cluster = await redisCluster();
   expect(await grantsThatRunOut(placeIn(cluster, true))).toBe(0);
 });

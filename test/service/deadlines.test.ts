@@ -1,8 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LockService, RedisLockModuleOptions, TryAcquireOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { proxyTo, serversOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 /** So many calls that each need a command of their own take more than 25 round trips. */
@@ -13,19 +12,14 @@ const WAIT_MS = 2_100;
 /** They have another ttl each, so that none travels with another. */
 const TTL_MS = 60_000;
 
-let servers: RedisServer[];
-beforeAll(async () => {
-  servers = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
-});
-afterAll(() => Promise.all(servers.map((server) => server.stop())));
+const servers = await serversOfFile(3);
 
 /** A service whose servers are far away, and to which the connections are just being made anew. */
 async function reconnecting(
   sourceOf: (urls: string[]) => RedisLockModuleOptions,
   commandTimeoutMs = 1_000,
 ): Promise<{ locks: LockService; connect: () => void }> {
-  const proxies = await Promise.all(servers.map(({ port }) => TcpProxy.start(port)));
-  onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+  const proxies = await Promise.all(servers.map(proxyTo));
   const locks = await openLocks({
     ...sourceOf(proxies.map(({ url }) => url)),
     ttlMs: TTL_MS + CALLS,

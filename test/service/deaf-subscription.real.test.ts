@@ -1,34 +1,21 @@
 import { Cluster } from 'ioredis';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { queued, subscribers, untilQueued } from '../support/queue.js';
-import { RedisCluster } from '../support/redis-cluster.js';
-import { RedisServer } from '../support/redis-server.js';
+import { proxyTo, redisCluster, serverOfFile } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { contender, listens, shareOf } from './contender.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
-
-async function proxyTo(port: number): Promise<TcpProxy> {
-  const proxy = await TcpProxy.start(port);
-  onTestFinished(() => proxy.stop());
-  return proxy;
-}
+const server = await serverOfFile();
 
 describe('a process whose subscription the server has closed without its knowledge', () => {
   it.each([true, false])(
     'a process with a dead subscription listens again to a Cluster (sharded: %s) [G104]',
     async (sharded) => {
-      const cluster = await RedisCluster.start();
-      onTestFinished(() => cluster.stop());
+      const cluster = await redisCluster();
       if (!sharded) await cluster.forbid();
-      const proxies = await Promise.all(cluster.nodes.map(({ port }) => proxyTo(port)));
+      const proxies = await Promise.all(cluster.nodes.map(proxyTo));
       const natMap = Object.fromEntries(
         cluster.nodes.map(({ port }, index) => [
           `127.0.0.1:${port}`,

@@ -1,29 +1,18 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
 import type { LockService, RedisLockSettings } from 'nest-redis-lock';
-import { RedlockNodes } from '../support/redlock-nodes.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued, untilSubscribers } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { redlockNodes } from '../support/redlock-nodes.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { contender, HOLD_MS, listens, shareOf } from './contender.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
-
-async function proxyTo(port: number): Promise<TcpProxy> {
-  const proxy = await TcpProxy.start(port);
-  onTestFinished(() => proxy.stop());
-  return proxy;
-}
+const server = await serverOfFile();
 
 describe('a process whose subscription the server has closed without its knowledge', () => {
   it.each([false, true])('a process with a dead subscription gets its turns again (fair: %s) [G102]', async (fair) => {
-    const proxy = await proxyTo(server.port);
+    const proxy = await proxyTo(server);
     const settings: RedisLockSettings = { fair };
     const services = [
       await openLocks({ redis: proxy.url, ...settings }),
@@ -42,9 +31,8 @@ describe('a process whose subscription the server has closed without its knowled
   });
 
   it('a process with a dead subscription listens again to the nodes of a Redlock [G103]', async () => {
-    const nodes = await RedlockNodes.start(3);
-    onTestFinished(() => nodes.stop());
-    const proxies = await Promise.all(nodes.servers.map(({ port }) => proxyTo(port)));
+    const nodes = await redlockNodes(3);
+    const proxies = await Promise.all(nodes.servers.map(proxyTo));
     const services = [
       await openLocks({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 1_000 }),
       await openLocks({ redlock: nodes.urls, commandTimeoutMs: 1_000 }),
@@ -61,7 +49,7 @@ describe('a process whose subscription the server has closed without its knowled
   });
 
   it('a process with a dead subscription keeps its place in the queue of a fair lock, although a release found that nobody hears it [G105]', async () => {
-    const proxy = await proxyTo(server.port);
+    const proxy = await proxyTo(server);
     const fair = true;
     const deaf = await openLocks({ redis: proxy.url, fair });
     const [holding, second, late] = await Promise.all([1, 2, 3].map(() => openLocks({ redis: server.url, fair })));

@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
 import { loadScripts } from '../support/script-calls.js';
-import { proxyTo } from '../support/stage.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
 import { membersOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
@@ -15,12 +14,8 @@ const SHARED = { mode: 'shared' } as const;
 const PATIENT = { waitMs: 600_000 };
 const HOUR_MS = 3_600_000;
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
+const server = await serverOfFile();
 beforeEach(() => loadScripts(server));
-afterAll(() => server.stop());
 
 const open = (settings: RedisLockSettings = {}, url = server.url) => openLocks({ redis: url, ...settings });
 const openSeveral = (count: number) => Promise.all(Array.from({ length: count }, () => open()));

@@ -2,18 +2,17 @@ import { randomUUID } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { inspect } from 'node:util';
 import { Logger } from '@nestjs/common';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockEvent, LockParcel, LockService, ParcelOptions, RedisLockSettings } from 'nest-redis-lock';
 import { fromPromises, type Transfer } from 'nest-redis-lock/testing';
-import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import { digestOf } from '../../lib/api/holder.js';
+import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import { logTroubles } from '../../lib/nest/module/log-troubles.js';
-import { acquireOn, claimOn, connected, extendOn, granted, now, releaseOn, transferOn } from '../support/claims.js';
 import { ToyBackend } from '../contract/toy-backend.js';
+import { acquireOn, claimOn, connected, extendOn, granted, now, releaseOn, transferOn } from '../support/claims.js';
 import { openLocks, serviceOn } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
-import { redisServers } from '../support/stage.js';
+import { proxyTo, redisServers, serverOfFile } from '../support/stage.js';
 import { counterOn, ownerOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -22,9 +21,8 @@ const HOUR = { ttlMs: 3_600_000 };
 const LOST = (reason: string) => ({ code: 'LOCK_LOST', reason });
 const REFUSED = (message: string) => ({ code: 'LOCK_OPTIONS', message: expect.stringContaining(message) as string });
 
-let server: RedisServer;
+const server = await serverOfFile();
 beforeAll(async () => {
-  server = await RedisServer.start();
   const locks = await connected({ redis: server.url }); // the server knows the scripts from now on
   const claim = claimOn('scripts');
   await granted(locks, claim);
@@ -33,15 +31,13 @@ beforeAll(async () => {
   await releaseOn(locks, claim);
   await locks.close();
 });
-afterAll(() => server.stop());
 
 /** Each is another process, as far as Redis can tell. */
 const open = (options: RedisLockSettings = {}, url = server.url): Promise<LockService> =>
   openLocks({ redis: url, ...options });
 
 async function throughProxy(commandTimeoutMs: number): Promise<{ proxy: TcpProxy; locks: LockService }> {
-  const proxy = await TcpProxy.start(server.port);
-  onTestFinished(() => proxy.stop());
+  const proxy = await proxyTo(server);
   return { proxy, locks: await open({ commandTimeoutMs }, proxy.url) };
 }
 

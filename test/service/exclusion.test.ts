@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { type Lock, LockError, type LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
-import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { blockEventLoop, proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 /** So many grants are looked at, however busy the machine is. */
@@ -27,19 +26,13 @@ class Witness {
   }
 }
 
-function blockEventLoop(ms: number): void {
-  for (const end = performance.now() + ms; performance.now() < end;);
-}
-
 it.each([1, 2])(
   'no two locks of a key are held at once, whatever their holders, the network and the event loop do (seed %i) [G2]',
   async (seed) => {
     const random = randomOf(seed);
     const below = (limit: number) => Math.floor(random() * limit);
-    const server = await RedisServer.start();
-    onTestFinished(() => server.stop());
-    const proxies = await Promise.all([1, 2, 3].map(() => TcpProxy.start(server.port)));
-    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+    const server = await redisServer();
+    const proxies = await Promise.all([1, 2, 3].map(() => proxyTo(server)));
     const services = await Promise.all(proxies.map(({ url }) => openLocks({ redis: url, commandTimeoutMs: 100 })));
     const witness = new Witness();
     const unexpected: unknown[] = [];

@@ -1,22 +1,17 @@
-import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from 'nest-redis-lock';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
+import { redlockNodes } from '../support/redlock-nodes.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { clientOf, proxyTo, serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-  await loadScripts(server);
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
+beforeAll(() => loadScripts(server));
 
-const open = () => openLocks({ redis: server.url });
+const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url, ...settings });
 
 /** The other service waits for the lock, and gets it. @returns how many script calls that took, from the release on */
 async function handedOver(locks: LockService, others: LockService, key: string): Promise<number> {
@@ -56,10 +51,8 @@ describe('a lock that is released while another service waits', () => {
   });
 
   it('a lock that is handed over lasts for the ttl from when the confirmation was sent, not from when it was answered [G108]', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
-    const client = new Redis(proxy.url);
-    onTestFinished(() => client.disconnect());
+    const proxy = await proxyTo(server);
+    const client = clientOf(proxy);
     const sent: number[] = [];
     const evalsha = client.evalsha.bind(client) as (...args: unknown[]) => Promise<unknown>;
     Object.assign(client, {
@@ -119,4 +112,51 @@ describe('who waits', () => {
     expect(await scriptCalls(server)).toBeLessThanOrEqual(5);
     await holder.release();
   });
+});
+
+const refusal = (locks: LockService, key: string) => locks.acquire(key).then(() => 'granted', String);
+
+it.each([
+  ['nobody else waits', false],
+  ['another process waits', true],
+])(
+  'A lock that is given back and asked for in one step is not called lost where no token can be minted for the next call: %s [G646]',
+  async (key, othersWait) => {
+    const [locks, others] = [await open({ cohortPasses: 0 }), await open({ cohortPasses: 0 })];
+    const holder = await locks.acquire(key);
+    const refusals: Promise<string>[] = [];
+    if (othersWait) {
+      refusals.push(refusal(others, key));
+      await untilQueued(server, key, 1);
+    }
+    refusals.push(refusal(locks, key));
+    await server.command('SET', 'lock:fence', '9e15');
+    expect(await holder.release()).toBe(true);
+    for (const reason of await Promise.all(refusals)) expect(reason).toContain('is out of range');
+    expect(await server.keys(`lock:{${key}}*`)).toEqual([]);
+    await server.command('DEL', 'lock:fence');
+  },
+);
+
+it('a released lock of a Redlock reaches a waiter without a look of its own [G125]', async () => {
+  const nodes = await redlockNodes(3);
+  const openRedlock = () => openLocks({ redlock: nodes.urls, commandTimeoutMs: 3_000 });
+  const [locks, others] = [await openRedlock(), await openRedlock()];
+  const places = () => Promise.all(nodes.servers.map((each) => queued(each, 'woken')));
+  const times: number[] = [];
+  for (let round = 0; round < 5; round++) {
+    const holder = await others.acquire('woken');
+    const waiting = locks.acquire('woken');
+    // On a majority of the nodes: it may have been granted the vote of one, and have given it back.
+    await until(async () => (await places()).filter((count) => count > 0).length > 1, { what: 'it waits' });
+    const from = performance.now();
+    await holder.release();
+    const lock = await waiting;
+    times.push(performance.now() - from);
+    expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
+    await lock.release();
+  }
+  // Who waits looks after a second: before that only a wake-up can have served it.
+  expect(Math.min(...times)).toBeLessThan(500);
+  await until(async () => (await places()).every((count) => count === 0), { what: 'nobody waits' });
 });

@@ -1,17 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { LockEvent, LockService } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
-import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { proxyTo, redisServers, serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 const open = (options: { ttlMs?: number; cohortMs?: number; shutdownTimeoutMs?: number } = {}) =>
   openLocks({ redis: server.url, ...options });
@@ -99,8 +93,7 @@ describe('a lock with holdMs', () => {
   });
 
   it('whose hold is not confirmed fails its call, and is released once it can be [G339]', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
+    const proxy = await proxyTo(server);
     const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 500 });
     locks.events$.subscribe(({ type }) => type === 'acquired' && proxy.dropReplies());
     await expect(locks.acquire('unconfirmed', { holdMs: 60_000 })).rejects.toThrow(/"unconfirmed" could not be kept/);
@@ -207,52 +200,39 @@ describe('a lock with holdMs', () => {
   });
 
   it('of a Redlock is kept by a majority, for the ttl of the registration at most [G349]', async () => {
-    const nodes = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
-    try {
-      const locks = await openLocks({ redlock: nodes.map(({ url }) => url), admission: false, ttlMs: 5_000 });
-      await expect(locks.acquire('quorum', { holdMs: 5_001 })).rejects.toThrow(
-        /holdMs must be at most 5000: got 5001\. That is the ttlMs of the registration, on a Redlock: /,
-      );
-      await locks.withLock('quorum', { ttlMs: 3_000, holdMs: 5_000 }, () => Promise.resolve());
-      expect(await locks.inspect('quorum')).toMatchObject({ keptUntil: expect.any(Date) as Date });
-      expect(await locks.tryAcquire('quorum')).toBeNull();
-    } finally {
-      await Promise.all(nodes.map((node) => node.stop()));
-    }
+    const nodes = await redisServers(3);
+    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), admission: false, ttlMs: 5_000 });
+    await expect(locks.acquire('quorum', { holdMs: 5_001 })).rejects.toThrow(
+      /holdMs must be at most 5000: got 5001\. That is the ttlMs of the registration, on a Redlock: /,
+    );
+    await locks.withLock('quorum', { ttlMs: 3_000, holdMs: 5_000 }, () => Promise.resolve());
+    expect(await locks.inspect('quorum')).toMatchObject({ keptUntil: expect.any(Date) as Date });
+    expect(await locks.tryAcquire('quorum')).toBeNull();
   });
 
   it('no call on a Redlock asks for a longer ttlMs than that of the registration, so none keeps others from their locks [G1016]', async () => {
-    const nodes = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
-    try {
-      const redlock = nodes.map(({ url }) => url);
-      await letVote(nodes);
-      const locks = await openLocks({ redlock, ttlMs: 5_000, policies: { short: { ttlMs: 4_000 } } });
-      const tooLong = /ttlMs must be at most 5000: got 60000\. That is the ttlMs of the registration, on a Redlock: /;
-      await expect(locks.acquire('long', { ttlMs: 60_000 })).rejects.toThrow(tooLong);
-      await locks.withLock('extended', { policy: 'short' }, async (lock) => {
-        await expect(lock.extend(60_000)).rejects.toThrow(tooLong);
-        expect(lock.isHeld).toBe(true);
-      });
-      expect(() => locks.leader('leader', { ttlMs: 60_000 })).toThrow(tooLong);
-      await locks.withLock('other', () => {});
-      await (await openLocks({ redlock, ttlMs: 5_000 })).withLock('later', () => {});
-      const policies = { long: { ttlMs: 60_000 } };
-      await expect(openLocks({ redlock, ttlMs: 5_000, policies })).rejects.toThrow(
-        /^In policies\.long: ttlMs must be at most 5000/,
-      );
-    } finally {
-      await Promise.all(nodes.map((node) => node.stop()));
-    }
+    const nodes = await redisServers(3);
+    const redlock = nodes.map(({ url }) => url);
+    const locks = await openLocks({ redlock, ttlMs: 5_000, policies: { short: { ttlMs: 4_000 } } });
+    const tooLong = /ttlMs must be at most 5000: got 60000\. That is the ttlMs of the registration, on a Redlock: /;
+    await expect(locks.acquire('long', { ttlMs: 60_000 })).rejects.toThrow(tooLong);
+    await locks.withLock('extended', { policy: 'short' }, async (lock) => {
+      await expect(lock.extend(60_000)).rejects.toThrow(tooLong);
+      expect(lock.isHeld).toBe(true);
+    });
+    expect(() => locks.leader('leader', { ttlMs: 60_000 })).toThrow(tooLong);
+    await locks.withLock('other', () => {});
+    await (await openLocks({ redlock, ttlMs: 5_000 })).withLock('later', () => {});
+    const policies = { long: { ttlMs: 60_000 } };
+    await expect(openLocks({ redlock, ttlMs: 5_000, policies })).rejects.toThrow(
+      /^In policies\.long: ttlMs must be at most 5000/,
+    );
   });
 
   it('an election on a Redlock with a shorter ttlMs has that of the registration unless it names one [G1017]', async () => {
-    const nodes = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
-    try {
-      const locks = await openLocks({ redlock: nodes.map(({ url }) => url), admission: false, ttlMs: 5_000 });
-      const election = locks.leader('leader');
-      await until(() => election.isLeader, { what: 'it is elected' });
-    } finally {
-      await Promise.all(nodes.map((node) => node.stop()));
-    }
+    const nodes = await redisServers(3);
+    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), admission: false, ttlMs: 5_000 });
+    const election = locks.leader('leader');
+    await until(() => election.isLeader, { what: 'it is elected' });
   });
 });

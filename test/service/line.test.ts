@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   type AcquireOptions,
   LockContendedError,
@@ -9,8 +9,9 @@ import {
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
-import { until } from '../support/until.js';
+import { redisServer } from '../support/stage.js';
 import { keysOfLocks } from '../support/stored.js';
+import { until } from '../support/until.js';
 
 /** Nobody could be served in time: either others had the lock, or Redis was just being asked for it. */
 function isOver(error: unknown): boolean {
@@ -29,8 +30,7 @@ const BACKENDS: [string, (server: RedisServer) => RedisLockModuleOptions][] = [
 
 describe.each(BACKENDS)('random calls on %s', (name, optionsOf) => {
   it.each([1, 2, 3])('no turn is ever lost nor given twice, whatever happens (seed %i) [G129]', async (seed) => {
-    const server = await RedisServer.start();
-    onTestFinished(() => server.stop());
+    const server = await redisServer();
     const random = randomOf(seed);
     const options = optionsOf(server);
     const services: LockService[] = [];

@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { LockService, LockServiceOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';
+import { redisServer } from '../support/stage.js';
 
 const SITE = String.raw`(?:\S+ )?\(?\S+lock-order\.test\.ts:\d+:\d+\)?`;
 const work = async () => {};
@@ -152,8 +152,7 @@ describe('the order inside a set', () => {
 
 describe("lockOrder: 'throw'", () => {
   it("with lockOrder 'throw' such a call is refused each time, before Redis is asked [G378]", async () => {
-    const server = await RedisServer.start();
-    onTestFinished(() => server.stop());
+    const server = await redisServer();
     const locks = await openLocks({ redis: server.url, lockOrder: 'throw' });
     await take(locks, 'a', 'b');
     await locks.withLock('b', async () => {

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { AcquireOptions, Lock, LockEvent, LockService, LockSet, RedisLockSettings } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
-import { blockEventLoop, proxyTo } from '../support/stage.js';
+import { blockEventLoop, proxyTo, serverOfFile } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
@@ -14,12 +13,8 @@ const TTL_MS = 3_000;
 /** What commands and timers may add, in milliseconds. */
 const SLACK_MS = 60;
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-  await loadScripts(server);
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
+beforeAll(() => loadScripts(server));
 
 const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url, ttlMs: TTL_MS, ...settings });
 const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));

@@ -1,11 +1,11 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
-import { until } from '../support/until.js';
+import { serverOfFile } from '../support/stage.js';
 import { COUNTER } from '../support/stored.js';
+import { until } from '../support/until.js';
 
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
@@ -54,11 +54,7 @@ it('a lock whose handle is garbage does not hold up the end of the application [
   expect(await locks.isLocked('forgotten')).toBe(false);
 });
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 /** Does the work for each of `count` different keys, some at a time. */
 async function forKeys(name: string, count: number, work: (key: string) => Promise<unknown>): Promise<void> {

@@ -1,10 +1,9 @@
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { LockService, RedisLockSettings } from 'nest-redis-lock';
-import { redisServers } from '../support/stage.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 const COMMAND_TIMEOUT_MS = 500;
@@ -13,8 +12,7 @@ const BOUND_MS = 4_000;
 
 let server: RedisServer;
 beforeEach(async () => {
-  server = await RedisServer.start();
-  onTestFinished(() => server.stop()); // behind the services, which close before
+  server = await redisServer(); // stops behind the services, which close before
 });
 
 const open = (settings: RedisLockSettings = {}): Promise<LockService> =>
@@ -86,8 +84,7 @@ describe('while acquiring, Redis', () => {
   });
 
   it('a call rides out a connection that is lost for a moment [G46]', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
+    const proxy = await proxyTo(server);
     const locks = await openLocks({ redis: proxy.url });
     proxy.cut();
     expect((await locks.acquire('key')).isHeld).toBe(true);

@@ -1,18 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Lock, LockEvent, LockService, Permit, RedisLockModuleOptions, RedisLockSettings } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
 import { loadScripts } from '../support/script-calls.js';
+import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-  await loadScripts(server);
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
+beforeAll(() => loadScripts(server));
 
 const STORES: [name: string, options: () => RedisLockModuleOptions][] = [
   ['memory', () => ({ memory: true })],

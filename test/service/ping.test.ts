@@ -3,6 +3,7 @@ import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
+import { redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 let redis: RedisServer;
@@ -52,8 +53,7 @@ it('a ping asks each server once, on the connection of the locks, and leaves not
 });
 
 it('a ping of a Redis that hangs, or is gone, ends in time, says what is wrong, and does not reject [G441]', async () => {
-  const server = await RedisServer.start();
-  onTestFinished(() => server.stop());
+  const server = await redisServer();
   const locks = await openLocks({ redis: server.url, commandTimeoutMs: 200 });
   const name = `127.0.0.1:${server.port}`;
   server.pause();

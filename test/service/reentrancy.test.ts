@@ -1,15 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';
+import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 const open = () => openLocks({ redis: server.url });
 const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;

@@ -2,8 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { PACKAGES } from '../adapters/packages.js';
 import { SlotMove } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisCluster } from '../support/redis-cluster.js';
-import { redisServer } from '../support/stage.js';
+import { redisCluster, redisServer } from '../support/stage.js';
 
 describe.each(Object.entries(PACKAGES))('With %s', (_name, { clientOf, clusterOf }) => {
   /** Locks by a client of the application, whose connection the library leaves alone. */
@@ -44,8 +43,7 @@ describe.each(Object.entries(PACKAGES))('With %s', (_name, { clientOf, clusterOf
   });
 
   it('a call and a release outlast a slot that moves, within commandTimeoutMs [G1022]', async () => {
-    const cluster = await RedisCluster.start(3);
-    onTestFinished(() => cluster.stop());
+    const cluster = await redisCluster();
     const of = () => clusterOf(cluster.nodes.map(({ url }) => url));
     const [patient, hasty] = [await locksBy(of, 20_000), await locksBy(of, 100)];
     for (const locks of [patient, hasty]) await locks.withLock('key', () => {});

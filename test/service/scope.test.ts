@@ -1,20 +1,16 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
+import { serverOfFile } from '../support/stage.js';
 
 const tenants = new AsyncLocalStorage<string | null>();
 const as = <T>(tenant: string | null, work: () => T): T => tenants.run(tenant, work);
 const scope = () => tenants.getStore();
 const nothing = () => Promise.resolve();
 
-let server: RedisServer;
+const server = await serverOfFile();
 let locks: LockService;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
 beforeEach(async () => {
   locks = await openLocks({ redis: server.url, scope });
 });

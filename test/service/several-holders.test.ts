@@ -1,27 +1,21 @@
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
 import { membersOn, timeOn } from '../support/stored.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 const TTL_MS = 4_000;
 const READ = { mode: 'shared', ttlMs: TTL_MS } as const;
 const PATIENT = { waitMs: 120_000 };
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 const open = () => openLocks({ redis: server.url });
 /** A service that can be cut off for good: to Redis, and to the others, that is all there is to see of a death. */
 async function mortal() {
-  const proxy = await TcpProxy.start(server.port);
-  onTestFinished(() => proxy.stop());
+  const proxy = await proxyTo(server);
   return { locks: await openLocks({ redis: proxy.url }), die: () => proxy.stop() };
 }
 const endOf = async (key: string, owner: string) =>

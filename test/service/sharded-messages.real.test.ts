@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { keysFor, masterOf } from '../support/cluster-slots.js';
 import { LockProcess } from '../support/lock-process.js';
@@ -11,14 +11,14 @@ import { ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 import { open, plainChannels, REQUEST, shardChannels, sum, untilSigns } from './cluster-messages.js';
 
-describe('In a Cluster with sharded publish/subscribe', () => {
-  let cluster: RedisCluster;
-  beforeAll(async () => {
-    cluster = await RedisCluster.start();
-    await Promise.all(cluster.nodes.map(loadScripts));
-  });
-  afterAll(() => cluster.stop());
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+  await Promise.all(cluster.nodes.map(loadScripts));
+  return () => cluster.stop();
+});
 
+describe('In a Cluster with sharded publish/subscribe', () => {
   it('a killed process that waits for a lock of a Cluster is passed over at once, and the next is granted it [G293]', async () => {
     const [key] = keysFor(cluster, 'killed');
     const node = masterOf(cluster, `lock:{${key}}`);

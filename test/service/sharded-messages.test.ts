@@ -1,17 +1,19 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import type { ClusterOptions } from 'ioredis';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { keysFor, masterOf, SlotMove } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
+import { clientOfCluster, proxyTo, redisCluster } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { connect, open, plainChannels, REQUEST, shardChannels, signs, sum, untilSigns } from './cluster-messages.js';
+import { open, plainChannels, REQUEST, shardChannels, signs, sum, untilSigns } from './cluster-messages.js';
 import { contender } from './contender.js';
+
+/** How often who waits looks after it. In milliseconds. */
+const CHECK_MS = 1_000;
 
 /** How many messages of publish/subscribe the server has sent to other nodes. */
 async function messagesOnTheBus(server: RedisServer): Promise<number> {
@@ -31,14 +33,14 @@ async function betweenChecks<Result>(act: () => Promise<Result>): Promise<Result
   }
 }
 
-describe('In a Cluster with sharded publish/subscribe', () => {
-  let cluster: RedisCluster;
-  beforeAll(async () => {
-    cluster = await RedisCluster.start();
-    await Promise.all(cluster.nodes.map(loadScripts));
-  });
-  afterAll(() => cluster.stop());
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+  await Promise.all(cluster.nodes.map(loadScripts));
+  return () => cluster.stop();
+});
 
+describe('In a Cluster with sharded publish/subscribe', () => {
   const CLIENTS: [string, ClusterOptions][] = [
     ['default options', {}],
     ['a key prefix', { keyPrefix: 'app:' }],
@@ -52,7 +54,7 @@ describe('In a Cluster with sharded publish/subscribe', () => {
     async (name, options) => {
       const keyPrefix = options.keyPrefix ?? options.redisOptions?.keyPrefix ?? '';
       const [locks, others] = await Promise.all(
-        [1, 2].map(() => openLocks({ redis: () => connect(cluster, options) })),
+        [1, 2].map(() => openLocks({ redis: () => clientOfCluster(cluster, options) })),
       );
       const before = await sum(cluster.nodes, messagesOnTheBus);
       const handOver = async (key: string) => {
@@ -79,7 +81,7 @@ describe('In a Cluster with sharded publish/subscribe', () => {
   );
 
   it('a process listens on each master that it waits on, with one connection, and on none after it was closed [G292]', async () => {
-    const client = connect(cluster);
+    const client = clientOfCluster(cluster);
     onTestFinished(() => client.disconnect());
     const [holding, waits] = [await open(cluster), await openLocks({ redis: client })];
     const subscribers = async () =>
@@ -164,8 +166,7 @@ describe('After the failover of a master of a Cluster', () => {
   const isMaster = async (node: RedisServer) => String(await node.command('ROLE')).startsWith('master');
 
   it('a call that waited before a failover of the Cluster gets the lock from the new master, and listens there [G297]', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
+    const cluster = await redisCluster();
     const replica = await cluster.addReplica();
     const [key] = keysFor(cluster, 'failover');
     const [holding, waits] = [await open(cluster), await open(cluster)];
@@ -189,16 +190,14 @@ describe('After the failover of a master of a Cluster', () => {
 });
 
 it('a process whose connection for sharded messages hangs listens again on a new one [G298]', async () => {
-  const cluster = await RedisCluster.start();
-  onTestFinished(() => cluster.stop());
-  const proxies = await Promise.all(cluster.nodes.map(({ port }) => TcpProxy.start(port)));
-  onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+  const cluster = await redisCluster();
+  const proxies = await Promise.all(cluster.nodes.map(proxyTo));
   const natMap = Object.fromEntries(
     cluster.nodes.map(({ port }, index) => [`127.0.0.1:${port}`, { host: '127.0.0.1', port: proxies[index]!.port }]),
   );
   const [key] = keysFor(cluster, 'hangs');
   const [node] = cluster.nodes;
-  const services = [await openLocks({ redis: () => connect(cluster, { natMap }) }), await open(cluster)];
+  const services = [await openLocks({ redis: () => clientOfCluster(cluster, { natMap }) }), await open(cluster)];
   const counts = services.map((locks) => contender(locks, key!));
   await until(async () => (await shardChannels(node!)) === 2, { what: 'both listen' });
   await until(() => counts.every(({ turns }) => turns > 5), { what: 'both have turns' });

@@ -1,17 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { PACKAGES } from '../adapters/packages.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
-import { proxyTo } from '../support/stage.js';
+import { proxyTo, redisServer, serverOfFile } from '../support/stage.js';
 import { counterOn, ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 /** With time for work to finish, which `openLocks` would not give. */
 const open = (settings: RedisLockSettings = {}): Promise<LockService> =>
@@ -85,8 +80,7 @@ describe.each(Object.entries(PACKAGES))('the end of the connections of %s', (_na
 
   /** Locks of a Redis that hangs, and has been sent attempts for two locks that nobody waits for any more. */
   async function givenUp(held = 0) {
-    const own = await RedisServer.start();
-    onTestFinished(() => own.stop());
+    const own = await redisServer();
     const redis = withPrefix(own.url, '') as never;
     const locks = await openLocks({ redis, commandTimeoutMs: COMMAND_TIMEOUT_MS, ttlMs: 60_000 });
     const handles = await Promise.all(Array.from({ length: held }, (_, index) => locks.acquire(`held ${index}`)));
@@ -107,8 +101,7 @@ describe.each(Object.entries(PACKAGES))('the end of the connections of %s', (_na
   });
 
   it('comes behind the undo of an adoption that a hanging Redis grants too late [G1060]', async () => {
-    const own = await RedisServer.start();
-    onTestFinished(() => own.stop());
+    const own = await redisServer();
     const locks = await openLocks({ redis: withPrefix(own.url, '') as never, commandTimeoutMs: COMMAND_TIMEOUT_MS });
     const parcel = await (await locks.acquire('parcel')).detach({ ttlMs: 3_600_000 });
     const counter = await counterOn(own);

@@ -1,19 +1,15 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Lock, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
+import { ownerOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { ownerOn } from '../support/stored.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-  await loadScripts(server);
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
+beforeAll(() => loadScripts(server));
 
 const open = (redis = server.url) => openLocks({ redis });
 const PROCESSES = 8;
@@ -120,8 +116,7 @@ describe('a message that a lock was handed over, which comes late', () => {
   });
 
   it('leaves alone a lock that is just being given back, so that its release does not find it gone [G1057]', async () => {
-    const way = await TcpProxy.start(server.port);
-    onTestFinished(() => way.stop());
+    const way = await proxyTo(server);
     const { others, lock } = await listening('released', way);
     const channel = channelOf(lock.owner);
     await lock.extend(); // after what confirmed its grant

@@ -1,23 +1,20 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockSettings } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts } from '../support/script-calls.js';
+import { redisServer, serverOfFile } from '../support/stage.js';
+import { ownerOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { ownerOn } from '../support/stored.js';
 import { crowd, haveWaited, turnOf } from './waiters.js';
 
 /** A grant that is not confirmed stands for 2 s, and who waits looks after 1 s at the latest; the rest is for slow machines. */
 const AT_MOST_MS = 8_000;
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
+const server = await serverOfFile();
 beforeEach(() => loadScripts(server));
-afterAll(() => server.stop());
 
 const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url, ...settings });
 const holderOf = (key: string) => ownerOn(server, key);
@@ -49,8 +46,7 @@ describe('a subscription that', () => {
 
 describe('those who wait in several services are all served after', () => {
   it('the waiters of several services are all served after a restart that lost everything [G122]', async () => {
-    const restarted = await RedisServer.start();
-    onTestFinished(() => restarted.stop());
+    const restarted = await redisServer();
     const { served } = await crowd(restarted, 'restarted');
     await restarted.restart();
     expect(await within(AT_MOST_MS, served)).toBe(1);

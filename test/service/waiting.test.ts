@@ -1,5 +1,5 @@
 import { getEventListeners } from 'node:events';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService, LockUnavailableError } from 'nest-redis-lock';
 import { type AcquireRequest, fromPromises } from 'nest-redis-lock/testing';
 import { ToyBackend } from '../contract/toy-backend.js';
@@ -7,16 +7,12 @@ import { now } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { openLocks, serviceOn } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 const open = () => openLocks({ redis: server.url });
 const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;
@@ -98,8 +94,7 @@ describe('the signal of a call', () => {
   );
 
   it('leaves what was asked for on its behalf to the next call, unless that wants it for another time', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
+    const proxy = await proxyTo(server);
     const locks = await openLocks({ redis: proxy.url });
     await locks.isLocked('otherwise'); // it is connected
     for (const [ttlMs, cost] of [
@@ -141,8 +136,7 @@ describe('the signal of a call', () => {
   });
 
   it('the signal of a call ends its wait while Redis does not answer, and its attempt leaves no orphan [G128]', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
+    const proxy = await proxyTo(server);
     const locks = await openLocks({ redis: proxy.url });
     proxy.hold();
     const controller = new AbortController();

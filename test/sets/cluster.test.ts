@@ -1,33 +1,29 @@
-import { Cluster } from 'ioredis';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { RedisLockSettings } from 'nest-redis-lock';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { keysFor } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
+import { clientOfCluster } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { expectSound } from './random-sets.js';
 
 /** A lock that nobody gives back stays for longer than any test. */
 const TTL_MS = 60_000;
 
-describe('in a Cluster', () => {
-  let cluster: RedisCluster;
-  /** Of three slots, each of another master. */
-  const keys = [0, 1, 2].map((master) => {
-    for (let number = 0; ; number++) {
-      const key = `part:${number}`;
-      if (Math.floor((clusterSlot(`lock:{${key}}`) * 3) / 16_384) === master) return key;
-    }
-  });
-  beforeAll(async () => {
-    cluster = await RedisCluster.start(3);
-  });
-  afterAll(() => cluster.stop());
+let cluster: RedisCluster;
+/** Of three slots, each of another master. */
+let keys: string[];
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+  keys = keysFor(cluster, 'part');
+  return () => cluster.stop();
+});
 
+describe('in a Cluster', () => {
   const openCluster = (options: RedisLockSettings = {}) =>
     openLocks({
-      redis: () => new Cluster(cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }))),
+      redis: () => clientOfCluster(cluster),
       ttlMs: TTL_MS,
       commandTimeoutMs: 20_000,
       ...options,

@@ -1,11 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
-import { RedlockNodes } from '../support/redlock-nodes.js';
+import { redlockNodes } from '../support/redlock-nodes.js';
 import { loadScripts } from '../support/script-calls.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { expectSound } from './random-sets.js';
@@ -13,12 +13,8 @@ import { expectSound } from './random-sets.js';
 /** A lock that nobody gives back stays for longer than any test. */
 const TTL_MS = 60_000;
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-  await loadScripts(server);
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
+beforeAll(() => loadScripts(server));
 
 const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url, ttlMs: TTL_MS, ...settings });
 /** The locks that are held of the keys that begin so. */
@@ -27,8 +23,7 @@ const untilFree = (prefix: string) =>
   until(async () => (await heldOf(prefix)).length === 0, { what: `all locks of "${prefix}" are given back` });
 
 async function throughProxy(settings: RedisLockSettings = {}): Promise<{ proxy: TcpProxy; locks: LockService }> {
-  const proxy = await TcpProxy.start(server.port);
-  onTestFinished(() => proxy.stop());
+  const proxy = await proxyTo(server);
   return { proxy, locks: await open({ redis: proxy.url, commandTimeoutMs: 500, ...settings } as RedisLockSettings) };
 }
 
@@ -142,8 +137,7 @@ describe('a set whose first locks end while it waits for another', () => {
 });
 
 it('random sets of a Redlock exclude each other by key and all end, although a node is down [G396]', async () => {
-  const nodes = await RedlockNodes.start(3);
-  onTestFinished(() => nodes.stop());
+  const nodes = await redlockNodes(3);
   const openRedlock = () => openLocks({ redlock: nodes.urls, ttlMs: TTL_MS, commandTimeoutMs: 1_000 });
   const services = [await openRedlock(), await openRedlock()];
   await nodes.kill(2);

@@ -2,7 +2,7 @@ import { clusterSlot, tagOfSlot } from '../../lib/stores/redis/client/cluster-sl
 import type { RedisCluster } from './redis-cluster.js';
 import type { RedisServer } from './redis-server.js';
 
-export { clusterSlot };
+export { clusterSlot, tagOfSlot };
 
 /** The master that a key of Redis was on when the Cluster was made. */
 export function masterOf({ nodes }: RedisCluster, name: string): RedisServer {

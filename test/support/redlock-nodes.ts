@@ -1,3 +1,4 @@
+import { onTestFinished } from 'vitest';
 import type { LockBackend } from '../../lib/testing/index.js';
 import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { letVote } from './let-vote.js';
@@ -110,4 +111,11 @@ export class RedlockNodes {
   async stop(): Promise<void> {
     await Promise.all(this.servers.map((server) => server.stop()));
   }
+}
+
+/** Those of one test. */
+export async function redlockNodes(count: number, args: readonly string[] = []): Promise<RedlockNodes> {
+  const nodes = await RedlockNodes.start(count, args);
+  onTestFinished(() => nodes.stop());
+  return nodes;
 }

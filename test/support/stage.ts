@@ -1,13 +1,26 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { Redis, type RedisOptions } from 'ioredis';
+import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis';
 import { afterAll, onTestFinished } from 'vitest';
 import { StoppableProcess } from './driven-process.js';
 import { letVote } from './let-vote.js';
+import { RedisCluster } from './redis-cluster.js';
+import { SentinelGroup } from './redis-sentinel.js';
 import { RedisServer } from './redis-server.js';
 import { ownerOn } from './stored.js';
 import { TcpProxy } from './tcp-proxy.js';
 import { until } from './until.js';
+
+/** A Redis server for all tests of a file: `const server = await serverOfFile()`. */
+export async function serverOfFile(): Promise<RedisServer> {
+  const server = await RedisServer.start();
+  afterAll(() => server.stop());
+  return server;
+}
+
+export function serversOfFile(count: number): Promise<RedisServer[]> {
+  return Promise.all(Array.from({ length: count }, serverOfFile));
+}
 
 /** A Redis server of its own for one test. */
 export async function redisServer(...args: string[]): Promise<RedisServer> {
@@ -27,7 +40,20 @@ export async function redisServers(count: number): Promise<RedisServer[]> {
   return letVote(await Promise.all(Array.from({ length: count }, () => redisServer())));
 }
 
-export async function proxyTo(server: RedisServer): Promise<TcpProxy> {
+export async function redisCluster(): Promise<RedisCluster> {
+  const cluster = await RedisCluster.start();
+  onTestFinished(() => cluster.stop());
+  return cluster;
+}
+
+/** A primary, its replicas and their Sentinels. */
+export async function sentinelGroup(): Promise<SentinelGroup> {
+  const group = await SentinelGroup.start();
+  onTestFinished(() => group.stop());
+  return group;
+}
+
+export async function proxyTo(server: { port: number }): Promise<TcpProxy> {
   const proxy = await TcpProxy.start(server.port);
   onTestFinished(() => proxy.stop());
   return proxy;
@@ -38,6 +64,14 @@ export function clientOf({ port }: { port: number }, options: RedisOptions = {})
   const client = new Redis(port, '127.0.0.1', options).on('error', () => {});
   onTestFinished(() => client.disconnect());
   return client;
+}
+
+/** A client of a Cluster, which whoever gets it closes. */
+export function clientOfCluster({ nodes }: RedisCluster, options: ClusterOptions = {}): Cluster {
+  return new Cluster(
+    nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+    options,
+  );
 }
 
 /** Who holds the lock of this library by each server, null where nobody does. */

@@ -1,8 +1,7 @@
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { PACKAGES } from '../adapters/packages.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisCluster } from '../support/redis-cluster.js';
-import { redisServer } from '../support/stage.js';
+import { blockEventLoop, redisCluster, redisServer } from '../support/stage.js';
 
 function warnings() {
   const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
@@ -14,8 +13,7 @@ it.each(Object.entries(PACKAGES))(
   'fifteen registrations on one client of %s, for a server or a Cluster, warn of no leak, and leave its limit as it was [G1027]',
   async (_name, { clientOf, clusterOf }) => {
     const server = await redisServer();
-    const cluster = await RedisCluster.start(3);
-    onTestFinished(() => cluster.stop());
+    const cluster = await redisCluster();
     const warned = warnings();
     for (const { client, close } of [clientOf(server.url), clusterOf(cluster.nodes.map(({ url }) => url))]) {
       onTestFinished(close);
@@ -45,4 +43,25 @@ it('the signals of a lock, of a set and of a leader take any number of listeners
     });
   });
   expect(warned.mock.calls).toEqual([]);
+});
+
+const COMMAND_TIMEOUT_MS = 300;
+
+describe.each(Object.entries(PACKAGES))('With %s', (_name, { withPrefix }) => {
+  it('synchronous work that is longer than commandTimeoutMs ends no call, extension or release that came just before [G1026]', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({
+      redis: withPrefix(server.url, '') as never,
+      commandTimeoutMs: COMMAND_TIMEOUT_MS,
+      ttlMs: 60_000,
+    });
+    await locks.withLock('warm', () => {});
+    const inTheMeantime = async <T>(call: Promise<T>): Promise<T> => {
+      blockEventLoop(2 * COMMAND_TIMEOUT_MS);
+      return call;
+    };
+    const lock = await inTheMeantime(locks.acquire('key'));
+    await inTheMeantime(lock.extend());
+    expect(await inTheMeantime(lock.release())).toBe(true);
+  });
 });

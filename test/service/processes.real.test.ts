@@ -1,12 +1,12 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { FencedStore } from '../hazards/fenced-store.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { RedisServer } from '../support/redis-server.js';
-import { proxyTo } from '../support/stage.js';
+import { proxyTo, redisServer, serverOfFile } from '../support/stage.js';
 import { membersOn, ownerOn, timeOn } from '../support/stored.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 /** So long that nobody loses a lock because the machine is busy. */
@@ -14,11 +14,7 @@ const TTL_MS = 4_000;
 const READ = { mode: 'shared', ttlMs: TTL_MS } as const;
 const PATIENT = { waitMs: 120_000 };
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await RedisServer.start();
-});
-afterAll(() => server.stop());
+const server = await serverOfFile();
 
 const open = () => openLocks({ redis: server.url });
 const start = () => LockProcess.start({ redis: server.url });
@@ -106,4 +102,104 @@ it('a process whose clock is an hour ahead frees no permits that others hold: th
   expect(await held.release()).toBe(true); // until then it had them
   const { owner } = await waits;
   expect(await endOf('clock', owner)).toBeLessThan((await timeOn(server)) + 60_000);
+});
+
+// As functions are frozen between two invocations.
+
+/** Time enough on a machine that does other work. */
+const COMMAND_MS = 20_000;
+
+const once = { waiters: 1, turns: 1 };
+
+describe('A process that is frozen between two calls', () => {
+  let proxy: TcpProxy;
+  beforeEach(async () => {
+    proxy = await proxyTo(server);
+  });
+
+  it('locks again when it goes on, though its connections were closed meanwhile [G926]', async () => {
+    const a = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: COMMAND_MS });
+    const [before] = await a.turns('key', once);
+    a.pause();
+    proxy.cut();
+    await until(() => proxy.present === 0, { what: 'they are closed' });
+    a.resume();
+    const [after] = await a.turns('key', once);
+    expect(after!.fencingToken).toBeGreaterThan(before!.fencingToken);
+    expect(await server.keys('lock:{key}')).toEqual([]);
+  });
+
+  it('locks again when it goes on, though its connections were dropped without a word [G927]', async () => {
+    const a = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: 100 });
+    await a.turns('key', once);
+    a.pause();
+    proxy.hideCloses();
+    await server.command('CLIENT', 'KILL', 'TYPE', 'normal');
+    a.resume();
+    const turn = () => a.turns('key', once).catch(() => undefined);
+    await until(turn, { what: 'a call succeeds' });
+  });
+
+  it('leaves a lock that it did not give back to others when its ttl is over, and knows when it goes on [G928]', async () => {
+    const a = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: COMMAND_MS });
+    const b = await openLocks({ redis: server.url, commandTimeoutMs: COMMAND_MS });
+    const left = await a.acquire('key', { ttlMs: 1_000, watchdog: false });
+    a.pause();
+    const lock = await b.acquire('key', { waitMs: 60_000 });
+    expect(lock.fencingToken).toBeGreaterThan(left.fencingToken);
+    a.resume();
+    expect(await a.isHeld('key')).toBe(false);
+    expect(await a.release('key')).toBe(false);
+    expect(lock.isHeld).toBe(true);
+    await lock.release();
+  });
+});
+
+it('a lock whose process is killed between detach and adopt stands for its parcel, which another process adopts; killed before it adopts, it ends by its ttl [G822]', async () => {
+  const server = await redisServer();
+  const options = { redis: server.url, commandTimeoutMs: 20_000 };
+  const others = await openLocks(options);
+
+  const sender = await LockProcess.start(options);
+  const { fencingToken } = await sender.acquire('order', { ttlMs: 1_000 });
+  const parcel = await sender.detach('order', 60_000);
+  await sender.kill();
+  await expect(others.acquire('order', { waitMs: 1_500 })).rejects.toMatchObject({
+    code: 'LOCK_CONTENDED',
+    holder: { pid: sender.pid, detached: true },
+  }); // longer than the lease of its process was
+  const adopter = await LockProcess.start(options);
+  const adopted = await adopter.adopt(parcel);
+  expect(adopted.fencingToken).toBeGreaterThan(fencingToken);
+  expect(await ownerOn(server, 'order')).toBe(adopted.owner);
+  expect(await adopter.release('order')).toBe(true);
+
+  const second = await LockProcess.start(options);
+  await second.acquire('order');
+  const lost = await second.detach('order', 400);
+  await second.kill();
+  await until(async () => (await ownerOn(server, 'order')) === null, { what: 'its ttl is over' });
+  await expect(adopter.adopt(lost)).rejects.toThrow(/\(expired\)/);
+  const next = await others.acquire('order');
+  expect(next.fencingToken).toBeGreaterThan(adopted.fencingToken);
+  await next.release();
+});
+
+it('a lock whose process was stopped for twice the ttl is not held in the first line that runs, and the next holder has a greater token [G8]', async () => {
+  const ttlMs = 2_000;
+  const server = await redisServer();
+  const holder = await LockProcess.start({ redis: server.url, ttlMs });
+  const locks = await openLocks({ redis: server.url });
+  const { fencingToken } = await holder.acquire('stopped');
+  await holder.lookForPause('stopped', ttlMs);
+  const waiting = locks.acquire('stopped', { ttlMs: 10_000 });
+  holder.pause();
+  const next = await waiting;
+  expect(next.fencingToken).toBeGreaterThan(fencingToken);
+  await new Promise((resolve) => setTimeout(resolve, ttlMs));
+  holder.resume();
+  expect(await holder.firstLook()).toEqual({ isHeld: false, aborted: true, reason: 'stalled' });
+  expect(await holder.release('stopped')).toBe(false);
+  expect(next.isHeld).toBe(true);
+  expect(await next.release()).toBe(true);
 });
