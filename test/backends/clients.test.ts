@@ -1,14 +1,15 @@
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { RedisSource } from 'nest-redis-lock';
 import type { LockBackend } from 'nest-redis-lock/testing';
-import type { IoredisClient } from 'nest-redis-lock';
-import type { NodeRedisClient } from '../../lib/stores/redis/client/source.js';
+import { acquireOn, claimOn, connected, freshKey } from '../support/claims.js';
 import { letVote } from '../support/let-vote.js';
+import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
+import { redisServer } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey } from '../support/claims.js';
 
 describe('Clients', () => {
   let server: RedisServer;
@@ -44,7 +45,7 @@ describe('Clients', () => {
     await until(acquired, { what: 'it is of use' });
   });
 
-  it.each<[client: string, clientOf: (url: string) => { client: IoredisClient | NodeRedisClient; close(): void }]>([
+  it.each<[client: string, clientOf: (url: string) => { client: object; close(): void }]>([
     [
       'ioredis',
       (url) => {
@@ -68,7 +69,7 @@ describe('Clients', () => {
       const door = doors[0]!;
       const { client: handed, close } = clientOf(door.url);
       onTestFinished(close);
-      backend = await connected({ redis: handed, commandTimeoutMs: 50 });
+      backend = await connected({ redis: handed as RedisSource, commandTimeoutMs: 50 });
       const made = door.made;
       door.hold();
       expect(await acquireOn(backend, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
@@ -78,4 +79,29 @@ describe('Clients', () => {
       await until(acquired, { what: 'it is of use' });
     },
   );
+});
+
+/** What a server calls its clients, but the one that asks; those that subscribe have an asterisk. */
+async function namesOn(of: RedisServer): Promise<string[]> {
+  const self = `id=${String(await of.command('CLIENT', 'ID'))} `;
+  const clients = String(await of.command('CLIENT', 'LIST'))
+    .trim()
+    .split('\n');
+  return clients
+    .filter((client) => !client.startsWith(self))
+    .map((client) => / name=(\S*) /.exec(client)![1]! + (/ sub=1 /.test(client) ? '*' : ''))
+    .sort();
+}
+
+it.each<[what: string, source: (server: RedisServer) => RedisSource]>([
+  ['a URL', ({ url }) => url],
+  ['options', ({ port }) => ({ host: '127.0.0.1', port })],
+])('CLIENT LIST names the connections made from %s after the registration [G70]', async (_what, source) => {
+  const server = await redisServer();
+  const locks = await openLocks({ redis: source(server) });
+  await server.command('SET', 'lock:{key}', 'another', 'PX', 60_000);
+  locks.acquire('key').catch(() => {}); // listens for its turn
+  const expected = ['nest-redis-lock:default', 'nest-redis-lock:default*'];
+  // The name of a new connection comes a moment after it.
+  await until(async () => String(await namesOn(server)) === String(expected), { what: 'both have their names' });
 });

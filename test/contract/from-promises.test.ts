@@ -19,6 +19,11 @@ const throwAtOnce = () => {
   throw new Error('the disk is full');
 };
 const hang = () => new Promise<never>(() => {});
+const FAILURES: [what: string, fails: () => Promise<never>, problem: string][] = [
+  ['rejects', reject, 'the disk is full'],
+  ['throws', throwAtOnce, 'the disk is full'],
+  ['never settles', hang, 'no answer within 20 ms'],
+];
 
 it('a backend of promises that forgets to answer is unavailable, and the operation is named', async () => {
   const silent = () => Promise.resolve(undefined as never);
@@ -36,11 +41,7 @@ it('a backend of promises that forgets to answer is unavailable, and the operati
   );
 });
 
-it.each([
-  ['rejects', reject, 'the disk is full'],
-  ['throws', throwAtOnce, 'the disk is full'],
-  ['never settles', hang, 'no answer within 20 ms'],
-])('a backend of promises that %s is unavailable, and says why', async (_what, fails, problem) => {
+it.each(FAILURES)('a backend of promises that %s is unavailable, and says why', async (_what, fails, problem) => {
   const backend = broken({ acquire: fails, extend: fails, release: fails, transfer: fails });
   const unavailable = { status: 'unavailable', causes: [expect.objectContaining({ node: 'toy', problem })] };
   expect(await acquireOn(backend, claimOn('key'))).toEqual(unavailable);
@@ -48,15 +49,6 @@ it.each([
   expect(await releaseOn(backend, claimOn('key'))).toEqual(unavailable);
   const transferred = await transferOn(backend, claimOn('key'), claimOn('key'), { mints: true });
   expect(transferred).toEqual({ ...unavailable, mayHaveRun: true });
-});
-
-it('a lock is given back when the attempt of a backend of promises rejects after it ran', async () => {
-  const toy = new ToyBackend(now);
-  const { acquire } = toy;
-  toy.acquire = (request) => acquire.call(toy, request).then(reject);
-  const backend = fromPromises(toy, now);
-  expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
-  await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
 });
 
 it('a lease of a backend of promises counts from before its method was called', async () => {
@@ -78,21 +70,20 @@ it('an attempt of a backend of promises that answers nothing too late rejects no
   await new Promise((resolve) => setImmediate(resolve)); // an unhandled rejection would fail the run
 });
 
-it('a lock is given back when the attempt of a backend of promises answers too late', async () => {
+it.each<[string, (gate: Gate) => Promise<void>]>([
+  ['rejects after it ran', reject],
+  ['answers too late', (gate) => gate.opened],
+])('a lock is given back when the attempt of a backend of promises %s', async (_what, after) => {
+  const { acquire } = ToyBackend.prototype;
   const toy = new ToyBackend(now);
-  const { acquire } = toy;
   const givenUp = new Gate();
-  const backend = fromPromises(
-    Object.assign(toy, {
-      attemptTimeoutMs: () => 20,
-      acquire: async (request: AcquireRequest) => {
-        const outcome = await acquire.call(toy, request);
-        await givenUp.opened;
-        return outcome;
-      },
-    }),
-    now,
-  );
+  toy.attemptTimeoutMs = () => 20;
+  toy.acquire = async (request) => {
+    const outcome = await acquire.call(toy, request);
+    await after(givenUp);
+    return outcome;
+  };
+  const backend = fromPromises(toy, now);
   expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
   givenUp.open();
   await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
@@ -136,10 +127,7 @@ it('10 000 locks that are released in an outage of a backend of promises cost on
   expect(vi.getTimerCount()).toBe(0);
 });
 
-it.each([
-  ['rejects', reject, 'the disk is full'],
-  ['never settles', hang, 'no answer within 20 ms'],
-])(
+it.each(FAILURES.filter(([what]) => what !== 'throws'))(
   'looking at a lock whose backend of promises %s is refused, and the report says so',
   async (_what, fails, problem) => {
     const backend = broken({ inspect: fails, forceRelease: fails, report: fails });
@@ -154,11 +142,7 @@ it.each([
   },
 );
 
-it.each([
-  ['rejects', reject, 'the disk is full'],
-  ['throws', throwAtOnce, 'the disk is full'],
-  ['never settles', hang, 'no answer within 20 ms'],
-])('a ping of a backend of promises that %s answers with the problem', async (_what, fails, problem) => {
+it.each(FAILURES)('a ping of a backend of promises that %s answers with the problem', async (_what, fails, problem) => {
   const answer = {
     available: false,
     nodes: { voting: 0, of: 1 },

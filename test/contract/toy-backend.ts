@@ -11,7 +11,6 @@ import {
   type Releasing,
   type Transfer,
 } from '../../lib/testing/index.js';
-import { leftMs } from '../../lib/core/time/clock.js';
 
 interface Entry {
   owner: string;
@@ -63,7 +62,7 @@ export class ToyBackend implements PromiseBackend {
   async release({ key, owner }: Grant, { keepUntil }: Releasing) {
     const entry = await this.#seen(key);
     if (entry?.owner !== owner) return { status: 'gone' } as const;
-    const keptForMs = leftMs(keepUntil);
+    const keptForMs = (keepUntil ?? 0) - this.now();
     if (keptForMs > 0) Object.assign(entry, { isKept: true, endsAt: this.now() + keptForMs });
     else this.#entries.delete(key);
     return { status: 'released' } as const;

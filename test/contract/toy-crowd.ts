@@ -11,7 +11,6 @@ import {
   type PromiseBackend,
   type Releasing,
 } from '../../lib/testing/index.js';
-import { leftMs } from '../../lib/core/time/clock.js';
 
 export interface Member {
   owner: string;
@@ -120,7 +119,7 @@ export class ToyCrowd implements PromiseBackend {
     await delay(1);
     const members = this.counted(this.#locks.get(key) ?? []);
     const member = members.find((each) => each.owner === owner);
-    const keptForMs = leftMs(keepUntil);
+    const keptForMs = (keepUntil ?? 0) - this.now();
     if (!member || (keptForMs > 0 && member.hold.mode !== 'exclusive')) return { status: 'gone' } as const;
     if (keptForMs > 0) Object.assign(member, { isKept: true, endsAt: this.now() + keptForMs });
     else this.#locks.set(key, this.without(members, owner));

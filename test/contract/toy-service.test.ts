@@ -1,27 +1,9 @@
-import { expect, it, onTestFinished } from 'vitest';
-import type { LockService, LockServiceOptions } from 'nest-redis-lock';
+import { expect, it } from 'vitest';
 import { fromPromises } from 'nest-redis-lock/testing';
-import { openService } from '../../lib/compose/composition.js';
-import { processName } from '../../lib/compose/process-name.js';
-import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
 import { now } from '../support/claims.js';
+import { serviceOn } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
-
-/** Lock services of two processes that share a toy backend. */
-function services(toy = new ToyBackend(now), options: LockServiceOptions = {}): Promise<[LockService, LockService]> {
-  const open = async () => {
-    const { service } = await openService(fromPromises(toy, now), {
-      options: resolveServiceOptions({ shutdownTimeoutMs: 0, ...options }),
-      registration: 'default',
-      now,
-      processName: processName(),
-    });
-    onTestFinished(() => service.onApplicationShutdown());
-    return service;
-  };
-  return Promise.all([open(), open()]);
-}
 
 it('a set that has waited for one lock has for the others what is left of its time, though the store owes their answers [G499]', async () => {
   const toy = new ToyBackend(now);
@@ -29,7 +11,7 @@ it('a set that has waited for one lock has for the others what is left of its ti
   let asked = 0;
   toy.acquire = (request) => (request.key === 'b' && asked++ > 0 ? new Promise(() => {}) : acquire.call(toy, request));
   toy.attemptTimeoutMs = () => 10_000;
-  const [one, other] = await services(toy);
+  const [one, other] = [serviceOn(fromPromises(toy, now)), serviceOn(fromPromises(toy, now))];
   const holder = await one.acquire('a');
   const ended: string[] = [];
   const refused = async (name: string, call: Promise<unknown>) => {

@@ -1,13 +1,34 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { Lock, LockService } from 'nest-redis-lock';
+import type { Lock, LockService, RedisLockSettings } from 'nest-redis-lock';
 import { readMessage } from '../../lib/stores/node/messages.js';
 import { tryLock } from '../support/naive.js';
-import type { RedisServer } from '../support/redis-server.js';
-import { until } from '../support/until.js';
-import { ownerOn } from '../support/stored.js';
+import { openLocks } from '../support/open-locks.js';
 import { SentinelGroup } from '../support/redis-sentinel.js';
-import { clientOf, locksAt, locksOf } from './sentinel-stage.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { sentinelGroup } from '../support/stage.js';
+import { ownerOn } from '../support/stored.js';
+import { until } from '../support/until.js';
+
+/** For a busy machine. */
+const commandTimeoutMs = 10_000;
+
+/** Locks of an application that finds its Redis by the Sentinels. */
+function locksOf({ options }: SentinelGroup, settings: RedisLockSettings = {}): Promise<LockService> {
+  return openLocks({ redis: options, commandTimeoutMs, ...settings });
+}
+
+/** Locks of an application that is told which server is the primary. */
+function locksAt({ url }: RedisServer): Promise<LockService> {
+  return openLocks({ redis: url, commandTimeoutMs });
+}
+
+/** A client that finds its Redis by the Sentinels, for the naive lock. */
+function clientOf({ options }: SentinelGroup): Redis {
+  const client = new Redis(options).on('error', () => {});
+  onTestFinished(() => client.disconnect());
+  return client;
+}
 
 const ONE = { count: 1, timeoutMs: 10_000 };
 
@@ -147,4 +168,72 @@ describe('A failover by Sentinel', () => {
       what: 'it waits',
     });
   }
+});
+
+/** Longer than a failover takes on a busy machine. */
+const LEASE = { ttlMs: 20_000, watchdog: false };
+const MARGIN_MS = 17_500;
+/** So much the clock of the replica is ahead: Redis tells replicas when a key ends, not for how long it lives. */
+const AHEAD_MS = 16_500;
+
+describe('marginMs', () => {
+  it('marginMs ends a lease before a promoted replica does whose clock is ahead by less, and without it there are two holders [G79]', async () => {
+    const group = await sentinelGroup();
+    const waitForReplicas = { count: 2, timeoutMs: 6_000 };
+    const [guarded, unguarded] = [
+      await locksOf(group, { ...LEASE, waitForReplicas, marginMs: MARGIN_MS }),
+      await locksOf(group, { ...LEASE, waitForReplicas }),
+    ];
+    const unguardedLock = await unguarded.acquire('unguarded');
+    const guardedLock = await until(() => guarded.tryAcquire('guarded').catch(() => null), {
+      what: 'the lock is granted in what the margin leaves of its lease',
+    });
+
+    await group.primary.kill();
+    const promoted = await group.failedOver();
+    for (const { key } of [guardedLock, unguardedLock]) {
+      const leftMs = Number(await promoted.command('PTTL', `lock:{${key}}`));
+      await promoted.command('PEXPIRE', `lock:{${key}}`, Math.max(0, leftMs - AHEAD_MS));
+    }
+
+    const others = await locksAt(promoted);
+    const whenFree = (key: string) => until(() => others.tryAcquire(key), { what: `"${key}" is free` });
+    const held = await Promise.all([
+      whenFree('guarded').then(() => guardedLock.isHeld),
+      whenFree('unguarded').then(() => unguardedLock.isHeld),
+    ]);
+    expect(held).toEqual([false, true]);
+  });
+});
+
+describe('A primary that was replaced while it hung, and does not know it', () => {
+  it('a primary that was replaced while it hung still grants and extends locks, but none with waitForReplicas, since no replica follows it any more [G78]', async () => {
+    const group = await sentinelGroup();
+    const [plain, safe] = [
+      await locksOf(group),
+      await locksOf(group, { waitForReplicas: { count: 1, timeoutMs: 1_000 } }),
+    ];
+    await plain.withLock('key', () => {}); // connected
+    const lock = await until(() => safe.tryAcquire('held before').catch(() => null), {
+      what: 'it is acknowledged in time',
+    });
+
+    group.primary.pause();
+    const promoted = await group.failedOver();
+    await group.killSentinels(); // or they would make it a replica in a moment
+    group.primary.resume();
+
+    const others = await locksAt(promoted);
+    const first = await others.acquire('key', { waitMs: 0 });
+    const second = await plain.acquire('key', { waitMs: 0 });
+    expect([first.isHeld, second.isHeld]).toEqual([true, true]);
+    expect(second.fencingToken).toBeGreaterThan(first.fencingToken); // the later grant, whichever server gave it
+
+    const refused = { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining('0 of 1 replicas had it') };
+    await Promise.all([
+      expect(safe.acquire('key 2', { waitMs: 0 })).rejects.toMatchObject(refused),
+      expect(lock.extend()).rejects.toMatchObject(refused),
+    ]);
+    expect(await others.tryAcquire('held before')).toBeNull();
+  });
 });

@@ -2,7 +2,7 @@ import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ACQUIRE, EXTEND } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
-import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
+import { type Reply, ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
@@ -144,27 +144,5 @@ describe('A server that hangs', () => {
       }),
     );
     expect(Number(await answer)).toBeGreaterThan(1e15);
-  });
-});
-
-describe('A client that is not connected', () => {
-  it('fails each command at once and keeps none for later', async () => {
-    const server = await RedisServer.start();
-    const client = new Redis(server.url);
-    client.on('error', () => {});
-    await client.ping();
-    await server.kill();
-    await until(() => client.status === 'reconnecting', { what: 'the client has noticed' });
-    const runner = new ScriptRunner(portOf(client), 5_000);
-    const answer = runScript(runner, ACQUIRE, ['fence', 'key'], [10_000, 'me@']).catch((fault: unknown) => fault);
-    const late = new Promise<string>((resolve) => setImmediate(resolve, 'not at once'));
-    expect(await Promise.race([answer, late])).toMatchObject({ mayHaveRun: false, disconnected: true });
-    expect(toldBeforeReturn(runner)).toBe(0);
-    await server.restart();
-    await until(() => client.status === 'ready', { what: 'the client is connected again' });
-    await client.ping();
-    expect(await server.keys()).toEqual([]);
-    client.disconnect();
-    await server.stop();
   });
 });

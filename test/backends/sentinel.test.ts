@@ -1,12 +1,11 @@
 import { once } from 'node:events';
-import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createSentinel } from 'redis';
 import { expect, it, onTestFinished } from 'vitest';
-import type { LockService } from 'nest-redis-lock';
+import type { LockService, RedisSource } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { SentinelGroup } from '../support/redis-sentinel.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { proxyTo, sentinelGroup } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 interface Address {
@@ -49,11 +48,9 @@ it('Sentinels that hang are left when the locks on node-redis close [G859]', asy
 });
 
 it('Sentinels that are back, or name another master, long after the start are asked again by node-redis [G862]', async () => {
-  const group = await SentinelGroup.start();
-  onTestFinished(() => group.stop());
+  const group = await sentinelGroup();
   const { sentinels, name } = group.options;
-  const ways = await Promise.all((sentinels as Address[]).map(({ port }) => TcpProxy.start(port)));
-  onTestFinished(async () => void (await Promise.all(ways.map((way) => way.stop()))));
+  const ways = await Promise.all((sentinels as Address[]).map(proxyTo));
   for (const way of ways) way.refuse();
   const toWays = ways.map(({ port }) => ({ host: '127.0.0.1', port }));
   const early = await openLocks({ redis: ofNodeRedis(toWays, name!), lazyConnect: true, commandTimeoutMs: 20_000 });
@@ -74,3 +71,51 @@ it('Sentinels that are back, or name another master, long after the start are as
   await group.failedOver();
   await (await until(() => acquired(late, 'late'), { what: 'the new master is found', timeoutMs: 60_000 })).release();
 });
+
+it('a client of node-redis for Sentinels that the application has closed is not opened again when the connection to the master breaks [G1025]', async () => {
+  const group = await sentinelGroup();
+  const { sentinels, name } = group.options;
+  const sentinelRootNodes = sentinels!.map(({ host, port }) => ({ host: host!, port: port! }));
+  const client = createSentinel({ sentinelRootNodes, name: name! }).on('error', () => {});
+  await client.connect();
+  const locks = await openLocks({ redis: client, commandTimeoutMs: 500 });
+  await locks.withLock('key', () => {});
+  await client.destroy();
+  await group.primary.kill();
+  await expect(locks.acquire('key')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  await expect(locks.acquire('key', { waitMs: 2_000 })).rejects.toThrow('the application has closed its client');
+  expect(client.isOpen).toBe(false);
+});
+
+const keyPrefix = 'app:';
+
+type Form = [form: string, sourceOf: (options: object) => RedisSource];
+const FORMS: Form[] = [
+  ['options', (options) => options as RedisSource],
+  ['a function', (options) => () => createSentinel(options as Parameters<typeof createSentinel>[0])],
+];
+/** A client of node-redis 5 has no prefix. */
+const hasPrefix = '_keyPrefix' in createSentinel({ name: 'main', sentinelRootNodes: [{ host: '127.0.0.1', port: 1 }] });
+
+it.each(hasPrefix ? FORMS : FORMS.slice(0, 1))(
+  'behind Sentinels a lock of ioredis excludes one of node-redis with the same prefix, given as %s [G860]',
+  async (_, sourceOf) => {
+    const group = await sentinelGroup();
+    const { sentinels, name } = group.options;
+    const sentinelRootNodes = sentinels!.map(({ host, port }) => ({ host: host!, port: port! }));
+    const settings = { ttlMs: 60_000, commandTimeoutMs: 20_000 };
+    const ofIoredis = await openLocks({ ...settings, redis: { sentinels, name, keyPrefix } });
+    const ofNodeRedis = await openLocks({
+      ...settings,
+      redis: sourceOf({ sentinelRootNodes, name: name!, keyPrefix }),
+      waitForReplicas: { count: 1, timeoutMs: 5_000 }, // they are asked on a connection of its own
+    });
+    const held = await ofIoredis.acquire('x');
+    expect(await ofNodeRedis.tryAcquire('x')).toBeNull();
+    expect((await ofNodeRedis.list()).locks).toMatchObject([{ key: 'x' }]);
+    await held.release();
+    const lock = await ofNodeRedis.acquire('x');
+    expect(await group.primary.command('EXISTS', 'app:lock:{x}')).toBe(1);
+    await lock.release();
+  },
+);
