@@ -66,9 +66,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('sends commands in the order in which they were given, and answers in that order, never before it has returned', async () => {
-      const server = await redisServer();
-      const { client } = await opened(driver, server.url);
-      await ready(client);
+      const { server, client } = await connected();
       const answers: unknown[] = [];
       const script = scriptOf(`return redis.call('RPUSH', KEYS[1], ARGV[1])`);
       await server.command('SCRIPT', 'LOAD', script.source);
@@ -83,9 +81,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('sends the text of a script that the server does not know, if it is still wanted', async () => {
-      const server = await redisServer();
-      const { client } = await opened(driver, server.url);
-      await ready(client);
+      const { client } = await connected();
       const script = scriptOf(`return ARGV[1] .. ' ${randomUUID()}'`);
       const unwanted = run(client, script, ['k'], ['a'], { isWanted: false });
       await expect(unwanted).rejects.toMatchObject({ kind: 'refused', message: expect.stringMatching(/^NOSCRIPT/) });
@@ -100,9 +96,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('fails what is asked while it has no connection, and does not send it later', async () => {
-      const server = await redisServer();
-      const { client } = await opened(driver, server.url);
-      await ready(client);
+      const { server, client } = await connected();
       await server.kill();
       await until(() => !client.isReady, { what: 'it knows' });
       const script = scriptOf(`return redis.call('SET', KEYS[1], '1')`);
@@ -135,9 +129,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('makes its connection anew when it is told to, and fails what is open on it', async () => {
-      const server = await redisServer();
-      const { client, told } = await opened(driver, server.url);
-      await ready(client);
+      const { server, client, told } = await connected();
       const { generation } = client;
       server.pause();
       const open = client.call('PING').catch((error: unknown) => error);
@@ -164,9 +156,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('has further connections, with names of their own', async () => {
-      const server = await redisServer();
-      const { client } = await opened(driver, server.url);
-      await ready(client);
+      const { server, client } = await connected();
       const another = client.topology.duplicate('another');
       onTestFinished(() => another.close());
       await ready(another);
@@ -175,9 +165,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('subscribes on a connection of its own, and again after each break', async () => {
-      const server = await redisServer();
-      const { client } = await opened(driver, server.url);
-      await ready(client);
+      const { server, client } = await connected();
       const { told, heard, subscribed, subscription } = listening(client, 'news');
       await subscribed();
       expect(await client.messages.publish('news', 'one')).toBe(1);
@@ -193,9 +181,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('subscribes to sharded channels of a master, and tells when its connection is gone', async () => {
-      const cluster = await redisCluster();
-      const { client } = await opened(driver, clusterIn(cluster));
-      await ready(client);
+      const { cluster, client } = await connectedToCluster();
       const [master] = client.topology.masters();
       const channel = channelOn(cluster, master!.name);
       const [told, heard]: [string[], string[]] = [[], []];
@@ -227,9 +213,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('follows a slot of a Cluster that has moved', async () => {
-      const cluster = await redisCluster();
-      const { client } = await opened(driver, clusterIn(cluster));
-      await ready(client);
+      const { cluster, client } = await connectedToCluster();
       const { topology } = client;
       expect(topology.isCluster).toBe(true);
       expect([...topology.servers].sort()).toEqual(cluster.nodes.map(({ port }) => `127.0.0.1:${port}`).sort());
@@ -246,9 +230,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     });
 
     it('has further connections to the master of a Cluster, which end when they break', async () => {
-      const cluster = await redisCluster();
-      const { client } = await opened(driver, clusterIn(cluster));
-      await ready(client);
+      const { cluster, client } = await connectedToCluster();
       const [master] = client.topology.masters();
       const another = master!.topology.duplicate('another');
       onTestFinished(() => another.close());
@@ -284,6 +266,20 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       one.close();
       await until(async () => (await connectionsOf(node!)) <= before + 1, { what: 'only the last one is connected' });
     });
+
+    async function connected() {
+      const server = await redisServer();
+      const { client, told } = await opened(driver, server.url);
+      await ready(client);
+      return { server, client, told };
+    }
+
+    async function connectedToCluster() {
+      const cluster = await redisCluster();
+      const { client } = await opened(driver, clusterIn(cluster));
+      await ready(client);
+      return { cluster, client };
+    }
 
     function clusterIn({ nodes }: RedisCluster): object {
       const { client, close } = clusterOf(nodes.map(({ url }) => url));

@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import type { Lock, LockEvent, LockService, Permit, RedisLockModuleOptions, RedisLockSettings } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
 import { loadScripts } from '../support/script-calls.js';
 import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
@@ -202,5 +203,202 @@ describe('permits of several processes', () => {
     await held.release();
     await Promise.all(calls);
     expect(order).toEqual(['0', '1', '2', '3']);
+  });
+});
+
+const SHARED = { mode: 'shared' } as const;
+/** Work of readers and writers that notes who runs beside whom. */
+class Room {
+  readers = 0;
+  writers = 0;
+  mostReaders = 0;
+  readonly violations: string[] = [];
+  readonly tokens: { mode: string; token: number }[] = [];
+
+  readonly work = async ({ mode, fencingToken }: Lock): Promise<void> => {
+    const isReader = mode === 'shared';
+    if (isReader) this.readers++;
+    else this.writers++;
+    this.mostReaders = Math.max(this.mostReaders, this.readers);
+    if (this.writers > 1 || (this.writers > 0 && this.readers > 0))
+      this.violations.push(`${this.writers} writers beside ${this.readers} readers`);
+    this.tokens.push({ mode, token: fencingToken });
+    await sleep(5);
+    if (isReader) this.readers--;
+    else this.writers--;
+  };
+
+  /** Whether tokens never went back, no writer has that of another holder, and no reader that of a writer. */
+  get areTokensInOrder(): boolean {
+    return this.tokens.every(({ mode, token }, at) => {
+      const before = this.tokens[at - 1];
+      if (!before) return true;
+      return mode === 'shared' && before.mode === 'shared' ? token >= before.token : token > before.token;
+    });
+  }
+}
+
+describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
+  const open = (settings: RedisLockSettings = {}) => openLocks({ ...options(), ...settings });
+
+  it('is held by many at once, all with one token, and by a writer alone, whose token is larger than all before [G906]', async () => {
+    const locks = await open();
+    const room = new Room();
+    const calls = Array.from({ length: 60 }, (_, at) => locks.withLock('room', at % 6 === 5 ? {} : SHARED, room.work));
+    await Promise.all(calls);
+    expect(room.violations).toEqual([]);
+    expect(room.mostReaders).toBeGreaterThanOrEqual(5);
+    expect(room.areTokensInOrder).toBe(true);
+    expect(await locks.inspect('room')).toBeNull();
+    expect(locks.size).toBe(0);
+  });
+
+  it('lets no reader pass a writer that waits, and no writer a reader [G907]', async () => {
+    const locks = await open({ cohortMs: 0 });
+    const order: string[] = [];
+    const first = await locks.acquire('order', SHARED);
+    const writer = locks.withLock('order', () => void order.push('writer'));
+    await waiting(locks, 'order', 1);
+    const reader = locks.withLock('order', SHARED, () => void order.push('reader'));
+    await expect(locks.tryAcquire('order', SHARED)).resolves.toBeNull();
+    await waiting(locks, 'order', 2);
+    expect(order).toEqual([]);
+    await first.release();
+    await Promise.all([writer, reader]);
+    expect(order).toEqual(['writer', 'reader']);
+  });
+
+  it('is taken again under itself, and shared under the same lock held alone; alone under a shared one it fails at once [G910]', async () => {
+    const locks = await open();
+    await locks.withLock('nested', SHARED, async (outer) => {
+      await locks.withLock('nested', SHARED, (inner) => expect(inner.fencingToken).toBe(outer.fencingToken));
+      const upgrade = locks.withLock('nested', () => {});
+      await expect(upgrade).rejects.toMatchObject(DEADLOCK('in the mode shared, and it asks for the mode exclusive'));
+    });
+    await locks.withLock('nested', async (outer) => {
+      await locks.withLock('nested', SHARED, (inner) => expect(inner.fencingToken).toBe(outer.fencingToken));
+    });
+    expect(locks.size).toBe(0);
+  });
+
+  it('is not shortened by an extension of one of its readers, and lasts no longer than one that holds it asks for [G1003]', async () => {
+    const locks = await openLocks({ redis: server.url, ttlMs: 10_000 });
+    const [one, other] = await Promise.all([locks.acquire('readers', SHARED), locks.acquire('readers', SHARED)]);
+    expect(one.owner).toBe(other.owner);
+    await one.extend(100);
+    expect(other.remainingMs).toBeGreaterThan(5_000);
+    await one.extend(600_000);
+    expect(other.remainingMs).toBeGreaterThan(500_000);
+    await other.extend(20_000);
+    expect(one.remainingMs).toBeGreaterThan(500_000);
+    await one.release();
+    await until(() => other.remainingMs <= 20_000, { what: 'it lasts as long as the reader asks for that is left' });
+    expect((await locks.inspect('readers'))!.remainingMs).toBeLessThanOrEqual(20_000);
+    await other.extend();
+    expect(other.remainingMs).toBeGreaterThan(15_000);
+    await other.release();
+  });
+
+  it('ends for one reader alone when that has held it for longer than its maxHoldMs [G908]', async () => {
+    const locks = await open();
+    const stays = await locks.acquire('overstayed', SHARED);
+    const long = locks.withLock(
+      'overstayed',
+      { ...SHARED, maxHoldMs: 50 },
+      ({ signal }) => new Promise((resolve) => signal.addEventListener('abort', resolve)),
+    );
+    await expect(long).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'overstayed' });
+    expect(stays.isHeld).toBe(true);
+    await stays.release();
+  });
+
+  it('is not limited by a call under it, which others that share it would have to obey', async () => {
+    const locks = await open();
+    const stays = await locks.acquire('nested-limit', SHARED);
+    await locks.withLock('nested-limit', SHARED, async ({ signal }) => {
+      const limited = locks.withLock('nested-limit', { ...SHARED, maxHoldMs: 50 }, () => 'ran');
+      await expect(limited).rejects.toMatchObject({ code: 'LOCK_OPTIONS' });
+      await expect(limited).rejects.toThrow(
+        '"nested-limit" already asks for a maxHoldMs, which would end it for the other',
+      );
+      await sleep(100);
+      expect(signal.aborted).toBe(false);
+    });
+    // One with a limit has a lease of its own.
+    await locks.withLock('nested-limit', { ...SHARED, maxHoldMs: 60_000 }, () =>
+      expect(locks.withLock('nested-limit', { ...SHARED, maxHoldMs: 50 }, () => 'ran')).resolves.toBe('ran'),
+    );
+    expect(stays.isHeld).toBe(true);
+    await stays.release();
+  });
+
+  it('is downgraded: readers that wait come in, and no writer in between [G909]', async () => {
+    const locks = await open();
+    const order: string[] = [];
+    const gate = new Gate();
+    const work = locks.withLock('downgraded', async (lock) => {
+      await waiting(locks, 'downgraded', 2);
+      const reading = await lock.downgrade();
+      expect(lock.isHeld).toBe(false);
+      expect(lock.signal.aborted).toBe(false);
+      expect(reading.mode).toBe('shared');
+      expect(reading.fencingToken).toBeGreaterThan(lock.fencingToken);
+      expect(locks.current('downgraded')).toBe(reading);
+      await locks.withLock('downgraded', SHARED, (again) => expect(again.fencingToken).toBe(reading.fencingToken));
+      order.push('downgraded');
+      await gate.opened;
+      order.push('done');
+    });
+    await until(async () => (await locks.inspect('downgraded')) !== null, { what: 'it is held' });
+    const read = locks.withLock('downgraded', SHARED, async () => {
+      order.push('reader');
+      await gate.opened;
+    });
+    const write = locks.withLock('downgraded', () => void order.push('writer'));
+    await until(() => order.length === 2, { what: 'both share it' });
+    gate.open();
+    await Promise.all([work, read, write]);
+    expect(order.slice(0, 2).sort()).toEqual(['downgraded', 'reader']);
+    expect(order.at(-1)).toBe('writer');
+    expect(await locks.inspect('downgraded')).toBeNull();
+    expect(locks.size).toBe(0);
+  });
+
+  it('is downgraded only by the one call that holds it alone', async () => {
+    const locks = await open();
+    const lock = await locks.acquire('alone', { holdMs: 1 });
+    await expect(lock.downgrade()).rejects.toMatchObject(REFUSED('holdMs'));
+    await lock.release();
+    await locks.withLock(['one', 'two'], async (both) => {
+      await expect(both.get('one').downgrade()).rejects.toMatchObject(REFUSED('acquired together with others'));
+      expect(both.isHeld).toBe(true);
+    });
+    await locks.withLock('twice', async (outer) => {
+      await locks.withLock('twice', async () => {
+        await expect(outer.downgrade()).rejects.toMatchObject(REFUSED('2 calls of this process hold it'));
+      });
+      const reading = await outer.downgrade();
+      await expect(reading.downgrade()).rejects.toMatchObject(REFUSED('in the mode shared'));
+      await expect(outer.downgrade()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    });
+    const { signal } = await locks.acquire('shared', SHARED);
+    expect(signal.aborted).toBe(false);
+  });
+});
+
+describe('a lock that several processes share', () => {
+  it('lets a writer in behind the reader that came just before it, also in a process that has never waited [G1018]', async () => {
+    for (let round = 0; round < 8; round++) {
+      const [holding, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+      const key = `never waited ${round}`;
+      const holder = await holding.acquire(key);
+      const order: string[] = [];
+      const reader = locks.withLock(key, SHARED, () => void order.push('reader'));
+      const writer = locks.withLock(key, () => void order.push('writer'));
+      await untilQueued(server, key, 2);
+      await holder.release();
+      await Promise.all([reader, writer]);
+      expect(order).toEqual(['reader', 'writer']);
+    }
   });
 });
