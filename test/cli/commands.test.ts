@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
-import { redisOfFile, redisServer } from '../support/stage.js';
+import { serverOfFile, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { call } from './call.js';
 
@@ -9,7 +9,7 @@ const ESC = '\u001b[31m';
 const CSI = '\u009b31m';
 const BIDI = '\u202e';
 
-const server = await redisOfFile('--maxmemory-policy', 'noeviction', '--appendonly', 'yes');
+const server = await serverOfFile('--maxmemory-policy', 'noeviction', '--appendonly', 'yes');
 const on = (...argv: string[]) => [...argv, '--redis', server.url];
 
 it('the command doctor exits with 0 when all is well, 2 for warnings if they count, 1 for errors and 69 without an answer [G476]', async () => {

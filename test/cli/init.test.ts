@@ -4,7 +4,7 @@ import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
-import { redisOfFile } from '../support/stage.js';
+import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { call, type Surroundings } from './call.js';
 
@@ -12,7 +12,7 @@ import { call, type Surroundings } from './call.js';
 const LONG_MS = 120_000;
 const commandTimeoutMs = 20_000;
 
-const servers = await Promise.all([1, 2, 3].map(() => redisOfFile()));
+const servers = await Promise.all([1, 2, 3].map(() => serverOfFile()));
 beforeEach(() => Promise.all(servers.map((server) => server.command('FLUSHALL'))));
 afterEach(() => void vi.restoreAllMocks());
 

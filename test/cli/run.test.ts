@@ -9,12 +9,12 @@ import { compileLibrary } from '../support/compiled-library.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks as open } from '../../lib/compose/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { redisOfFile } from '../support/stage.js';
+import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 import { call } from './call.js';
 
-const server = await redisOfFile();
+const server = await serverOfFile();
 let locks: LockService;
 let folder: string;
 beforeAll(async () => {

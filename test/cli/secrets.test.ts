@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisServer } from '../support/redis-server.js';
-import { redisOfFile } from '../support/stage.js';
+import { serverOfFile } from '../support/stage.js';
 import { call, type Surroundings } from './call.js';
 
 const RIGHT = 'the right one';
 const WRONG = 'wr0ng,s3cret@/?%';
 
-const servers = await Promise.all([1, 2, 3].map(() => redisOfFile('--requirepass', RIGHT)));
+const servers = await Promise.all([1, 2, 3].map(() => serverOfFile('--requirepass', RIGHT)));
 
 const urlOf = ({ port }: RedisServer, password?: string) =>
   password === undefined

@@ -14,10 +14,10 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp } from '../support/nest-app.js';
 import { untilQueued } from '../support/queue.js';
-import { redisOfFile } from '../support/stage.js';
+import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-const redis = await redisOfFile();
+const redis = await serverOfFile();
 beforeEach(async () => {
   await redis.command('FLUSHALL');
 });

@@ -28,11 +28,11 @@ import {
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { makeApp, RecordingLogger, startApp, type TestApp } from '../support/nest-app.js';
-import { redisOfFile } from '../support/stage.js';
+import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { keysOfLocks } from '../support/stored.js';
 
-const redis = await redisOfFile();
+const redis = await serverOfFile();
 let gate: Gate;
 let began: boolean;
 beforeEach(async () => {

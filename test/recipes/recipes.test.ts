@@ -11,10 +11,10 @@ import { execute, graphQLModule } from '../support/graphql.js';
 import { makeApp, post, startApp, type LockOptions, type TestApp } from '../support/nest-app.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
-import { redisOfFile } from '../support/stage.js';
+import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-const server = await redisOfFile();
+const server = await serverOfFile();
 beforeEach(() => server.command('FLUSHALL')); // the jobs of other tests
 
 /** The classes of the example that declares this one. @param edit changes the source of the example; by default it is as it stands */

@@ -19,7 +19,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { startApp, type TestApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
-import { redisOfFile } from '../support/stage.js';
+import { serverOfFile } from '../support/stage.js';
 import { tableName } from './database.js';
 
 /** For tests of which a busy machine may not decide: with the usual second, the answer could be 503. */
@@ -142,7 +142,7 @@ function put(url: string, claim?: { key: string; fencingToken: number } | string
 
 const tea = (fencingToken: number) => ({ key: 'product:tea', fencingToken });
 
-const redis = await redisOfFile();
+const redis = await serverOfFile();
 
 function redisFence(server = redis): RedisFence {
   const client = new Redis(server.url, { retryStrategy: () => null, maxRetriesPerRequest: 0 });

@@ -12,27 +12,20 @@ import { TcpProxy } from './tcp-proxy.js';
 import { until } from './until.js';
 
 /** A Redis server for all tests of a file: `const server = await serverOfFile()`. */
-export async function serverOfFile(): Promise<RedisServer> {
-  const server = await RedisServer.start();
+export async function serverOfFile(...args: string[]): Promise<RedisServer> {
+  const server = await RedisServer.start({ args });
   afterAll(() => server.stop());
   return server;
 }
 
 export function serversOfFile(count: number): Promise<RedisServer[]> {
-  return Promise.all(Array.from({ length: count }, serverOfFile));
+  return Promise.all(Array.from({ length: count }, () => serverOfFile()));
 }
 
 /** A Redis server of its own for one test. */
 export async function redisServer(...args: string[]): Promise<RedisServer> {
   const server = await RedisServer.start({ args });
   onTestFinished(() => server.stop());
-  return server;
-}
-
-/** A Redis server for the tests of a file, which stops behind them. */
-export async function redisOfFile(...args: string[]): Promise<RedisServer> {
-  const server = await RedisServer.start({ args });
-  afterAll(() => server.stop());
   return server;
 }
 
