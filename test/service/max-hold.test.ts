@@ -287,6 +287,19 @@ describe('a nested call', () => {
     expect(await nested.release()).toBe(true);
     expect(await isFree('outer')).toBe(true);
   });
+
+  it('a nested call that ends before its maxHoldMs leaves the lock the time of the call around it', async () => {
+    const locks = await open();
+    const { lock, begunAt } = await locks.withLock('lifted', { maxHoldMs: 3_000, onLost: 'ignore' }, async (held) => {
+      const begun = performance.now();
+      for (let call = 0; call < 3; call++) await locks.withLock('lifted', { maxHoldMs: 600 }, () => sleep(500));
+      expect(held.isHeld).toBe(true);
+      await aborted(held);
+      return { lock: held, begunAt: begun };
+    });
+    expectAbout(performance.now() - begunAt, 3_000);
+    expect(lock.signal.reason).toEqual(overstayed);
+  });
 });
 
 describe('maxHoldMs and holdMs', () => {

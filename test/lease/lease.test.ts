@@ -1,0 +1,122 @@
+import { describe, expect, it } from 'vitest';
+import { Lease, type LeaseOwner, type LeaseState } from '../../lib/core/lease/lease.js';
+
+const TTL_MS = 10_000;
+const GRANT_TTL_MS = 2_000;
+
+/** A lease in each of its states, by the shortest way, and how often its loss was reported. */
+function leaseIn(state: LeaseState) {
+  const clock = { ms: 0 };
+  const reports: LeaseState[] = [];
+  const owner: LeaseOwner = {
+    marginMs: 0,
+    now: () => clock.ms,
+    whyOver: () => 'unavailable',
+    foundLost: (lost) => reports.push(lost.checkState()),
+  };
+  const grant = { key: 'key', owner: 'me' };
+  const lease = new Lease(
+    { grant, fencingToken: 1, ttlMs: GRANT_TTL_MS, sentAt: 0, autoExtend: true, extendTo: TTL_MS },
+    owner,
+  );
+  if (state === 'extending' || state === 'unknown') lease.beginExtension(TTL_MS);
+  if (state === 'unknown') clock.ms = GRANT_TTL_MS;
+  if (state === 'lost') lease.lose('stolen');
+  if (state === 'released') lease.release();
+  expect(lease.checkState()).toBe(state);
+  return { lease, clock, reports };
+}
+
+const STEPS: Record<string, (lease: Lease) => boolean> = {
+  beginExtension: (lease) => lease.beginExtension(TTL_MS),
+  extended: (lease) => lease.extended(GRANT_TTL_MS),
+  notExtended: (lease) => lease.notExtended(),
+  release: (lease) => lease.release(),
+  lose: (lease) => lease.lose('expired'),
+};
+
+describe('a lease', () => {
+  it.each<[from: LeaseState, step: string, to: LeaseState]>([
+    ['held', 'beginExtension', 'extending'],
+    ['held', 'release', 'released'],
+    ['held', 'lose', 'lost'],
+    ['extending', 'extended', 'held'],
+    ['extending', 'notExtended', 'held'],
+    ['extending', 'release', 'released'],
+    ['extending', 'lose', 'lost'],
+    ['unknown', 'extended', 'held'],
+    ['unknown', 'notExtended', 'lost'],
+    ['unknown', 'lose', 'lost'],
+  ])('that is %s becomes, by %s, %s', (from, step, to) => {
+    const { lease, reports } = leaseIn(from);
+    expect(STEPS[step]!(lease)).toBe(true);
+    expect(lease.checkState()).toBe(to);
+    expect(reports).toEqual(to === 'lost' ? ['lost'] : []);
+  });
+
+  it.each<[from: LeaseState, step: string]>([
+    ['held', 'extended'],
+    ['extending', 'beginExtension'],
+    ['unknown', 'beginExtension'],
+    ['unknown', 'release'],
+    ...Object.keys(STEPS).flatMap((step): [LeaseState, string][] => [
+      ['lost', step],
+      ['released', step],
+    ]),
+  ])('that is %s takes no notice of %s', (from, step) => {
+    const { lease, reports } = leaseIn(from);
+    const before = { deadline: lease.deadline, ttlMs: lease.ttlMs, reports: [...reports] };
+    expect(STEPS[step]!(lease)).toBe(false);
+    expect(lease.checkState()).toBe(from);
+    expect({ deadline: lease.deadline, ttlMs: lease.ttlMs, reports }).toEqual(before);
+  });
+
+  it('that was extended before is lost at its deadline, not unknown, while another extension is under way', () => {
+    const { lease, clock } = leaseIn('extending');
+    lease.extended(0);
+    clock.ms = 3_000;
+    lease.beginExtension(TTL_MS);
+    expect(lease.checkState()).toBe('extending');
+    clock.ms = lease.deadline;
+    expect(lease.checkState()).toBe('lost');
+  });
+
+  it('that is unknown is lost when even an extension that was granted would be over', () => {
+    const { lease, clock } = leaseIn('unknown');
+    clock.ms = TTL_MS;
+    expect(lease.checkState()).toBe('lost');
+  });
+
+  it('a lease is lost at the earliest time until which a call may hold it, and one that is lifted does not count', () => {
+    const { lease, clock } = leaseIn('held');
+    const { deadline } = lease;
+    lease.limit(deadline + 1);
+    expect(lease.endsAt).toBe(deadline);
+    for (const until of [500, 300, 300]) lease.limit(until);
+    lease.liftLimit(300);
+    expect(lease.endsAt).toBe(300);
+    lease.liftLimit(300);
+    expect(lease.endsAt).toBe(500);
+    clock.ms = 499;
+    expect([lease.checkState(), lease.checkRemainingMs()]).toEqual(['held', 1]);
+    clock.ms = 500;
+    expect([lease.checkState(), lease.checkRemainingMs()]).toEqual(['lost', 0]);
+  });
+
+  it('a lease that is unknown is lost when a call has held it for too long, though its extension may be granted', () => {
+    const { lease, clock } = leaseIn('unknown');
+    lease.limit(GRANT_TTL_MS + 100);
+    expect(lease.checkState()).toBe('unknown');
+    clock.ms = GRANT_TTL_MS + 100;
+    expect(lease.checkState()).toBe('lost');
+    expect(lease.extended(GRANT_TTL_MS)).toBe(false);
+  });
+
+  it('lets whoever waits for the answer to its extension go on when it is lost without one', async () => {
+    const { lease } = leaseIn('extending');
+    const answered = lease.answered();
+    lease.lose('expired');
+    await answered;
+    expect(lease.checkState()).toBe('lost');
+  });
+});
