@@ -257,6 +257,26 @@ describe('A Redlock of 3', () => {
     return claim;
   };
 
+  it('a node of a Redlock that hangs is asked for nothing more, and what it was asked for is released there', async () => {
+    await releaseOn(backend, await held());
+    nodes.pause(1);
+    const first = claimOn(freshKey());
+    await granted(backend, first);
+    await backend.inspect(first.key); // waits for the limit of the node
+    for (let round = 0; round < 50; round++) {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      await acquireOn(backend, claimOn(claim.key));
+      await extendOn(backend, claim);
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
+    }
+    expect(await releaseOn(backend, first)).toEqual({ status: 'released' });
+    nodes.resume();
+    await until(() => nodes.fence(1, first.key), { what: 'the node has granted late' });
+    await nodes.allFree(first.key);
+    expect(await nodes.servers[1]!.keys(`lock:{key-*`)).toEqual([]);
+  });
+
   /** Gives a lock back while a slow node does not know the script of the attempt or extension before, but this one. */
   const givenBackBeforeItIsSentAgain = async (late: string, known: Script, keepMs?: number) => {
     await waitsForSlowNodes();
