@@ -4,7 +4,7 @@ import { replacePart, type Library, type Mutant } from './mutant.js';
 /** Broken in one way each: locks that several hold, or hold one after the other, or for a limited time. */
 export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   'expired-holders-count': {
-    what: 'who holds a lock together with others counts when its time is over',
+    what: 'a holder beside others still counts when its time is over',
     inject(library) {
       const { EXTEND_CROWD } = library;
       const scripts = [...servingScripts(library).filter(({ name }) => name !== 'release'), EXTEND_CROWD];
@@ -13,7 +13,7 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
     nodes: 1,
   },
   'served-past-the-head': {
-    what: 'whoever fits is served, past the head of the queue if that does not',
+    what: 'a waiter that fits is served before the head of the queue, which does not fit',
     inject(library) {
       const parsed = "if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end";
       const fits = "(kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest))";

@@ -6,7 +6,7 @@ import { interceptCommands, replaceSource, type Library, type Mutant } from './m
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...MODE_MUTANTS,
   'release-without-owner-check': {
-    what: 'a release frees the lock, whoever holds it',
+    what: 'a release frees the lock, also that of another owner',
     inject({ RELEASE }) {
       interceptCommands(RELEASE, HELD_BY_WHO_RELEASES);
     },
@@ -38,7 +38,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     nodes: 3,
   },
   'token-without-write-back': {
-    what: 'a Redlock issues a token that no majority knows',
+    what: 'a Redlock gives a token that no majority of its nodes knows',
     inject({ RedisNode }) {
       RedisNode.prototype.raiseFence = () => Promise.resolve({ status: 'raised' });
       // One node votes ahead of the others, as one does whose clock is ahead: so there is something to write back.
@@ -52,7 +52,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     nodes: 3,
   },
   'counter-not-seeded': {
-    what: 'a counter that was lost begins anew with 1',
+    what: 'a counter that was lost starts again at 1',
     inject({ ACQUIRE, TURN, GIVE_AND_TURN, RELEASE, WITHDRAW, FORCE_RELEASE }) {
       for (const script of [ACQUIRE, TURN, GIVE_AND_TURN, RELEASE, WITHDRAW, FORCE_RELEASE])
         interceptCommands(script, FIRST_MICROSECOND);
@@ -60,7 +60,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     nodes: 1,
   },
   'vote-not-kept': {
-    what: 'a Redlock node votes for what it is proposed, and does not keep that in its counter',
+    what: 'a Redlock node votes for a token, and does not keep it in its counter',
     inject({ RedisNode, VOTE, VOTE_OR_QUEUE }) {
       for (const script of [VOTE, VOTE_OR_QUEUE]) interceptCommands(script, COUNTER_NOT_WRITTEN);
       // Processes propose different tokens at the same time, as they do where their clocks differ.
@@ -127,14 +127,14 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     nodes: 1,
   },
   'extension-that-always-counts': {
-    what: 'an extension counts, whoever holds the lock, or nobody',
+    what: 'an extension counts, also if another owner or nobody holds the lock',
     inject({ EXTEND, RESTORE }) {
       for (const script of [EXTEND, RESTORE]) replaceSource(script, ALWAYS_EXTENDED);
     },
     nodes: 1,
   },
   'held-until-told': {
-    what: 'a lock counts as held until a timer says otherwise',
+    what: 'a lock counts as held until a timer has run',
     inject({ Lease: { prototype } }) {
       const ended = new WeakMap<Lease, LeaseState>();
       const { release, lose } = prototype;
@@ -183,7 +183,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     nodes: 1,
   },
   'set-keeps-what-it-gives-back': {
-    what: 'a set that is refused keeps those of its locks that were free',
+    what: 'a set that is refused keeps the locks that were free',
     inject({ LockService: { prototype }, LockSetHandle }) {
       const { acquireAll } = prototype;
       prototype.acquireAll = async function (keys, options) {
