@@ -5,7 +5,6 @@ import { EXIT, LIMITS, type Action, type Call, type Limits } from './command.js'
 import { readCommandLine, UsageError, type CommandLine, type OptionName } from './command-line.js';
 import { ddl } from './ddl.command.js';
 import { doctor } from './doctor.command.js';
-import { init } from './init.command.js';
 import { inspect } from './inspect.command.js';
 import { list } from './list.command.js';
 import { release } from './release.command.js';
@@ -84,14 +83,6 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     exits:
       '0 or what the command exits with, 75 when another holds the lock,\n  76 when it was lost, 126 and 127 when the command cannot be run',
     takes: 'a key',
-  },
-  init: {
-    usage: '[--yes]',
-    summary: 'let the nodes of a new Redlock vote at once',
-    action: init,
-    options: { yes: ['--yes', 'do not ask'] },
-    exits: '0, 1 when it was refused',
-    takes: 'nothing',
   },
   ddl: {
     usage: 'postgres|mysql [--table <name>]',

@@ -2,10 +2,8 @@ import { LockOptionsError } from '../api/errors.js';
 import type { RedisSource } from '../stores/redis/client/source.js';
 import { commandTimeoutOf, type RedisServers } from '../stores/redis/options.js';
 import { openClient } from './open-client.js';
-import { processName } from './process-name.js';
-import { resolveOptions, type RedisLockSettings, type ResolvedOptions } from './redis-lock-options.js';
+import type { ResolvedOptions } from './redis-lock-options.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
-import { monotonic } from '../core/time/clock.js';
 import { reportOn } from '../stores/redis/doctor/doctor.js';
 import { NodeProbe } from '../stores/redis/doctor/probe.js';
 import { RedisConnection } from '../stores/redis/client/redis-connection.js';
@@ -15,11 +13,7 @@ import { RedlockBackend } from '../stores/redis/redlock/redlock.backend.js';
 import { ReplicaWait } from '../stores/redis/replicas/replica-wait.js';
 import { Proposals } from '../stores/redis/redlock/proposals.js';
 import { AdmissionCheck } from '../stores/redis/redlock/admission.js';
-import { Initialisation } from '../stores/redis/redlock/initialisation.js';
 import { SingleNodeBackend } from '../stores/node/single-node.backend.js';
-
-/** How long a node of a new Redlock may take to answer what it is asked, in milliseconds. */
-const LOOK_TIMEOUT_MS = 10_000;
 
 /** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
 export async function openRedis(
@@ -59,17 +53,6 @@ export async function openRedlock(
     report,
     longestMs: ttlMs,
   });
-}
-
-/** Opens the nodes of a new Redlock, which an operator lets vote at once. @throws LockOptionsError */
-export async function openNewRedlock(
-  redlock: RedisSource[],
-  given: Pick<RedisLockSettings, 'keyPrefix' | 'connectTimeoutMs'>,
-): Promise<Initialisation> {
-  const options = resolveOptions({ redlock, commandTimeoutMs: LOOK_TIMEOUT_MS, ...given });
-  const { nodes, report } = await openNodes('redlock', redlock, options, monotonic, processName());
-  const { keyPrefix, connectTimeoutMs } = options;
-  return new Initialisation({ nodes, keyPrefix, connectTimeoutMs, timeoutMs: LOOK_TIMEOUT_MS, report });
 }
 
 /** The servers of a backend. */

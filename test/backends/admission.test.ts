@@ -165,6 +165,19 @@ describe('A node of a Redlock', () => {
     expect(await attempt(await open({ admission: false }))).toMatchObject({ status: 'acquired' });
   });
 
+  it('a Redlock node begins its first wait when a process first asks it, and goes on when that process has ended; with admission: false no wait begins [G1062]', async () => {
+    for (const server of nodes.servers) await server.command('FLUSHALL');
+    await granted(await open({ admission: false }), claimOn(freshKey(), LONG_MS));
+    expect(await Promise.all([0, 1, 2].map(guard))).toEqual(['', '', '']);
+    const first = await open();
+    expect(abstaining(await attempt(first))).toEqual(nodes.names(0, 1, 2));
+    await first.close();
+    const since = async () => (await Promise.all([0, 1, 2].map(guard))).map((words) => words.split(' ')[0]);
+    const before = await since();
+    expect(abstaining(await attempt(await open()))).toEqual(nodes.names(0, 1, 2));
+    expect(await since()).toEqual(before);
+  });
+
   it('that was up for longer than the longest ttl, but for less than two seconds more, does not vote yet', async () => {
     const startedAt = performance.now();
     await restart(1);

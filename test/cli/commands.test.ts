@@ -23,7 +23,7 @@ it('the command doctor exits with 0 when all is well, 2 for warnings if they cou
   const nodes = await Promise.all([1, 2].map(() => redisServer()));
   const redlock = [server, ...nodes].map(({ url }) => url).join(',');
   expect(await call(['doctor', '--redlock', redlock, '--json'])).toMatchObject({ code: 0 });
-  expect(await Promise.all(nodes.map((node) => node.keys()))).toEqual([[], []]); // or they could not be initialised
+  expect(await Promise.all(nodes.map((node) => node.keys()))).toEqual([[], []]); // asking a node whether it votes would write to it
   const nowhere = await call(['doctor', '--redis', 'redis://127.0.0.1:1'], { connectMs: 200 });
   expect(nowhere).toMatchObject({ code: 69, out: '', err: expect.stringContaining('ECONNREFUSED') });
 });

@@ -56,7 +56,6 @@ describe('The credentials of the servers', () => {
         fails([...command, ...tail(command)], { env }),
         fails([...command, '--redlock', redlock(WRONG), ...tail(command)]),
       ]),
-      fails(['init', '--redlock', redlock(WRONG)]),
       fails(['doctor', '--cluster', wrong]),
       fails(['doctor', '--sentinel', `127.0.0.1:${server.port}`, '--sentinel-name', 'x'], { env }),
       // What is not even understood.
@@ -150,13 +149,11 @@ describe('Wrong command lines', () => {
     ['a ttl that is given twice', ['run', 'x', '--ttl', '1s', '--ttl=2s', '--', 'true'], '--ttl was given twice.'],
     ['a database that is not supported', ['ddl', 'sqlite'], 'MySQL: got sqlite. Write ddl postgres, or ddl mysql.'],
     ['a URL for a database', ['ddl', 'mysql://u:secret@x/y'], 'MySQL. Write ddl postgres, or ddl mysql.'],
-    ['init on PostgreSQL', ['init', '--postgres', 'postgres://x/y'], 'init is for a Redlock'],
-    ['init on one Redis', ['init', '--redis', 'redis://x'], 'init is for a Redlock'],
     ['an option without its value', ['doctor', '--redis'], '--redis needs a value.'],
     ['an option whose value is empty', ['release', 'x', '--owner='], '--owner needs a value.'],
     ['an option that another one follows', ['release', 'x', '--owner', '--yes'], '--owner needs a value.'],
     ['a switch with a value', ['doctor', '--json=yes'], '--json takes no value.'],
-    ['help for no command', ['help', 'doctr'], 'There is help for doctor, ls, inspect, release, run, init, ddl.'],
+    ['help for no command', ['help', 'doctr'], 'There is help for doctor, ls, inspect, release, run, ddl.'],
   ])('%s exits with 64 and says why', async (_what, argv, message) => {
     const { code, out, err } = await call(argv);
     expect({ code, said: out + err }).toEqual({ code: 64, said: expect.stringContaining(message) });
@@ -170,13 +167,13 @@ describe('Wrong command lines', () => {
       expect(await call(argv)).toEqual({ code: 0, out: `${version}\n`, err: '' });
     const { code, out } = await call(['--help']);
     expect([code, Math.max(...out.split('\n').map((line) => line.length)) <= 80]).toEqual([0, true]);
-    for (const command of ['doctor', 'ls', 'inspect', 'release', 'run', 'init', 'ddl'])
+    for (const command of ['doctor', 'ls', 'inspect', 'release', 'run', 'ddl'])
       expect(out).toMatch(new RegExp(`^ {2}${command} `, 'm'));
     const empty = await call(['doctor'], { env: { REDIS_URL: '' } });
     expect(empty).toMatchObject({ code: 64, err: expect.stringContaining('REDIS_URL is empty') });
   });
 
-  it.each(['doctor', 'ls', 'inspect', 'release', 'run', 'init', 'ddl'])(
+  it.each(['doctor', 'ls', 'inspect', 'release', 'run', 'ddl'])(
     'the help of %s is that command alone: its arguments, each of its options, and what it exits with',
     async (command) => {
       const { code, out, err } = await call(['help', command]);
@@ -189,7 +186,7 @@ describe('Wrong command lines', () => {
       for (const option of options) expect(out).toMatch(new RegExp(`^  ${option}\\b.* {2}\\S`, 'm'));
       expect(await call([command, '--help'])).toEqual({ code, out, err });
       expect(await call([command, '-h'])).toEqual({ code, out, err });
-      const other = command === 'init' ? 'run' : 'init';
+      const other = command === 'ls' ? 'run' : 'ls';
       expect(out).not.toMatch(new RegExp(`^  ${other} `, 'm'));
     },
   );

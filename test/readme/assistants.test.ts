@@ -106,9 +106,7 @@ describe.each(SKILLS)('%s', (page) => {
   });
 
   it('names no option that the command line does not have', async () => {
-    const helps = ['doctor', 'ls', 'inspect', 'release', 'run', 'init', 'ddl'].map((command) =>
-      call(['help', command]),
-    );
+    const helps = ['doctor', 'ls', 'inspect', 'release', 'run', 'ddl'].map((command) => call(['help', command]));
     const known = (await Promise.all(helps)).flatMap(({ out }) => out.match(/--[\w-]+/g) ?? []);
     const named = codeOf(text).flatMap((code) => code.match(/(?<= |^)--[\w-]+/g) ?? []);
     expect(named.filter((option) => !known.includes(option))).toEqual([]);

@@ -99,7 +99,6 @@ describe('The generated module of the scripts', () => {
       ['extend-and-tell', 2, 100, 0, 1],
       ['extend-crowd', 2, 100, 0, 1],
       ['force-release', 1, 50, 1, 1],
-      ['initialise', 0, 50, 0, 0],
       ['inspect', 4, 5, 0, 0],
       ['keep', 1, 50, 0, 0],
       ['raise-fence', 2, 50, 0, 0],

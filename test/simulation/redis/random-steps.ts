@@ -221,7 +221,6 @@ export function randomStep(random: () => number, us: number): Step {
         [CHANNEL, ...names.flatMap((name) => [name, pick(['', owner()])])],
       ];
     },
-    INITIALISE: () => [['lock:admission'], ['run1', pick(['', '5000000'])]],
     INSPECT: () => [many(lock).flatMap((name) => [lockOf(name), queueOf(name), callsOf(name)]), []],
     KEEP: () => [[lockOf(lock())], [ttl(), `${owner()}@`]],
     RAISE_FENCE: () => [

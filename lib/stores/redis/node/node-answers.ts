@@ -34,10 +34,6 @@ export type NodeAdmission =
     }
   | Fault;
 
-/** The answer of a node that is to vote at once: whether it has a key of the prefix. */
-export type NodeInitialisation =
-  { status: 'new' } | { status: 'used'; key: string } | { status: 'full'; keys: number } | Fault;
-
 /** Advice for a node that does not vote because it may have forgotten locks. */
 export const WAIT_FOR_VOTES =
   'Wait: a Redlock node that is new to this library, has restarted or has lost its data votes only when all locks that ' +
@@ -140,12 +136,6 @@ export function transferOf(reply: Reply, node: string): NodeTransfer {
   if (answer === -1) return { status: 'foreign' };
   if (!isToken(answer)) return unexpected(node, 'a transfer: expected a fencing token');
   return { status: 'transferred', fencingToken: answer };
-}
-
-export function initialisationOf(reply: Reply): NodeInitialisation {
-  if (!Array.isArray(reply)) return { status: 'new' };
-  const [status, what] = reply;
-  return status === 'used' ? { status, key: String(what) } : { status: 'full', keys: Number(what) };
 }
 
 export function releaseOf(reply: Reply): NodeRelease {

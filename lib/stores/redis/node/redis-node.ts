@@ -9,7 +9,6 @@ import {
   EXTEND_AND_TELL,
   EXTEND_CROWD,
   FORCE_RELEASE,
-  INITIALISE,
   INSPECT,
   KEEP,
   RAISE_FENCE,
@@ -56,7 +55,6 @@ import {
   crowdOf,
   extensionOf,
   holdingOf,
-  initialisationOf,
   releaseOf,
   seizureOf,
   transferOf,
@@ -64,7 +62,6 @@ import {
   voteOf,
   type Admission,
   type NodeAdmission,
-  type NodeInitialisation,
 } from './node-answers.js';
 import { ToldHandOver, standsMs } from '../../node/grants.js';
 import type {
@@ -334,16 +331,6 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
       const [sinceMs, longest, timeUs] = numbers.map(Number) as [number, number, number];
       return { status: 'admitted', epoch: String(epoch), sinceMs, longestMs: longest, timeUs };
     });
-  }
-
-  /**
-   * Looks for keys of the prefix, and if there are none, writes down since when the node has kept all of its locks.
-   * @param identity as it was read before the first look: it is written down, too, so that a start since then shows
-   * @param forMs for how long it shall have kept them, in milliseconds; undefined: nothing is written
-   */
-  initialise({ run }: ServerIdentity, forMs?: number): Promise<NodeInitialisation> {
-    const args = [run, forMs === undefined ? '' : Math.ceil(forMs * 1_000)];
-    return this.#run<NodeInitialisation>(INITIALISE, [this.#keys.admission()], args, initialisationOf);
   }
 
   /**

@@ -193,6 +193,6 @@ export class AdmissionCheck {
  * its next ones may be as far behind it.
  * @param longestMs the longest ttl in use
  */
-export function abstentionMs(longestMs: number): number {
+function abstentionMs(longestMs: number): number {
   return longestMs + driftMs(longestMs) + 2 * (LIMIT_US / 1_000);
 }

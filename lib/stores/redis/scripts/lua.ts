@@ -1474,61 +1474,6 @@ return each(lock, queue, key, from)`,
 };
 
 /**
- * Writes down, on an operator's word, that a node of a Redlock has kept all locks that it ever granted, as there are none:
- * so it votes at once. Looks for any key of the prefix in the same step, so that no lock, counter or admission can come
- * between.
- */
-export const INITIALISE: Script = {
-  name: 'initialise',
-  order: 0,
-  locksPerCall: 50,
-  sharedKeys: 0,
-  sharedArgs: 0,
-  sha: '12f32b8358e190003888b4e1b4b61c49e1b88144',
-  source: `if #KEYS > 1 then
-  local function each(admission, run, age)
-    local prefix = string.sub(admission, 1, -#'admission' - 1)
-    local pattern = string.gsub(prefix, '[%*%?%[%]\\\\]', '\\\\%0') .. '*'
-    local cursor, looked = '0', 0
-    repeat
-      local page = redis.pcall('SCAN', cursor, 'MATCH', pattern, 'COUNT', 1000)
-      if page.err then return {page.err} end
-      if page[2][1] then return {'used', page[2][1]} end
-      cursor, looked = page[1], looked + 1000
-    until cursor == '0' or looked >= 100000
-    if cursor ~= '0' then return {'full', looked} end
-    if age == '' then return 0 end
-    local time = redis.call('TIME')
-    local since = string.format('%.0f', time[1] * 1000000 + time[2] - age)
-    local set = redis.pcall('SET', admission, since .. ' 0 ' .. run)
-    return set.err and {set.err} or 0
-  end
-  local replies = {}
-  for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1], ARGV[2 * i + 1], ARGV[2 * i + 2])
-  end
-  return replies
-end
-local admission = KEYS[1]
-local run, age = ARGV[1], ARGV[2]
-local prefix = string.sub(admission, 1, -#'admission' - 1)
-local pattern = string.gsub(prefix, '[%*%?%[%]\\\\]', '\\\\%0') .. '*'
-local cursor, looked = '0', 0
-repeat
-  local page = redis.pcall('SCAN', cursor, 'MATCH', pattern, 'COUNT', 1000)
-  if page.err then return {page.err} end
-  if page[2][1] then return {'used', page[2][1]} end
-  cursor, looked = page[1], looked + 1000
-until cursor == '0' or looked >= 100000
-if cursor ~= '0' then return {'full', looked} end
-if age == '' then return 0 end
-local time = redis.call('TIME')
-local since = string.format('%.0f', time[1] * 1000000 + time[2] - age)
-local set = redis.pcall('SET', admission, since .. ' 0 ' .. run)
-return set.err and {set.err} or 0`,
-};
-
-/**
  * Reads a lock, and the first places in its queue.
  */
 export const INSPECT: Script = {
