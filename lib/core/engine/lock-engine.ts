@@ -3,7 +3,6 @@ import { Subject } from 'rxjs';
 import { failureEvent, type LockEvent } from '../../api/events.js';
 import { digestOf } from '../../api/holder.js';
 import type { LockMode } from '../../api/lock.js';
-import type { LockParcel } from '../../api/parcel.js';
 import type { LockEventMessage, ObservedStats } from '../../api/telemetry.js';
 import { EXCLUSIVE, type AcquireOutcome, type LockBackend } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
@@ -19,8 +18,8 @@ import { Lines, type LineLimits } from '../waiting/line.js';
 import { ALTERNATING, byArrival } from '../waiting/order.js';
 import { RefusalGate } from '../waiting/refusal-gate.js';
 import { closed, notKept } from '../waiting/refusals.js';
-import { Parcels, type Adopting } from './parcels.js';
 import { Calls, timeOf, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
+import { Transfers } from './transfers.js';
 
 /** For how long the lock of a probe stands if it cannot be released, in milliseconds. */
 const PROBE_TTL_MS = 1_000;
@@ -38,57 +37,59 @@ export interface EngineParts {
 
 /** Locks on single keys: acquires, keeps and releases them. Every waiter, and every lock that is held, is in it. */
 export class LockEngine {
+  readonly backend: LockBackend;
+  readonly now: () => number;
   readonly events: LockEvents;
   readonly leases: Leases;
-  readonly #backend: LockBackend;
-  readonly #now: () => number;
-  readonly #nextOwner: () => string;
-  readonly #lines: Lines;
+  readonly lines: Lines;
+  /** What is detached, downgraded and adopted. */
+  readonly transfers: Transfers;
+  /** Makes the owner values of attempts, and the tickets of places. */
+  readonly nextOwner: () => string;
+  /** Counts calls until they have ended, and what is sent until it is answered. */
+  readonly inFlight = new InFlight();
+  readonly gate = new RefusalGate();
   readonly #calls: Calls;
-  readonly #parcels: Parcels;
-  readonly #gate = new RefusalGate();
-  readonly #inFlight = new InFlight();
 
   constructor({ backend, now, limits, processName, registration }: EngineParts) {
     const events = (this.events = new LockEvents(registration));
-    this.#backend = backend;
-    this.#now = now;
-    this.#nextOwner = ownerSequence(processName);
-    this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events, nextOwner: this.#nextOwner });
-    this.#lines = new Lines({
+    this.backend = backend;
+    this.now = now;
+    this.nextOwner = ownerSequence(processName);
+    this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events });
+    this.lines = new Lines({
       backend,
       now,
       order: limits.fair && backend.waitQueue?.handsOver ? byArrival(limits.fairSlackMs) : ALTERNATING,
       limits,
       leases: this.leases,
-      inFlight: this.#inFlight,
+      inFlight: this.inFlight,
       warn: events.warn,
-      nextOwner: this.#nextOwner,
+      nextOwner: this.nextOwner,
     });
-    this.leases.listener = this.#lines;
-    this.#calls = new Calls(now, this.leases, events, this.#inFlight, this.#gate);
-    const [leases, lines, inFlight, nextOwner] = [this.leases, this.#lines, this.#inFlight, this.#nextOwner];
-    this.#parcels = new Parcels({ backend, now, leases, lines, inFlight, events, nextOwner });
+    this.leases.listener = this.lines;
+    this.transfers = new Transfers(this);
+    this.#calls = new Calls(this);
   }
 
   /** How much it keeps in memory: 0 when nothing is held or waited for. */
   get size(): number {
-    return this.#lines.size + this.leases.size + this.#parcels.size;
+    return this.lines.size + this.leases.size + this.transfers.size;
   }
 
   /** How wrong the order of calls of several processes may be, as far as that is known. */
   get clockErrorMs(): number | undefined {
-    return this.#backend.waitQueue?.clockErrorMs?.();
+    return this.backend.waitQueue?.clockErrorMs?.();
   }
 
   /** How many calls wait for the key. */
   waiting(key: string): number {
-    return this.#lines.waiting(key);
+    return this.lines.waiting(key);
   }
 
   /** What this process holds of the key: one lease, unless it is shared, or permits. */
   leasesOf(key: string): Lease[] {
-    return this.#lines.leasesOf(key);
+    return this.lines.leasesOf(key);
   }
 
   /** What is held, and what is waited for, by label and mode. */
@@ -101,14 +102,14 @@ export class LockEngine {
       return entry;
     };
     this.leases.eachLabel((label, { grant: { hold = EXCLUSIVE } }) => of(label, hold.mode).held++);
-    this.#lines.eachWaiter(({ key, label = this.leases.labels.of(key), hold }) => of(label, hold.mode).waiting++);
+    this.lines.eachWaiter(({ key, label = this.leases.labels.of(key), hold }) => of(label, hold.mode).waiting++);
     return [...stats.values()];
   }
 
   /** The labels of what is held and waited for, by key. */
   labels(): Map<string, string> {
     const labels = new Map<string, string>();
-    this.#lines.eachWaiter(({ key, label = this.leases.labels.of(key) }) => labels.set(key, label));
+    this.lines.eachWaiter(({ key, label = this.leases.labels.of(key) }) => labels.set(key, label));
     this.leases.eachLabel((label, { key }) => labels.set(key, label));
     return labels;
   }
@@ -122,9 +123,9 @@ export class LockEngine {
   acquire(key: string, request: WaitRequest, closing: Closing, label?: string): Promise<LockHandle> {
     if (closing.phase === 'closed') throw closed(key);
     const waiter = new Waiter(key, request, closing, this.#calls, label);
-    this.#inFlight.begin();
+    this.inFlight.begin();
     this.leases.settle(); // a lease that was found lost in this very line is not in the way
-    this.#lines.join(waiter);
+    this.lines.join(waiter);
     return waiter.lock;
   }
 
@@ -149,30 +150,15 @@ export class LockEngine {
     } catch (error) {
       void held.release(); // before its keepings are given up: what has ended needs to be extended no more
       for (const keeping of keepings) keeping.giveUp();
-      const failure = failureEvent(error, { key, label, waitedMs: Math.round(this.#now() - since) });
+      const failure = failureEvent(error, { key, label, waitedMs: Math.round(this.now() - since) });
       if (failure) this.events.next(failure);
       throw error;
     }
   }
 
-  /** Makes this process the holder of a detached lock. @throws LockLostError, LockUnavailableError, LockOptionsError */
-  adopt(parcel: LockParcel, how: Adopting, closing: Closing): Promise<LockHandle> {
-    return this.#parcels.adopt(parcel, how, closing);
-  }
-
-  /** Has a detached lock stand for so long from now on. @throws LockLostError, LockUnavailableError */
-  extendParcel(parcel: LockParcel, ttlMs: number): Promise<void> {
-    return this.#parcels.extend(parcel, ttlMs);
-  }
-
-  /** Gives a detached lock back. @returns whether the parcel had it @throws LockUnavailableError */
-  releaseParcel(parcel: LockParcel): Promise<boolean> {
-    return this.#parcels.release(parcel);
-  }
-
   /** Refuses a call, not before the event loop has run. @throws the reason */
   refuse(reason: unknown): Promise<never> {
-    return this.#gate.refuse(reason);
+    return this.gate.refuse(reason);
   }
 
   /**
@@ -183,14 +169,14 @@ export class LockEngine {
   async forceRelease(key: string, digest?: string): Promise<boolean> {
     let from: string | undefined;
     if (digest !== undefined) {
-      const holding = await this.#backend.inspect(key);
+      const holding = await this.backend.inspect(key);
       from = holding?.holders.find(({ owner }) => digestOf(owner) === digest)?.owner;
       if (from === undefined) return false;
     }
     // Before it is sent: the answer to an extension behind it may be read first.
     const mayBeTaken = this.leasesOf(key).filter(({ grant }) => from === undefined || grant.owner === from);
     for (const lease of mayBeTaken) lease.isSaidTaken = true;
-    const taken = await this.#backend.forceRelease(key, from).catch((error: unknown) => {
+    const taken = await this.backend.forceRelease(key, from).catch((error: unknown) => {
       for (const lease of mayBeTaken) this.leases.check(lease);
       throw error;
     });
@@ -203,10 +189,10 @@ export class LockEngine {
 
   /** Whether locks are available: acquires one beside that of the key, as a server that answers may still refuse writes. */
   async isAvailable(key: string): Promise<boolean> {
-    this.#inFlight.begin();
+    this.inFlight.begin();
     try {
-      const backend = this.#backend;
-      const owner = this.#nextOwner();
+      const backend = this.backend;
+      const owner = this.nextOwner();
       const request = { key: backend.probeKey(key), hold: EXCLUSIVE, owner, ttlMs: PROBE_TTL_MS };
       const outcome = await new Promise<AcquireOutcome>((resolve) => backend.acquire(request, resolve));
       if (outcome.status === 'acquired') {
@@ -217,31 +203,30 @@ export class LockEngine {
     } catch {
       return false;
     } finally {
-      this.#inFlight.end();
+      this.inFlight.end();
     }
   }
 
   /** Refuses the calls that may not wait any more, as the closing has entered its next phase. */
   refuseWaiting(closing: Closing): void {
-    this.#lines.refuseWaiting(closing);
+    this.lines.refuseWaiting(closing);
   }
 
-  /** Settles when nothing is in flight: neither a call, nor an attempt, nor what undoes an adoption. */
+  /** Settles when nothing is in flight: neither a call, nor an attempt, nor a transfer, nor what undoes an adoption. */
   async settled(): Promise<void> {
-    await this.leases.settled();
-    await this.#inFlight.settled();
-    this.#backend.insist?.();
-    await this.#parcels.close();
+    await this.inFlight.settled();
+    this.backend.insist?.();
+    await this.transfers.close();
   }
 
   #confirmed(keepings: readonly Keeping[], request: WaitRequest, since: number): Promise<unknown> {
-    const askedAt = this.#now();
+    const askedAt = this.now();
     const open = new Set(keepings);
     const all = Promise.all(keepings.map((keeping) => keeping.confirmed.then(() => open.delete(keeping))));
-    const leftMs = Math.max(0, timeOf(request, this.#backend) - (askedAt - since));
+    const leftMs = Math.max(0, timeOf(request, this.backend) - (askedAt - since));
     const inItsTime = inTime<unknown>(all, Math.ceil(leftMs), () => {
       const [first] = open;
-      throw notKept(first!.key, this.#now() - askedAt, request, this.#backend);
+      throw notKept(first!.key, this.now() - askedAt, request, this.backend);
     });
     return unlessAborted(inItsTime, request.signal);
   }

@@ -1,26 +1,19 @@
-import { randomUUID } from 'node:crypto';
 import type { Subject } from 'rxjs';
 import {
-  SHARED,
   type CallsBehind,
   type ExtendOutcome,
   type Grant,
   type GuardStatement,
   type LockBackend,
   type ReleaseOutcome,
-  type Transfer,
-  type TransferOutcome,
 } from '../backend/lock-backend.js';
-import { LockOptionsError, LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
+import { LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
 import type { HeldAs, LockEvent } from '../../api/events.js';
-import { detachedOwner, digestOf } from '../../api/holder.js';
-import type { LockParcel } from '../../api/parcel.js';
 import { quoted } from '../../api/printable.js';
 import { Labels } from '../keys/labels.js';
 import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
-import { InFlight } from '../time/in-flight.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';
 import { Pacer } from '../time/pacer.js';
 import { heldAs, Lease, type LeaseOwner } from './lease.js';
@@ -53,8 +46,6 @@ export interface LeasesOptions {
   readonly marginMs: number;
   readonly now: () => number;
   readonly events: Subject<LockEvent>;
-  /** Makes owner values. */
-  readonly nextOwner: () => string;
 }
 
 /** Decides who is next when a lease ends. */
@@ -114,7 +105,6 @@ export class Leases implements LeaseOwner {
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
   readonly #events: Subject<LockEvent>;
-  readonly #nextOwner: () => string;
   /** The watchdog: all leases until they end, each due when it should be extended, or ends. */
   readonly #watchdog: Pacer<Lease>;
   /** The same part of the ttl for all leases of this process, so that those of one ttl come due in order. */
@@ -124,15 +114,13 @@ export class Leases implements LeaseOwner {
   /** Leases that are released once they have ended in the store, too. */
   readonly #afterwards = new Map<Lease, NodeJS.Timeout>();
   readonly #givingBack = new LinkedList<GivingBack>();
-  readonly #detaching = new InFlight();
   #whenIdle?: () => void;
   /** Leases whose handles are garbage: nobody can release them any more, so nobody waits for that. */
   readonly #abandoned = new Set<Lease>();
   #isClosing = false;
 
-  constructor({ backend, marginMs, now, events, nextOwner }: LeasesOptions) {
+  constructor({ backend, marginMs, now, events }: LeasesOptions) {
     this.#backend = backend;
-    this.#nextOwner = nextOwner;
     this.marginMs = marginMs;
     this.now = now;
     this.#events = events;
@@ -177,14 +165,14 @@ export class Leases implements LeaseOwner {
     const lease = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo }, this);
     // Whether a lease that is extended is over by now is seen later: the caller must get to know the lease first.
     if (extendTo !== undefined) this.#extend(lease);
-    else this.#watch(lease);
+    else this.watch(lease);
     return lease;
   }
 
   /** Keeps the grant of a lease that was released as that of the next call of this process. */
   pass(lease: Lease, fencingToken: number | undefined): Lease {
     const next = lease.passedOn(fencingToken);
-    this.#watch(next);
+    this.watch(next);
     return next;
   }
 
@@ -228,14 +216,14 @@ export class Leases implements LeaseOwner {
   /** A call may hold a lease until then, by the clock: after that it is lost, and ends by itself. */
   limit(lease: Lease, until: number): void {
     lease.limit(until);
-    if (lease.list && until < lease.dueAt) this.#watch(lease);
+    if (lease.list && until < lease.dueAt) this.watch(lease);
   }
 
   /** A call that was limited has ended, in its time or not, under a lease that others hold as well. */
   liftLimit(lease: Lease, until: number): void {
     if (!lease.checkAlive()) return;
     lease.liftLimit(until);
-    if (lease.dueAt === until) this.#watch(lease);
+    if (lease.dueAt === until) this.watch(lease);
   }
 
   /** As of `LockBackend`; undefined where the store cannot. What is said of the leases comes before the transaction can use it. */
@@ -244,100 +232,6 @@ export class Leases implements LeaseOwner {
     for (const lease of leases) lease.isGuarded = true;
     const grants = leases.map(({ grant }) => grant);
     return this.#backend.guard(grants, passedOnForMs);
-  }
-
-  /**
-   * Has the store keep the lock for `ttlMs` under an owner value that only the parcel names, and ends the lease here.
-   * @throws LockLostError, LockUnavailableError, LockOptionsError
-   */
-  async detach(lease: Lease, ttlMs: number): Promise<LockParcel> {
-    const backend = this.#backend;
-    const { key, grant } = lease;
-    while (lease.isExtending) await lease.answered();
-    const why = whyNotDetached(lease, backend);
-    if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be detached. ${why}`);
-    checkTtl(ttlMs, this.marginMs, backend.bounds);
-    const owner = detachedOwner(grant.owner, randomUUID());
-    await this.#transfer(lease, 'detached', { key, from: grant.owner, to: owner, ttlMs, mints: false });
-    return this.#detached(lease, owner, ttlMs);
-  }
-
-  /**
-   * Has the store share a lock that this process holds exclusively: it gets a new owner value, and the token of the phase that begins. Where it
-   * is not known whether that has happened, the lease is lost, as in `detach`.
-   * @returns the lease from now on
-   * @throws LockLostError, LockUnavailableError, LockOptionsError
-   */
-  async downgrade(lease: Lease): Promise<Lease> {
-    const { key, grant, autoExtend, label } = lease;
-    while (lease.isExtending) await lease.answered();
-    const why = whyNotDowngraded(lease, this.#backend);
-    if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be downgraded. ${why}`);
-    const { ttlMs } = lease;
-    const transfer = { key, from: grant.owner, to: this.#nextOwner(), ttlMs, mints: true, hold: SHARED };
-    const { grant: shared, sentAt } = await this.#transfer(lease, 'downgraded', transfer);
-    const next = this.add(shared, shared.fencingToken, ttlMs, sentAt, autoExtend);
-    next.label = label;
-    if (lease.overstaysAt < Infinity) this.limit(next, lease.overstaysAt);
-    lease.heir = next;
-    this.#end(lease);
-    this.listener.onBegun(next);
-    return next;
-  }
-
-  /**
-   * Changes the holder of a lock of this process. Where it is not known whether that has happened, the lease is lost, and both owners are given
-   * back: the old one first, as a request that has yet to run finds nothing afterwards.
-   * @param done what the lock was then
-   */
-  async #transfer(
-    lease: Lease,
-    done: 'detached' | 'downgraded',
-    transfer: Transfer,
-  ): Promise<Extract<TransferOutcome, { status: 'transferred' }>> {
-    const backend = this.#backend;
-    const { key, to, ttlMs, hold } = transfer;
-    const { grant } = lease;
-    if (!lease.checkHeld() || !lease.beginDetaching(ttlMs)) throw lease.lostError();
-    this.#watch(lease);
-    const giveBack = () => {
-      for (const each of [grant, { key, owner: to, hold }]) backend.release(each, {}, ignore);
-    };
-    this.#detaching.begin();
-    try {
-      const outcome = await backend.transfer!(transfer);
-      const isHeld = lease.checkHeld();
-      if (outcome.status === 'transferred' && isHeld) return outcome;
-      if (outcome.status === 'lost') {
-        lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
-        throw lease.lostError();
-      }
-      if (outcome.status === 'transferred') {
-        giveBack();
-        throw lease.lostError();
-      }
-      const error = LockUnavailableError.from(done, key, outcome.causes);
-      if (!outcome.mayHaveRun) {
-        lease.notDetached(outcome.causes[0]);
-        if (isHeld) this.#watchFailed(lease);
-        throw error;
-      }
-      lease.fault = outcome.causes[0];
-      lease.lose('unavailable');
-      giveBack();
-      const uncertain =
-        `It may have been ${done}, so it is lost here. It is given back as soon as the store can be reached; otherwise it ends by itself ` +
-        `after ${ttlMs} ms.`;
-      throw new LockUnavailableError(`${error.message} ${uncertain}`, key, outcome.causes);
-    } finally {
-      lease.isDetaching = false;
-      this.#detaching.end();
-    }
-  }
-
-  /** Settles when none is being detached. */
-  settled(): Promise<void> {
-    return this.#detaching.settled();
   }
 
   /** It may have been taken by force: finds out, if that can be done without changing when it ends. */
@@ -366,7 +260,7 @@ export class Leases implements LeaseOwner {
     this.#unwatch(lease);
     lease.release();
     const { keepUntil } = lease;
-    const heldMs = this.#heldMs(lease);
+    const heldMs = this.heldMs(lease);
     let isPassedOn = false;
     const givingBack = new GivingBack(lease.grant);
     this.#givingBack.push(givingBack);
@@ -381,6 +275,14 @@ export class Leases implements LeaseOwner {
     this.#givingBack.remove(givingBack);
     this.#released(lease, PASSED_ON, heldMs);
     return RELEASED;
+  }
+
+  /** The lock of this lease has another holder now. */
+  left(lease: Lease): void {
+    this.#unwatch(lease);
+    lease.release();
+    this.listener.onLost(lease);
+    this.#reportIdle();
   }
 
   /**
@@ -401,7 +303,7 @@ export class Leases implements LeaseOwner {
     }
     lease.autoExtend = false;
     this.#abandoned.add(lease);
-    this.#watch(lease);
+    this.watch(lease);
     this.#reportIdle();
   }
 
@@ -466,7 +368,7 @@ export class Leases implements LeaseOwner {
       this.#found.delete(lease);
       this.#unwatch(lease);
       const reason = lease.lostReason;
-      const heldMs = this.#heldMs(lease);
+      const heldMs = this.heldMs(lease);
       if (reason === 'shutdown') this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
       else if (reason !== 'stolen') this.#releaseAfterwards(lease);
       this.listener.onLost(lease);
@@ -500,7 +402,7 @@ export class Leases implements LeaseOwner {
   }
 
   /** Watches a lease: it is due when it should be extended, or ends. */
-  #watch(lease: Lease): void {
+  watch(lease: Lease): void {
     const { ttlMs, sentAt, endsAt } = lease;
     const extendAt = sentAt + Math.min(ttlMs * this.#extendAfter, lengthMs(lease) * EXTEND_AFTER_AT_MOST);
     // Those that end before they are extended come due at another time than others of their ttl.
@@ -553,7 +455,7 @@ export class Leases implements LeaseOwner {
     }
     lease.notYetExtended?.onFirstExtension();
     lease.notYetExtended = undefined;
-    this.#watch(lease);
+    this.watch(lease);
     const since = this.onExtension ? this.now() : 0;
     const request = { grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs), waiting: this.#behind(lease) };
     this.#backend.extend(request, (outcome) => {
@@ -568,21 +470,21 @@ export class Leases implements LeaseOwner {
   #extended(lease: Lease, outcome: ExtendOutcome): void {
     switch (outcome.status) {
       case 'extended':
-        if (lease.extended(outcome.sentAt)) this.#watch(lease);
+        if (lease.extended(outcome.sentAt)) this.watch(lease);
         break;
       case 'lost':
         lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
         break;
       case 'unavailable':
         if (!lease.notExtended(outcome.causes[0])) return;
-        if (lease.checkAlive()) this.#watchFailed(lease); // its loss may have been acted on by what its signal aborted
+        if (lease.checkAlive()) this.watchFailed(lease); // its loss may have been acted on by what its signal aborted
         this.#events.next({ type: 'extension-failed', causes: outcome.causes, ...this.identity(lease) });
         break;
     }
   }
 
   /** Tries to extend a lease again soon, if it is extended at all. */
-  #watchFailed(lease: Lease): void {
+  watchFailed(lease: Lease): void {
     const retryAt = lease.autoExtend ? this.now() + lengthMs(lease) * RETRY_AFTER : Infinity;
     this.#watchdog.add(lease, Math.min(retryAt, lease.endsAt));
   }
@@ -593,22 +495,6 @@ export class Leases implements LeaseOwner {
     setImmediate(() => {
       if (lease.isExtending && lease.deadline <= this.now()) lease.lose(reason);
     });
-  }
-
-  #detached(lease: Lease, owner: string, ttlMs: number): LockParcel {
-    const { key, grant, fencingToken } = lease;
-    this.#end(lease);
-    const event = { heldMs: this.#heldMs(lease), ttlMs, digest: digestOf(owner), ...this.identity(lease) };
-    this.#events.next({ type: 'detached', ...event });
-    return { v: 1, key, owner, fencingToken: fencingToken ?? grant.fencingToken!, ttlMs }; // one without any is not detached
-  }
-
-  /** The lock has another holder now. */
-  #end(lease: Lease): void {
-    this.#unwatch(lease);
-    lease.release();
-    this.listener.onLost(lease);
-    this.#reportIdle();
   }
 
   #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keepUntil = 0): boolean {
@@ -672,7 +558,7 @@ export class Leases implements LeaseOwner {
     });
   }
 
-  #heldMs({ begunAt }: Lease): number {
+  heldMs({ begunAt }: Lease): number {
     return Math.round(this.now() - begunAt);
   }
 
@@ -703,41 +589,6 @@ function ignore(): void {}
 /** How long a lease is, in milliseconds: from when its command was sent to its deadline. */
 function lengthMs({ sentAt, deadline }: Lease): number {
   return deadline - sentAt;
-}
-
-/** Why a lock cannot change hands, and what to do; undefined if it can. */
-function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined {
-  const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
-  const { mode = 'exclusive' } = grant.hold ?? {};
-  if (mode !== 'exclusive')
-    return 'Others may hold it beside this call, and the parcel could not tell who. Detach exclusive locks.';
-  if (!backend.transfer) return backend.whyNoTransfer ?? 'Its store cannot change the holder of a lock.';
-  if (handles > 1)
-    return `${handles} calls of this process hold it, and the others would not learn that they hold it no more. Detach it when nested calls have ended.`;
-  if (keepUntil > 0 || askedForMs > 0)
-    return 'It was acquired with holdMs, for which it stays with this process. Acquire it without.';
-  if (isGuarded)
-    return 'guard was called for it, and a transaction may keep it. Detach it in a call that does not guard it.';
-  if (grant.fencingToken === undefined)
-    return 'It has no fencing token, which that of its next holder could exceed. Detach exclusive locks.';
-  return undefined;
-}
-
-/** Why a lock cannot be shared from now on, and what to do; undefined if it can. */
-function whyNotDowngraded(lease: Lease, backend: LockBackend): string | undefined {
-  const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
-  const { modes, whyOnlyExclusive, whyNoTransfer } = backend;
-  if (!backend.transfer) return whyNoTransfer ?? 'Its store cannot change the holder of a lock.';
-  if (!modes?.includes('shared')) return `Its store has no shared locks. ${whyOnlyExclusive ?? ''}`.trimEnd();
-  const { mode = 'exclusive' } = grant.hold ?? {};
-  if (mode !== 'exclusive') return `It is held in the mode ${mode}. Downgrade exclusive locks.`;
-  if (handles > 1)
-    return `${handles} calls of this process hold it, and the others count on being alone. Downgrade it when nested calls have ended.`;
-  if (keepUntil > 0 || askedForMs > 0)
-    return 'It was acquired with holdMs, for which it stays exclusive. Acquire it without.';
-  if (isGuarded)
-    return 'guard was called for it, and a transaction may keep it. Downgrade it in a call that does not guard it.';
-  return undefined;
 }
 
 function lostBefore({ key, lostReason }: Lease): LockUnavailableError {

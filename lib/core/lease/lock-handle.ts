@@ -8,6 +8,7 @@ import type { Lock } from '../../api/lock.js';
 import type { LockParcel, ParcelOptions } from '../../api/parcel.js';
 import { quoted } from '../../api/printable.js';
 import { checkParcelOptions } from '../options/parcel.js';
+import type { LockEngine } from '../engine/lock-engine.js';
 import type { Lease } from './lease.js';
 import type { Leases } from './leases.js';
 
@@ -28,7 +29,7 @@ export class LockHandle implements Lock {
 
   constructor(
     private readonly own: Lease,
-    private readonly leases: Leases,
+    private readonly engine: LockEngine,
     /** How its call came by it. */
     readonly grant: LockGrant | 'reentrant' = 'reentrant',
     asksMs = own.ttlMs,
@@ -37,10 +38,10 @@ export class LockHandle implements Lock {
   }
 
   /** One more handle of a lease. @param ttlMs that of its call, which does not make the lease longer */
-  static another(lease: Lease, leases: Leases, ttlMs = lease.ttlMs): LockHandle {
+  static another(lease: Lease, engine: LockEngine, ttlMs = lease.ttlMs): LockHandle {
     const asksMs = Math.min(ttlMs, lease.ttlMs);
     lease.join(asksMs);
-    return new LockHandle(lease, leases, 'reentrant', asksMs);
+    return new LockHandle(lease, engine, 'reentrant', asksMs);
   }
 
   /**
@@ -50,7 +51,7 @@ export class LockHandle implements Lock {
    */
   static guard(handles: readonly LockHandle[], passedOnForMs: number): GuardStatement | undefined {
     const leases = handles.map(({ lease }) => lease);
-    return handles[0]!.leases.guard(leases, passedOnForMs);
+    return handles[0]!.engine.leases.guard(leases, passedOnForMs);
   }
 
   /** How long ago one of the locks was passed on within this process last, in milliseconds; Infinity: none was. */
@@ -101,7 +102,7 @@ export class LockHandle implements Lock {
   }
 
   get closing(): AbortSignal {
-    return this.leases.closing(this.own);
+    return this.engine.leases.closing(this.own);
   }
 
   get isReleased(): boolean {
@@ -124,7 +125,7 @@ export class LockHandle implements Lock {
   async extend(ttlMs: number = this.#asks.ttlMs): Promise<void> {
     try {
       this.assertHeld();
-      await this.leases.extend(this.own, ttlMs, () => this.#ask(ttlMs));
+      await this.engine.leases.extend(this.own, ttlMs, () => this.#ask(ttlMs));
     } catch (error) {
       await loopTurn(); // or a loop that tries again at once would stop all else
       throw error;
@@ -134,7 +135,7 @@ export class LockHandle implements Lock {
   /** Its call may hold the lock until then, by the clock. Called once. */
   limit(until: number): void {
     this.#limit = until;
-    this.leases.limit(this.own, until);
+    this.engine.leases.limit(this.own, until);
   }
 
   /** Its caller has to release it: it is noticed if nobody can any more. */
@@ -146,7 +147,7 @@ export class LockHandle implements Lock {
 
   /** Its lease is extended: until then it would have ended by itself. Most are released before, and cost no registration. */
   onFirstExtension(): void {
-    unreleased.register(this, { lease: this.own, leases: this.leases, asks: this.#asks }, this);
+    unreleased.register(this, { lease: this.own, leases: this.engine.leases, asks: this.#asks }, this);
   }
 
   release(): Promise<boolean> {
@@ -197,8 +198,8 @@ export class LockHandle implements Lock {
 
   #release(): Promise<boolean> {
     // The limit of the call that acquired the lock stays: what it has left behind holds the lock on its behalf.
-    if (this.#limit !== undefined && this.grant === 'reentrant') this.leases.liftLimit(this.own, this.#limit);
-    return this.leases.release(this.own, this.#asks.ttlMs);
+    if (this.#limit !== undefined && this.grant === 'reentrant') this.engine.leases.liftLimit(this.own, this.#limit);
+    return this.engine.leases.release(this.own, this.#asks.ttlMs);
   }
 
   /** @throws LockOptionsError for one of several locks, whose handle is that of all */
@@ -213,7 +214,7 @@ export class LockHandle implements Lock {
     const ttlMs = checkParcelOptions('detach', options);
     this.#refuseSet('detached');
     this.assertHeld();
-    const parcel = await this.leases.detach(this.own, ttlMs);
+    const parcel = await this.engine.transfers.detach(this.own, ttlMs);
     this.#released ??= Promise.resolve(false);
     return parcel;
   }
@@ -221,7 +222,7 @@ export class LockHandle implements Lock {
   async #downgrade(): Promise<LockHandle> {
     this.#refuseSet('downgraded');
     this.assertHeld();
-    this.#heir = new LockHandle(await this.leases.downgrade(this.own), this.leases, this.grant);
+    this.#heir = new LockHandle(await this.engine.transfers.downgrade(this.own), this.engine, this.grant);
     if (this.#isWatched) this.#heir.watch();
     return this.#heir;
   }

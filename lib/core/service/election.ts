@@ -149,7 +149,7 @@ export class Election implements Leader {
       }
       refusals = 0;
       const since = performance.now();
-      const reason = await this.#lead(new Term(lock, engine.leases));
+      const reason = await this.#lead(new Term(lock, engine));
       if (closing.phase !== 'open') break;
       this.#tell({ status: 'campaigning' });
       if (performance.now() - since > AFTER_FAILURE_MS.longest) failures = 0;

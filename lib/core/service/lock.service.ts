@@ -324,7 +324,7 @@ export class LockService {
     try {
       const ttlMs = checkParcelOptions('extend', options);
       checkTtl(ttlMs, this.#options.marginMs, this.#backend.bounds);
-      await this.#engine.extendParcel(this.#checked(parcel), ttlMs);
+      await this.#engine.transfers.extend(this.#checked(parcel), ttlMs);
     } catch (error) {
       await this.#engine.refuse(error);
     }
@@ -338,7 +338,7 @@ export class LockService {
    */
   async release(parcel: LockParcel): Promise<boolean> {
     try {
-      return await this.#engine.releaseParcel(this.#checked(parcel));
+      return await this.#engine.transfers.release(this.#checked(parcel));
     } catch (error) {
       return this.#engine.refuse(error);
     }
@@ -653,7 +653,7 @@ export class LockService {
       if (request.maxHoldMs && lease.grant.hold?.mode === 'shared' && lease.overstaysAt === Infinity)
         throw limitsOthers(lease.key);
       if (!reentrant) throw new LockSelfDeadlockError(lease.key);
-      const handle = LockHandle.another(lease, this.#engine.leases, request.ttlMs);
+      const handle = LockHandle.another(lease, this.#engine, request.ttlMs);
       if (request.isWatched) handle.watch();
       return handle;
     } catch (reason) {
@@ -685,7 +685,7 @@ export class LockService {
       const { key } = parcel;
       const { closing } = this.#held;
       if (closing.phase !== 'closed') this.#transactions?.check(key, this.#options.onTransaction, undefined);
-      const adopt = () => this.#engine.adopt(parcel, this.#options, closing);
+      const adopt = () => this.#engine.transfers.adopt(parcel, this.#options, closing);
       const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers;
       return await (isObserved
         ? this.#telemetry.acquire([key], this.#defaults.tryAcquire, undefined, false, adopt)

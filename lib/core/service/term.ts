@@ -2,8 +2,8 @@ import { inspect } from 'node:util';
 import { LockLostError, LockUnavailableError } from '../../api/errors.js';
 import type { Leadership, LeadershipEnd } from '../../api/leader.js';
 import { quoted } from '../../api/printable.js';
+import type { LockEngine } from '../engine/lock-engine.js';
 import { LockHandle } from '../lease/lock-handle.js';
-import type { Leases } from '../lease/leases.js';
 import { abort, sharedController } from '../time/notify.js';
 
 /** Work of the leader, with a handle of its own on the leader's lock, which it releases. */
@@ -23,7 +23,7 @@ export class Term implements Leadership {
 
   constructor(
     private readonly lock: LockHandle,
-    private readonly leases: Leases,
+    private readonly engine: LockEngine,
   ) {
     this.over = new Promise((resolve) => (this.#resolveOver = resolve));
     const { signal, closing } = lock;
@@ -69,7 +69,7 @@ export class Term implements Leadership {
 
   /** Runs work under the lock, which is not released before that has ended. */
   run<T>(work: LeaderWork<T>): Promise<T> {
-    const running = work(LockHandle.another(this.lease, this.leases));
+    const running = work(LockHandle.another(this.lease, this.engine));
     this.#running.add(running);
     const forget = () => this.#running.delete(running);
     running.then(forget, forget);

@@ -1,15 +1,12 @@
-import type { Subject } from 'rxjs';
 import { LockContendedError } from '../../api/errors.js';
 import { failureEvent, type LockEvent, type LockGrant } from '../../api/events.js';
 import { EXCLUSIVE, type Hold, type LockBackend } from '../backend/lock-backend.js';
+import type { LockEngine } from '../engine/lock-engine.js';
 import { heldAs, type Lease } from '../lease/lease.js';
-import type { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import { monotonic } from '../time/clock.js';
 import { loopTurn } from '../time/event-loop.js';
-import type { InFlight } from '../time/in-flight.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';
-import type { RefusalGate } from './refusal-gate.js';
 import { closed, lostBefore } from './refusals.js';
 
 /** The request of one call. */
@@ -49,22 +46,20 @@ export class Closing {
 
 /** The calls of a service: how they end. */
 export class Calls {
-  constructor(
-    readonly now: () => number,
-    private readonly leases: Leases,
-    private readonly events: Subject<LockEvent>,
-    /** Counts the calls until they have ended. */
-    private readonly inFlight: InFlight,
-    private readonly gate: RefusalGate,
-  ) {}
+  constructor(private readonly engine: LockEngine) {}
+
+  get now(): () => number {
+    return this.engine.now;
+  }
 
   /** Ends a call that was granted a lease. @returns the handle for its caller */
   granted(waiter: Waiter, lease: Lease, grant: LockGrant): LockHandle | Promise<LockHandle> {
-    if (this.events.observed) {
+    if (this.engine.events.observed) {
       const waitedMs = Math.round(waiter.waitedMs);
-      this.#emit({ type: 'acquired', waitedMs, grant, ...this.leases.identity(lease) });
+      this.#emit({ type: 'acquired', waitedMs, grant, ...this.engine.leases.identity(lease) });
     }
-    if (lease.provisionalTtlMs === undefined || !this.leases.sendsLater) return this.#given(waiter, lease, grant);
+    if (lease.provisionalTtlMs === undefined || !this.engine.leases.sendsLater)
+      return this.#given(waiter, lease, grant);
     // The extension that confirms a grant is sent first: the work may block the process for longer than the grant stands.
     return loopTurn()
       .then(loopTurn)
@@ -79,8 +74,8 @@ export class Calls {
     // Both happened at once.
     if (closing.phase === 'closed') return this.#decline(waiter, lease, closed(key));
     if (request.signal?.aborted) return this.#decline(waiter, lease, request.signal.reason);
-    this.inFlight.end();
-    const handle = new LockHandle(lease, this.leases, grant, request.ttlMs);
+    this.engine.inFlight.end();
+    const handle = new LockHandle(lease, this.engine, grant, request.ttlMs);
     if (request.isWatched) handle.watch();
     return handle;
   }
@@ -88,26 +83,27 @@ export class Calls {
   /** Ends a call that was refused. @param reject lets its caller know */
   refused(waiter: Waiter, reason: unknown, reject: (reason: unknown) => void): void {
     const isContended = reason instanceof LockContendedError;
-    if (!isContended || (this.events.observed && !waiter.request.isProbe)) this.#emit(this.#failure(waiter, reason));
-    this.gate.settle(reason, () => {
+    if (!isContended || (this.engine.events.observed && !waiter.request.isProbe))
+      this.#emit(this.#failure(waiter, reason));
+    this.engine.gate.settle(reason, () => {
       reject(reason);
-      this.inFlight.end();
+      this.engine.inFlight.end();
     });
   }
 
   async #decline(waiter: Waiter, lease: Lease, reason: unknown): Promise<never> {
     try {
       await Promise.resolve(); // the queue is still at work
-      await this.leases.release(lease, waiter.request.ttlMs);
+      await this.engine.leases.release(lease, waiter.request.ttlMs);
       this.#emit(this.#failure(waiter, reason));
     } finally {
-      this.inFlight.end();
+      this.engine.inFlight.end();
     }
-    return this.gate.refuse(reason);
+    return this.engine.gate.refuse(reason);
   }
 
   #failure(
-    { key, label = this.leases.labels.of(key), waitedMs, hold }: Waiter,
+    { key, label = this.engine.leases.labels.of(key), waitedMs, hold }: Waiter,
     reason: unknown,
   ): LockEvent | undefined {
     return failureEvent(reason, { key, label, waitedMs: Math.round(waitedMs), ...heldAs(hold) });
@@ -115,7 +111,7 @@ export class Calls {
 
   /** Not at once: observers may ask for locks, and the queue is still at work. */
   #emit(event: LockEvent | undefined): void {
-    if (event) void Promise.resolve(event).then((happened) => this.events.next(happened));
+    if (event) void Promise.resolve(event).then((happened) => this.engine.events.next(happened));
   }
 }
 

@@ -1,0 +1,309 @@
+import { randomUUID } from 'node:crypto';
+import { LockLostError, LockOptionsError, LockUnavailableError } from '../../api/errors.js';
+import { failureEvent } from '../../api/events.js';
+import { detachedOwner, digestOf } from '../../api/holder.js';
+import type { LockParcel } from '../../api/parcel.js';
+import { quoted } from '../../api/printable.js';
+import {
+  LONGEST_TTL_MS,
+  SHARED,
+  type ExtendOutcome,
+  type Grant,
+  type LockBackend,
+  type ReleaseOutcome,
+  type Transfer,
+  type TransferOutcome,
+} from '../backend/lock-backend.js';
+import { ReleaseRetry } from '../backend/release-retry.js';
+import type { Lease } from '../lease/lease.js';
+import { LockHandle } from '../lease/lock-handle.js';
+import { checkTtl } from '../options/call-options.js';
+import { driftMs, validityMs } from '../time/clock.js';
+import { answeredTooLate, closed } from '../waiting/refusals.js';
+import type { Closing } from '../waiting/waiter.js';
+import type { LockEngine } from './lock-engine.js';
+
+type Transferred = Extract<TransferOutcome, { status: 'transferred' }>;
+
+/** How a lock is adopted. */
+export interface Adopting {
+  readonly ttlMs: number;
+  readonly watchdog: boolean;
+}
+
+/**
+ * Locks that change hands. A lock that is detached gets an owner value that only its parcel names; one that is adopted or downgraded gets a new
+ * one of this process. Each is one step in the store. If it is not known whether that has run, the step is undone.
+ *
+ * No message, event or error shows the owner value of a parcel: who knows it can take the lock.
+ */
+export class Transfers {
+  /** What undoes adoptions: the parcel is to hold the lock again. */
+  readonly #undoing: ReleaseRetry<Transfer>;
+  /** The same by the owner of the parcel. */
+  readonly #undos = new Map<string, Set<Transfer>>();
+
+  constructor(private readonly engine: LockEngine) {
+    this.#undoing = new ReleaseRetry((undo, done) => {
+      void this.#giveBack(undo).then(({ status }) => done(status !== 'unavailable'));
+    });
+    engine.backend.onReachable = () => this.#undoing.hurry();
+  }
+
+  get size(): number {
+    return this.#undoing.size;
+  }
+
+  /**
+   * Has the store keep the lock for `ttlMs` under an owner value that only the parcel names, and ends the lease here.
+   * @throws LockLostError, LockUnavailableError, LockOptionsError
+   */
+  async detach(lease: Lease, ttlMs: number): Promise<LockParcel> {
+    const { backend, events, leases } = this.engine;
+    const { key, grant, fencingToken = grant.fencingToken } = lease;
+    while (lease.isExtending) await lease.answered();
+    const why = whyNotDetached(lease, backend);
+    if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be detached. ${why}`);
+    checkTtl(ttlMs, leases.marginMs, backend.bounds);
+    const owner = detachedOwner(grant.owner, randomUUID());
+    await this.#leave(lease, 'detached', { key, from: grant.owner, to: owner, ttlMs, mints: false });
+    leases.left(lease);
+    events.next({
+      type: 'detached',
+      heldMs: leases.heldMs(lease),
+      ttlMs,
+      digest: digestOf(owner),
+      ...leases.identity(lease),
+    });
+    return { v: 1, key, owner, fencingToken: fencingToken!, ttlMs }; // one without any is not detached
+  }
+
+  /**
+   * Has the store share a lock that this process holds exclusively: it gets a new owner value, and the token of the phase that begins.
+   * @returns the lease from now on
+   * @throws LockLostError, LockUnavailableError, LockOptionsError
+   */
+  async downgrade(lease: Lease): Promise<Lease> {
+    const { backend, leases, lines, nextOwner } = this.engine;
+    const { key, grant, autoExtend, label } = lease;
+    while (lease.isExtending) await lease.answered();
+    const why = whyNotDowngraded(lease, backend);
+    if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be downgraded. ${why}`);
+    const { ttlMs } = lease;
+    const transfer = { key, from: grant.owner, to: nextOwner(), ttlMs, mints: true, hold: SHARED };
+    const { grant: shared, sentAt } = await this.#leave(lease, 'downgraded', transfer);
+    // Before the old lease ends, so that the service is never idle meanwhile.
+    const next = leases.add(shared, shared.fencingToken, ttlMs, sentAt, autoExtend);
+    next.label = label;
+    if (lease.overstaysAt < Infinity) leases.limit(next, lease.overstaysAt);
+    lease.heir = next;
+    leases.left(lease);
+    lines.onBegun(next);
+    return next;
+  }
+
+  /**
+   * Makes this process the holder of a detached lock, under an owner value of its own and with a new token: of all who try, one succeeds. If
+   * it fails, and may have happened, the lock is given back to the parcel, which can be adopted again.
+   * @throws LockLostError, LockUnavailableError, LockOptionsError
+   */
+  async adopt(parcel: LockParcel, { ttlMs, watchdog }: Adopting, closing: Closing): Promise<LockHandle> {
+    const { backend, events, inFlight, leases, lines, nextOwner, now } = this.engine;
+    const { key, owner } = parcel;
+    if (closing.phase === 'closed') throw closed(key);
+    if (!backend.transfer)
+      throw new LockOptionsError(`Lock ${quoted(key)} cannot be adopted. ${whyNoTransfer(backend)}`);
+    // Until it is known to have happened, no time of the parcel may be lost.
+    const transfer: Transfer = { key, from: owner, to: nextOwner(), ttlMs, atLeast: true, mints: true };
+    const since = now();
+    inFlight.begin();
+    try {
+      leases.settle(); // a lease that was found lost in this very line is not in the way
+      const outcome = (await this.#undone(owner)) ?? (await backend.transfer(transfer));
+      if (outcome.status === 'lost') throw LockLostError.ofParcel(key, outcome.reason, digestOf(owner));
+      if (outcome.status === 'unavailable') {
+        if (outcome.mayHaveRun) this.#undo(transfer);
+        throw LockUnavailableError.from('adopted', key, outcome.causes);
+      }
+      const { grant, sentAt } = outcome;
+      const refusal = this.#refusal(key, ttlMs, sentAt, closing);
+      if (refusal) {
+        this.#undo(transfer);
+        this.#undoing.hurry();
+        throw refusal;
+      }
+      const lease = lines.adopt(grant, ttlMs, sentAt, watchdog);
+      this.#noteAdopted(lease, now() - since);
+      leases.extend(lease, ttlMs).catch(ignore); // from now on the lock ends with its holder; the watchdog tries again
+      return new LockHandle(lease, this.engine, 'adopted');
+    } catch (error) {
+      const failure = failureEvent(error, { key, label: leases.labels.of(key), waitedMs: Math.round(now() - since) });
+      if (failure) events.next(failure);
+      throw error;
+    } finally {
+      inFlight.end();
+    }
+  }
+
+  /** @throws LockLostError, LockUnavailableError */
+  async extend(parcel: LockParcel, ttlMs: number): Promise<void> {
+    const grant = grantOf(parcel);
+    const outcome = await this.#inFlight<ExtendOutcome>((done) => this.engine.backend.extend({ grant, ttlMs }, done));
+    if (outcome.status === 'lost') throw LockLostError.ofParcel(parcel.key, outcome.reason, digestOf(parcel.owner));
+    if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', parcel.key, outcome.causes);
+  }
+
+  /** @returns whether the parcel had the lock @throws LockUnavailableError; the release is then repeated by the backend */
+  async release(parcel: LockParcel): Promise<boolean> {
+    const grant = grantOf(parcel);
+    const outcome = await this.#inFlight<ReleaseOutcome>((done) => this.engine.backend.release(grant, {}, done));
+    if (outcome.status === 'unavailable') throw LockUnavailableError.from('released', parcel.key, outcome.causes);
+    return outcome.status === 'released';
+  }
+
+  /** Tries once more to undo what is to be undone. */
+  close(): Promise<void> {
+    return this.#undoing.close();
+  }
+
+  /**
+   * Changes the holder of a lock of this process. Where it is not known whether that has happened, the lease is lost, and both owners are given
+   * back: the old one first, as a request that has yet to run finds nothing afterwards.
+   * @param done what the lock was then
+   */
+  async #leave(lease: Lease, done: 'detached' | 'downgraded', transfer: Transfer): Promise<Transferred> {
+    const { backend, inFlight, leases } = this.engine;
+    const { key, to, ttlMs, hold } = transfer;
+    const { grant } = lease;
+    if (!lease.checkHeld() || !lease.beginDetaching(ttlMs)) throw lease.lostError();
+    leases.watch(lease);
+    const giveBack = () => {
+      for (const each of [grant, { key, owner: to, hold }]) backend.release(each, {}, ignore);
+    };
+    inFlight.begin();
+    try {
+      const outcome = await backend.transfer!(transfer);
+      const isHeld = lease.checkHeld();
+      if (outcome.status === 'transferred' && isHeld) return outcome;
+      if (outcome.status === 'lost') {
+        lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
+        throw lease.lostError();
+      }
+      if (outcome.status === 'transferred') {
+        giveBack();
+        throw lease.lostError();
+      }
+      const error = LockUnavailableError.from(done, key, outcome.causes);
+      if (!outcome.mayHaveRun) {
+        lease.notDetached(outcome.causes[0]);
+        if (isHeld) leases.watchFailed(lease);
+        throw error;
+      }
+      lease.fault = outcome.causes[0];
+      lease.lose('unavailable');
+      giveBack();
+      const uncertain =
+        `It may have been ${done}, so it is lost here. It is given back as soon as the store can be reached; otherwise it ends by itself ` +
+        `after ${ttlMs} ms.`;
+      throw new LockUnavailableError(`${error.message} ${uncertain}`, key, outcome.causes);
+    } finally {
+      lease.isDetaching = false;
+      inFlight.end();
+    }
+  }
+
+  /** Why a lock that was adopted is of no use to its caller. */
+  #refusal(key: string, ttlMs: number, sentAt: number, closing: Closing): Error | undefined {
+    if (closing.phase === 'closed') return closed(key);
+    const { leases, now } = this.engine;
+    const isOver = now() >= sentAt + validityMs(ttlMs, leases.marginMs);
+    return isOver ? answeredTooLate(key, ttlMs, now() - sentAt) : undefined;
+  }
+
+  #noteAdopted(lease: Lease, waitedMs: number): void {
+    const { events, leases } = this.engine;
+    if (!events.observed) return;
+    events.next({ type: 'acquired', waitedMs: Math.round(waitedMs), grant: 'adopted', ...leases.identity(lease) });
+  }
+
+  /** The parcel is to have the lock again, with the time that is left. */
+  #undo({ key, from, to }: Transfer): void {
+    const back: Transfer = { key, from: to, to: from, ttlMs: 1, atLeast: true, mints: false };
+    if (this.#undoing.size === 0) this.#undos.clear(); // those that have ended by themselves
+    this.#undos.set(from, (this.#undos.get(from) ?? new Set()).add(back));
+    this.#undoing.add(back, LONGEST_TTL_MS + driftMs(LONGEST_TTL_MS));
+  }
+
+  /**
+   * Undoes earlier adoptions of a parcel that may have happened, so that it has the lock again.
+   * @param owner that of the parcel
+   * @returns why that is not known yet
+   */
+  async #undone(owner: string): Promise<Extract<TransferOutcome, { status: 'unavailable' }> | undefined> {
+    for (const undo of this.#undos.get(owner) ?? []) {
+      const outcome = await this.#giveBack(undo);
+      if (outcome.status === 'unavailable') return { ...outcome, mayHaveRun: false };
+    }
+    return undefined;
+  }
+
+  async #giveBack(undo: Transfer): Promise<TransferOutcome> {
+    const outcome = await this.engine.backend.transfer!(undo);
+    const undos = this.#undos.get(undo.to);
+    if (outcome.status !== 'unavailable' && undos?.delete(undo) && undos.size === 0) this.#undos.delete(undo.to);
+    return outcome;
+  }
+
+  #inFlight<Outcome>(ask: (done: (outcome: Outcome) => void) => void): Promise<Outcome> {
+    const { inFlight } = this.engine;
+    inFlight.begin();
+    return new Promise<Outcome>(ask).finally(() => inFlight.end());
+  }
+}
+
+/** The lock of a parcel, as a backend takes one that another process was granted. */
+function grantOf({ key, owner, fencingToken }: LockParcel): Grant {
+  return { key, owner, fencingToken };
+}
+
+/** Why a lock cannot be detached, and what to do; undefined if it can. */
+function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined {
+  const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
+  const { mode = 'exclusive' } = grant.hold ?? {};
+  if (mode !== 'exclusive')
+    return 'Others may hold it beside this call, and the parcel could not tell who. Detach exclusive locks.';
+  if (!backend.transfer) return whyNoTransfer(backend);
+  if (handles > 1)
+    return `${handles} calls of this process hold it, and the others would not learn that they hold it no more. Detach it when nested calls have ended.`;
+  if (keepUntil > 0 || askedForMs > 0)
+    return 'It was acquired with holdMs, for which it stays with this process. Acquire it without.';
+  if (isGuarded)
+    return 'guard was called for it, and a transaction may keep it. Detach it in a call that does not guard it.';
+  if (grant.fencingToken === undefined)
+    return 'It has no fencing token, which that of its next holder could exceed. Detach exclusive locks.';
+  return undefined;
+}
+
+/** Why a lock cannot be shared from now on, and what to do; undefined if it can. */
+function whyNotDowngraded(lease: Lease, backend: LockBackend): string | undefined {
+  const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
+  const { modes, whyOnlyExclusive } = backend;
+  if (!backend.transfer) return whyNoTransfer(backend);
+  if (!modes?.includes('shared')) return `Its store has no shared locks. ${whyOnlyExclusive ?? ''}`.trimEnd();
+  const { mode = 'exclusive' } = grant.hold ?? {};
+  if (mode !== 'exclusive') return `It is held in the mode ${mode}. Downgrade exclusive locks.`;
+  if (handles > 1)
+    return `${handles} calls of this process hold it, and the others count on being alone. Downgrade it when nested calls have ended.`;
+  if (keepUntil > 0 || askedForMs > 0)
+    return 'It was acquired with holdMs, for which it stays exclusive. Acquire it without.';
+  if (isGuarded)
+    return 'guard was called for it, and a transaction may keep it. Downgrade it in a call that does not guard it.';
+  return undefined;
+}
+
+function whyNoTransfer({ whyNoTransfer: why = 'Its store cannot change the holder of a lock.' }: LockBackend): string {
+  return why;
+}
+
+/** Ignores the outcome of a release, which the backend retries, or that of an extension. */
+function ignore(): void {}
