@@ -124,14 +124,8 @@ export type AcquireOutcome =
       isKept?: boolean;
       /** Whether it has a place in the queue now. */
       queued: boolean;
-      /** It had a place before, which was lost. */
-      placeWasLost?: boolean;
-      /** The connection that it came on, where that matters: another one may lead to another server. */
-      connection?: unknown;
-      /** The same attempt may have run before, with another answer. */
-      isRepeated?: boolean;
-      /** How far the tokens of the store had come by then, as far as the answer shows. */
-      latestToken?: number;
+      /** What the store notes about that place, for itself: it comes back with the place, unchanged. */
+      hint?: object;
     }
   | { status: 'unavailable'; causes: NodeError[] };
 
@@ -378,6 +372,8 @@ export interface Place {
   readonly arrivedAt: number;
   /** Whether it was taken by an earlier attempt. */
   readonly isTaken: boolean;
+  /** The hint of the last answer to it. */
+  readonly hint?: object;
 }
 
 /** A lock that was handed over to a ticket, and is free again soon if it is not extended. */
@@ -386,12 +382,11 @@ export interface HandOver {
   readonly ttlMs: number;
   /**
    * @param key that of the lock, which the ticket is for
-   * @param place that of the ticket
-   * @param latestToken as the last answer to this ticket showed it
-   * @returns undefined when no store that gave this answer can have minted its tokens since: the message may be forged, so it
-   *   only says to ask
+   * @param place the place of the ticket, with the hint of the last answer to it
+   * @returns the grant, and the earliest time at which it can have been made, by the clock of the service; undefined when that
+   *   time is not certain, or the message may be forged: then it only says to ask
    */
-  grantOf(key: string, place: Place, latestToken: number | undefined): Grant | undefined;
+  grantOf(key: string, place: Place): { readonly grant: Grant; readonly sentAt: number } | undefined;
 }
 
 /** The queues that a store keeps for its locks. */

@@ -77,14 +77,6 @@ export class Bid implements Paced<Bid> {
   #place?: Place;
   /** When the place was first asked for, by the monotonic clock. */
   #placeAskedAt = 0;
-  /** Whether the store is known to have the place in its queue. */
-  #isQueued = false;
-  /** Grants that a message tells of were made later than this, by the clock of the service. */
-  #trustedSince?: number;
-  /** A grant that was made to this place earlier may still be told of: messages are confirmed. */
-  #isDoubtful = false;
-  #connection?: unknown;
-  #latestToken?: number;
   /** Whether it was woken since it last began to ask: the answer in flight may be older than that. */
   #isWoken = false;
   /** Whether it was woken before it last began to ask. */
@@ -109,16 +101,6 @@ export class Bid implements Paced<Bid> {
   /** When its latest attempt was about to be sent. */
   get attemptedAt(): number {
     return this.#attemptedAt;
-  }
-
-  /** The earliest time from which a lock counts that was handed over to it; undefined when that is not certain. */
-  get trustedSince(): number | undefined {
-    return this.#trustedSince;
-  }
-
-  /** How far the tokens of the store had come when it last answered. */
-  get latestToken(): number | undefined {
-    return this.#latestToken;
   }
 
   /**
@@ -148,13 +130,11 @@ export class Bid implements Paced<Bid> {
     switch (outcome.status) {
       case 'acquired':
         // The grant came without a message.
-        if (this.#isQueued && !this.#wasWoken) this.parts.backend.waitQueue?.checkListening(this.bidder.key);
+        if (this.#place?.isTaken && !this.#wasWoken) this.parts.backend.waitQueue?.checkListening(this.bidder.key);
         this.#dropPlace();
         break;
       case 'contended':
-        this.#noteTrust(outcome);
-        this.#isQueued ||= outcome.queued;
-        this.#latestToken = outcome.latestToken;
+        if (this.#place && outcome.queued) this.#place = { ...this.#place, isTaken: true, hint: outcome.hint };
         break;
       case 'unavailable':
         this.#leavePlace();
@@ -223,7 +203,7 @@ export class Bid implements Paced<Bid> {
   // One function for all, as a closure for each bid is memory that lives as long as it waits.
   static readonly #pauseIsOver = (bid: Bid): void => bid.parts.checks.hurry([bid]);
 
-  /** @returns the place as it is asked for now: its calls, its time, and whether it was taken, may be others in the next attempt */
+  /** @returns the place as it is asked for now: its calls, its time, and what the store said of it, may be others in the next attempt */
   #takePlace(hold: Hold, turns: number, firstArrivedAt: number): Place {
     const { byTicket, nextOwner, order } = this.parts;
     // The call that it was taken for has given up.
@@ -236,32 +216,18 @@ export class Bid implements Paced<Bid> {
     }
     const arrivedAt = order.placeAt(firstArrivedAt, this.#placeAskedAt);
     const calls = this.parts.waiting(this.bidder.key);
-    return (this.#place = { ...this.#place, calls, arrivedAt, isTaken: this.#isQueued });
-  }
-
-  /**
-   * An attempt that was refused while its place stood in the queue says that no grant had been made to the place before: whichever a
-   * message tells of later was made after that attempt was sent. Not so if it may have run before, if the place was gone,
-   * as it may have been granted the lock, or if another connection answers, perhaps of another server.
-   */
-  #noteTrust({ queued, placeWasLost, isRepeated, connection }: Extract<AcquireOutcome, { status: 'contended' }>): void {
-    if (!queued) return;
-    const isOther = this.#isQueued && connection !== this.#connection;
-    this.#isDoubtful ||= placeWasLost === true || isRepeated === true || isOther;
-    this.#connection = connection;
-    this.#trustedSince = this.#isDoubtful ? undefined : this.#attemptedAt;
+    return (this.#place = { ...this.#place, calls, arrivedAt });
   }
 
   #leavePlace(): void {
-    if (this.#place && this.#isQueued) this.parts.backend.waitQueue?.leave(this.bidder.key, this.#place);
+    if (this.#place?.isTaken) this.parts.backend.waitQueue?.leave(this.bidder.key, this.#place);
     this.#dropPlace();
   }
 
   #dropPlace(): void {
     if (!this.#place) return;
     this.parts.byTicket.delete(this.#place.ticket);
-    this.#place = this.#connection = this.#trustedSince = undefined;
-    this.#isQueued = this.#isDoubtful = false;
+    this.#place = undefined;
   }
 }
 

@@ -228,25 +228,25 @@ export class Line implements Bidder {
   /**
    * Begins with a lock that was handed over, while its lease is extended: docs/adr/0018-begin-with-the-grant.md. A grant is
    * confirmed first if it is for a call whose lease is not extended, when too little is left, and when the store cannot have
-   * minted its tokens yet.
+   * made it since its last answer to the place.
    * @returns whether it did
    */
   #beginWith(handOver: HandOver): boolean {
-    const { trustedSince, place, latestToken } = this.#bid!;
+    const { place } = this.#bid!;
     const first = this.#waiters.first!;
     const { limits, now } = this.lines;
     const { ttlMs, watchdog } = first.request;
-    if (trustedSince === undefined || !place || !watchdog) return false;
-    const grantLeftMs = trustedSince + validityMs(handOver.ttlMs, limits.marginMs) - now();
+    const handed = place && watchdog ? handOver.grantOf(this.key, place) : undefined;
+    if (!place || !handed) return false;
+    const { grant, sentAt } = handed;
+    const grantLeftMs = sentAt + validityMs(handOver.ttlMs, limits.marginMs) - now();
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.marginMs));
     if (leftMs < handOver.ttlMs * BEGIN_WITH) return false;
-    const grant = handOver.grantOf(this.key, place, latestToken);
-    if (!grant) return false;
     this.#bid!.won();
     this.#bid = undefined;
     const isMeant = isSameHold(place.hold, first.hold); // its call may have gone, and the next want more permits
     if (isMeant && this.#mayBegin(first, grant, place.arrivedAt))
-      this.#begin(first, grant, handOver.ttlMs, trustedSince, ttlMs);
+      this.#begin(first, grant, handOver.ttlMs, sentAt, ttlMs);
     else this.#handBack(grant);
     return true;
   }

@@ -37,6 +37,32 @@ export class StoredGrant implements Grant {
  */
 const TOKEN_LEAD_US = 3_000_000;
 
+/**
+ * The hint of a place in a queue that hands over: when the attempt was sent that was refused last. It says that no grant had been made to
+ * the place before, so a grant that a message tells of later was made after that time.
+ */
+export class LastRefusal {
+  /** A grant that was made earlier may still be told of: then only the store itself can say who holds the lock. */
+  readonly isDoubtful: boolean;
+
+  /**
+   * @param connection stands for the connection that the answer came on: another one may lead to another server
+   * @param latestToken how far the tokens of the store had come by then
+   * @param mayHaveBeenGranted the attempt may have run before with another answer, or the place was gone, perhaps since it was granted the lock
+   */
+  constructor(
+    { hint }: Place,
+    readonly sentAt: number,
+    private readonly connection: unknown,
+    readonly latestToken = -Infinity,
+    mayHaveBeenGranted = false,
+  ) {
+    const last = hint instanceof LastRefusal ? hint : undefined;
+    const isOther = last !== undefined && last.connection !== connection;
+    this.isDoubtful = mayHaveBeenGranted || isOther || last?.isDoubtful === true;
+  }
+}
+
 /** A message that a lock was handed over to a ticket: whoever may publish can send one. */
 export class ToldHandOver implements HandOver {
   readonly ttlMs = GRANT_TTL_MS;
@@ -48,13 +74,17 @@ export class ToldHandOver implements HandOver {
     private readonly timeAt: (key: string, serverUs: number) => number | undefined,
   ) {}
 
-  grantOf(key: string, { turns, hold }: Place, latestToken = -Infinity): Grant | undefined {
+  grantOf(key: string, { turns, hold, hint }: Place): ReturnType<HandOver['grantOf']> {
+    if (!(hint instanceof LastRefusal) || hint.isDoubtful) return undefined;
+    const { latestToken, sentAt } = hint;
     const { fencingToken, lastToken, boundUs } = this.told;
+    // No store that gave the last answer can have minted these tokens since.
     if (fencingToken < latestToken || fencingToken > latestToken + TOKEN_LEAD_US) return undefined;
     if (lastToken - fencingToken >= turns) return undefined;
     const request = { key, owner: this.ticket, ttlMs: this.ttlMs, hold };
     const tokens = hold.mode === 'permits' ? [] : [fencingToken, lastToken];
-    return new StoredGrant(request, tokens[0], tokens[1], this.timeAt(key, boundUs));
+    const grant = new StoredGrant(request, tokens[0], tokens[1], this.timeAt(key, boundUs));
+    return { grant, sentAt };
   }
 }
 

@@ -16,7 +16,7 @@ import {
   type TransferOutcome,
   type WaitQueue,
 } from '../../core/backend/lock-backend.js';
-import { noteTtl, StoredGrant } from './grants.js';
+import { LastRefusal, noteTtl, StoredGrant } from './grants.js';
 import type { Fault, Joined, NodeExtension, NodeRelease, NodeTransfer, Vote } from './answers.js';
 import type { AwaitedReplicas, LockNode, ReplicatedExtension } from './lock-node.js';
 import { NodesBackend } from './nodes.backend.js';
@@ -144,12 +144,12 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
       }
       if (vote.status === 'refused') {
         if (undo && !place) this.#undo(request);
-        const { owner, others, remainingMs, isKept, wasPassedOver: placeWasLost, latestToken, smallestLimit } = vote;
-        const connection = place && this.node.connection.generation;
-        const seen = { owner, others, remainingMs, isKept, placeWasLost, latestToken, connection };
+        const { owner, others, remainingMs, isKept, wasPassedOver, latestToken, smallestLimit } = vote;
+        const { generation } = this.node.connection;
+        const hint = place && new LastRefusal(place, sentAt, generation, latestToken, undo || wasPassedOver);
         const smallerLimit = smallerThanIts(request, smallestLimit);
-        const refusal = { status: 'contended', ...seen, smallerLimit, queued: place !== undefined } as const;
-        return undo ? { ...refusal, isRepeated: true } : refusal;
+        const queued = place !== undefined;
+        return { status: 'contended', owner, others, remainingMs, isKept, smallerLimit, queued, hint };
       }
       undo ||= vote.mayHaveRun;
       this.#failing.set(request, vote.error);
