@@ -137,7 +137,7 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   marginMs?: number;
   /**
-   * Serve calls in the order in which they are made, over all processes, within `fairSlackMs`, the errors of the clocks of both processes
+   * Serve calls in the order in which they are made, over all processes, within 1 ms, the errors of the clocks of both processes
    * (half a round trip each, see docs/waiting.md), and the time until the first command of a process that begins to wait has
    * reached the store. A call can miss a turn, and keeps its place, if at the moment of a release the subscription of its process is
    * broken, its process has not run for 2 s, or the store's clock was set. All processes that share keys must agree. A store whose nodes
@@ -146,27 +146,15 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   fair?: boolean;
   /**
-   * With `fair`: by how much a call may be served before one that was made earlier in another process, in milliseconds, 0 to 1 000.
-   * So calls that are made at nearly the same time are served in batches, which is several times as fast as with 0.
-   * @default 1
-   */
-  fairSlackMs?: number;
-  /**
    * How many calls of one process may wait for one key, 1 to 1 000 000: the next one is refused at once with
    * `LockContendedError`.
    * @default 10000
    */
   maxWaiters?: number;
   /**
-   * How many times in a row a lock is passed on among the calls of one process that waited when the store granted it, before
-   * other processes get their turn, 0 to 1 000. More is faster; less shortens the wait of other processes. 0 asks the store
-   * each time.
-   * @default 100
-   */
-  cohortPasses?: number;
-  /**
-   * For how long after a grant a lock is passed on within the process, in milliseconds, 0 to 60 000. Then other processes get
-   * their turn. After work that takes longer than this, the lock is never passed on.
+   * For how long after a grant a lock is passed on among the calls of one process that waited when the store granted it, in milliseconds,
+   * 0 to 60 000; at most 100 times. Then other processes get their turn. More is faster; less shortens the wait of other processes. 0
+   * asks the store each time. After work that takes longer than this, the lock is never passed on.
    * @default 100
    */
   cohortMs?: number;

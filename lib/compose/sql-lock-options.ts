@@ -66,7 +66,7 @@ export interface ResolvedSqlLockOptions extends ResolvedServiceOptions, Resolved
 const NAMES = [...Object.keys(SERVICE_CHECKS), ...Object.keys(SQL_CHECKS), ...DIALECTS];
 
 /** They are refused with a sentence of their own. */
-const NOT_OF_MYSQL = ['fair', 'fairSlackMs'];
+const NOT_OF_MYSQL = ['fair'];
 
 const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';
 const OF_THE_DATABASE = 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?';

@@ -67,7 +67,7 @@ describe('a holder whose key was', () => {
   ])(
     'a holder whose key was %s learns of the loss by the release also where that asks for the next call in the same step [G643]',
     async (what, [command, ...value]) => {
-      const locks = await openLocks({ redis: server.url, cohortPasses: 0 });
+      const locks = await openLocks({ redis: server.url, cohortMs: 0 });
       const lost: LockEvent[] = [];
       locks.events$.subscribe((event) => event.type === 'lost' && lost.push(event));
       const key = `${what} before others`;

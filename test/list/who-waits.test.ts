@@ -239,7 +239,7 @@ class Caller {
   ) {}
 
   static async open(fair: boolean): Promise<Caller> {
-    const locks = await openLocks({ redis: redis.url, ttlMs: TTL_MS, fair, cohortPasses: 3 });
+    const locks = await openLocks({ redis: redis.url, ttlMs: TTL_MS, fair, cohortMs: 1 });
     return new Caller(locks, await processOf(locks));
   }
 

@@ -311,7 +311,7 @@ describe('A burst', () => {
   });
 
   it('only gives a lock back whose next call has given up before its turn was sent [G642]', async () => {
-    const service = await openLocks({ redis: server.url, ttlMs: 60_000, waitMs: 300_000, cohortPasses: 0 });
+    const service = await openLocks({ redis: server.url, ttlMs: 60_000, waitMs: 300_000, cohortMs: 0 });
     const lock = await service.acquire('given back');
     const controller = new AbortController();
     const waiting = service.acquire('given back', { signal: controller.signal });

@@ -122,7 +122,7 @@ it.each([
 ])(
   'A lock that is given back and asked for in one step is not called lost where no token can be minted for the next call: %s [G646]',
   async (key, othersWait) => {
-    const [locks, others] = [await open({ cohortPasses: 0 }), await open({ cohortPasses: 0 })];
+    const [locks, others] = [await open({ cohortMs: 0 }), await open({ cohortMs: 0 })];
     const holder = await locks.acquire(key);
     const refusals: Promise<string>[] = [];
     if (othersWait) {

@@ -26,7 +26,7 @@ function isOver(error: unknown): boolean {
 
 const BACKENDS: [string, (server: RedisServer) => RedisLockModuleOptions][] = [
   ['Redis', ({ url }) => ({ redis: url })],
-  ['Redis, few passes', ({ url }) => ({ redis: url, cohortPasses: 3 })],
+  ['Redis, short turns', ({ url }) => ({ redis: url, cohortMs: 3 })],
   ['Redis, fair', ({ url }) => ({ redis: url, fair: true })],
   ['memory', () => ({ memory: true })],
 ];

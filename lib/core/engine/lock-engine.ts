@@ -15,7 +15,7 @@ import { notify } from '../time/notify.js';
 import { inTime } from '../time/time-limit.js';
 import { unlessAborted } from '../waiting/abort-listener.js';
 import { Lines, type LineLimits } from '../waiting/line.js';
-import { ALTERNATING, byArrival } from '../waiting/order.js';
+import { ALTERNATING, BY_ARRIVAL } from '../waiting/order.js';
 import { RefusalGate } from '../waiting/refusal-gate.js';
 import { closed, notKept } from '../waiting/refusals.js';
 import { Calls, timeOf, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
@@ -28,7 +28,7 @@ const PROBE_TTL_MS = 1_000;
 export interface EngineParts {
   readonly backend: LockBackend;
   readonly now: () => number;
-  readonly limits: LineLimits & Pick<ResolvedServiceOptions, 'fair' | 'fairSlackMs'>;
+  readonly limits: LineLimits & Pick<ResolvedServiceOptions, 'fair'>;
   /** The name of this service in owner values. */
   readonly processName: string;
   /** Name of the registration. */
@@ -60,7 +60,7 @@ export class LockEngine {
     this.lines = new Lines({
       backend,
       now,
-      order: limits.fair && backend.waitQueue?.handsOver ? byArrival(limits.fairSlackMs) : ALTERNATING,
+      order: limits.fair && backend.waitQueue?.handsOver ? BY_ARRIVAL : ALTERNATING,
       limits,
       leases: this.leases,
       inFlight: this.inFlight,

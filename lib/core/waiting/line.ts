@@ -30,7 +30,6 @@ import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
 export interface LineLimits {
   readonly marginMs: number;
   readonly maxWaiters: number;
-  readonly cohortPasses: number;
   readonly cohortMs: number;
 }
 
@@ -40,6 +39,11 @@ const COALESCE = 1 / 10;
 const CHECKS_AT_ONCE = 500;
 /** How many turns are asked for beside those of the calls that wait, as a part of these. */
 const SURPLUS = 1 / 4;
+/**
+ * How often a lock is passed on before other processes have their turn. A grant reserves a fencing token for each, and more would save
+ * less than a hundredth of a command for each call.
+ */
+const COHORT_PASSES = 100;
 /** Of how many keys it is said that calls name different limits. */
 const KEYS_SAID = 100;
 /** For how many calls beside the first one permits are asked for at once. */
@@ -126,8 +130,7 @@ export class Line implements Bidder {
     if (this.mode === 'exclusive') return;
     const { limits, now } = this.lines;
     // The time limit of one call must not end the lock of others.
-    if (lease.overstaysAt === Infinity)
-      lease.share = { turnsLeft: limits.cohortPasses, until: now() + limits.cohortMs };
+    if (lease.overstaysAt === Infinity) lease.share = { turnsLeft: COHORT_PASSES, until: now() + limits.cohortMs };
     this.#goOn();
   }
 
@@ -213,7 +216,7 @@ export class Line implements Bidder {
   #turns(first: Waiter): number {
     if (this.mode !== 'exclusive' || first.request.cohort === false) return 1;
     const { size } = this.#waiters;
-    return 1 + Math.min(this.lines.limits.cohortPasses, size - 1 + Math.floor(size * SURPLUS));
+    return 1 + Math.min(COHORT_PASSES, size - 1 + Math.floor(size * SURPLUS));
   }
 
   /** For how many calls behind the first one permits are asked for along with it. */
@@ -350,7 +353,7 @@ export class Line implements Bidder {
     this.#endStale();
     const lease = leases.add(grant, fencingToken, ttlMs, sentAt, first.request.watchdog, extendTo);
     const hasTokens = this.mode === 'exclusive';
-    const turnsLeft = hasTokens ? (lastToken ?? 0) - (fencingToken ?? 0) : limits.cohortPasses;
+    const turnsLeft = hasTokens ? (lastToken ?? 0) - (fencingToken ?? 0) : COHORT_PASSES;
     if (turnsLeft > 0 && first.request.cohort !== false) {
       const nextToken = hasTokens ? fencingToken! + 1 : undefined;
       lease.share = { nextToken, turnsLeft, nobodyBefore, until: now() + limits.cohortMs };
