@@ -227,6 +227,10 @@ export const wrongRegistrations: RedisLockModuleOptions[] = [
   { redlock: 'redis://a' },
   // @ts-expect-error -- no such option
   { redis: 'redis://a', ttl: 5 },
+  // @ts-expect-error -- ioredis has no such option
+  { redis: { host: 'a', pasword: 'secret' } },
+  // @ts-expect-error -- nor has node-redis
+  { redis: { url: 'redis://a', databse: 3 } },
   // @ts-expect-error -- milliseconds are numbers
   { redis: 'redis://a', ttlMs: '5s' },
   // @ts-expect-error -- the answer comes too late

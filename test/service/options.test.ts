@@ -47,8 +47,11 @@ const OF_SERVICES: [options: unknown, message: string | RegExp][] = [
   [{ memory: true, keyPrefix: 'a{b}' }, 'without braces: got "a{b}".'],
   [{ redlock: ['/a', '/b', '/c'], fair: true }, 'got redlock'],
   [{ redis: 'redis://a/hunter2' }, 'a URL whose path is not the number of a database. Write redis://host:port/0.'],
-  [{ redis: { host: 'a', db: 'hunter2' } }, 'db a string, which is not a database. Is the variable that it comes from'],
-  [{ redis: { host: 'a', db: -1 } }, 'db -1, which is not a database.'],
+  [
+    { redis: { host: 'a', db: 'hunter2' } },
+    'database a string, which is not a database. Is the variable that it comes from',
+  ],
+  [{ redis: { host: 'a', db: -1 } }, 'database -1, which is not a database.'],
   [{ redis: { socket: { host: 'a' }, database: NaN } }, 'database NaN, which is not a database.'],
 ];
 

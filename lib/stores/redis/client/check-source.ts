@@ -1,111 +1,21 @@
 import { LockOptionsError } from '../../../api/errors.js';
-import { ADDRESSES, isNodeRedisOptions, problemOfNodeRedis } from './check-node-redis.js';
-import {
-  BY_HTTP,
-  HTTP,
-  IS_IT_SET,
-  isDatabase,
-  isPort,
-  kindOf,
-  nearTo,
-  numberOrKind,
-  problemOfUrl,
-} from './check-values.js';
-import type { IoredisClient, NodeRedisClient, RedisOptions } from './source.js';
+import type { IoredisClient, NodeRedisClient, NodeRedisOptions } from './source.js';
 
-/**
- * The options of ioredis 5.4 and later. ioredis ignores any other name, and connects to localhost where it finds no server.
- * The compiler refuses this list when it differs from that of the installed version. 6.0 added `himportFieldsets`,
- * `protocol` and `replyMapping`, 5.11 had `blockingTimeout`, `blockingTimeoutGrace`, `clientInfoTag` and
- * `disableClientInfo` beyond those of 5.4.
- */
-const OPTIONS: Readonly<Record<keyof RedisOptions, true>> = {
-  Connector: true,
-  autoPipeliningIgnoredCommands: true,
-  autoResendUnfulfilledCommands: true,
-  autoResubscribe: true,
-  blockingTimeout: true,
-  blockingTimeoutGrace: true,
-  clientInfoTag: true,
-  commandQueue: true,
-  commandTimeout: true,
-  connectTimeout: true,
-  connectionName: true,
-  db: true,
-  disableClientInfo: true,
-  disconnectTimeout: true,
-  enableAutoPipelining: true,
-  enableOfflineQueue: true,
-  enableReadyCheck: true,
-  enableTLSForSentinelMode: true,
-  failoverDetector: true,
-  family: true,
-  himportFieldsets: true,
-  host: true,
-  keepAlive: true,
-  keyPrefix: true,
-  lazyConnect: true,
-  maxLoadingRetryTime: true,
-  maxRetriesPerRequest: true,
-  monitor: true,
-  name: true,
-  natMap: true,
-  noDelay: true,
-  offlineQueue: true,
-  password: true,
-  path: true,
-  port: true,
-  preferredSlaves: true,
-  protocol: true,
-  readOnly: true,
-  reconnectOnError: true,
-  replyMapping: true,
-  retryStrategy: true,
-  role: true,
-  scripts: true,
-  sentinelCommandTimeout: true,
-  sentinelMaxConnections: true,
-  sentinelPassword: true,
-  sentinelReconnectStrategy: true,
-  sentinelRetryStrategy: true,
-  sentinelTLS: true,
-  sentinelUsername: true,
-  sentinels: true,
-  showFriendlyErrorStack: true,
-  socketTimeout: true,
-  stringNumbers: true,
-  tls: true,
-  updateSentinels: true,
-  username: true,
-};
-const NAMES = Object.keys(OPTIONS);
+// Messages repeat no value, as it may hold a password.
 
-const WITHIN = 'Give its contents directly: { host, port }.';
-const OF_A_CLUSTER =
-  'A Cluster is given as a client, new Cluster(nodes, options), or with node-redis as { rootNodes }.';
-
-/** Advice for names that are no options of ioredis. */
-const MEANT = new Map([
-  ['uri', "Give the URL by itself: 'redis://host:port'."],
-  ['connection', WITHIN], // BullMQ
-  ['config', WITHIN],
-  ['options', WITHIN],
-  ['redis', WITHIN],
-  ['redisOptions', OF_A_CLUSTER],
-  ['clusterRetryStrategy', OF_A_CLUSTER],
-  ['nodes', OF_A_CLUSTER],
-  ['hostname', 'Did you mean host?'],
-  ['database', 'Did you mean db?'],
-  ['user', 'Did you mean username?'],
-  ['pass', 'Did you mean password?'],
-]);
-
+export const IS_IT_SET = 'Is the variable that it comes from set?';
 const GIVE_ONE = 'Give one of ioredis 5.4 or later or 6, or of redis 5.10 or later or 6, or the URL by itself.';
-const A_NEWER_OPTION = 'If a newer ioredis has it, give a function: () => new Redis({ … }).';
+const ENCODE = 'Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.';
+const HTTP = /^https?:\/\//i;
+const BY_HTTP =
+  'a Redis that is reached by HTTP. Locks need a connection to it, on which it says whose turn it is: ' +
+  'give the redis:// or rediss:// URL of the same server.';
+const NO_ADDRESS =
+  'options without the address of a server, so the client would connect to localhost. Give host, path, url, sentinels or ' +
+  `rootNodes, even if you mean localhost. ${IS_IT_SET}`;
 
 /**
  * Refuses a source with which a client would silently connect to localhost: locks on different servers can have two holders.
- * Messages repeat no value, as it may hold a password.
  * @param name the name of the option, for the message
  * @throws LockOptionsError
  */
@@ -125,7 +35,7 @@ export function checkSource(name: string, source: unknown): void {
  */
 export function checkMade(made: unknown): asserts made is IoredisClient | NodeRedisClient {
   if (isClient(made)) return;
-  const isAsOptions = typeof made === 'string' || (typeof made === 'object' && made !== null);
+  const isAsOptions = typeof made === 'string' || isGiven(made);
   const problem =
     mistaken(made) ??
     `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) or createClient(…) with what it returns now.' : ''}`;
@@ -152,53 +62,27 @@ export function isNodeRedisClient(source: unknown): source is NodeRedisClient {
   return isOfVersion5 && !isPool(source as object);
 }
 
+/** Whether a source are options of node-redis: known by what says where the servers are, which ioredis calls otherwise. */
+export function isNodeRedisOptions(source: unknown): source is NodeRedisOptions {
+  if (!isGiven(source)) return false;
+  const { url, socket, rootNodes, sentinelRootNodes } = source;
+  return [url, socket, rootNodes, sentinelRootNodes].some((address) => address !== undefined);
+}
+
+type Given = Readonly<Record<string, unknown>>;
+
+function isGiven(value: unknown): value is Given {
+  return typeof value === 'object' && value !== null;
+}
+
 function isPool(source: object): boolean {
   return 'totalClients' in source;
 }
 
-function problemOfObject(source: unknown): string | undefined {
-  if (isClient(source)) return undefined;
-  const mistake = mistaken(source);
-  if (mistake !== undefined) return mistake;
-  if (isNodeRedisOptions(source)) return problemOfNodeRedis(source, NAMES);
-  if (typeof source !== 'object' || source === null) return `${kindOf(source)}.`;
-  const given = Object.keys(source);
-  const unknown = given.find((name) => !Object.hasOwn(OPTIONS, name) && source[name as never] !== undefined);
-  if (unknown !== undefined) {
-    return `an object with ${JSON.stringify(unknown.slice(0, 40))}, which is not an option of ioredis. ${adviceOn(unknown)}`;
-  }
-  const { db = 0 } = source as RedisOptions;
-  if (!isDatabase(db)) return `db ${numberOrKind(db)}, which is not a database. ${IS_IT_SET}`;
-  return problemOfAddress(source, given);
-}
-
-function problemOfAddress(source: RedisOptions, given: string[]): string | undefined {
-  const { Connector, sentinels, path, host, port } = source;
-  if (Connector || sentinels || path) return undefined;
-  // ioredis also takes text, the form of environment variables.
-  if (port !== undefined && !isPort(Number(port))) {
-    return `port ${numberOrKind(port)}, which is not a port. ${IS_IT_SET}`;
-  }
-  if (host) return undefined;
-  if (given.includes('host')) {
-    const got = host === '' ? '""' : String(host);
-    return `host ${got}, so ioredis would connect to localhost. ${IS_IT_SET}`;
-  }
-  if (port) return undefined;
-  if (ADDRESSES.some((name) => given.includes(name))) return problemOfNodeRedis(source, NAMES);
-  return (
-    `${given.length === 0 ? 'an object' : 'options'} with no host, port, path or sentinels, so ioredis would connect to ` +
-    'localhost:6379. Name the server, even if that is the one you mean.'
-  );
-}
-
-/** Describes a value that is neither an ioredis client nor options, but is easily mistaken for one of them. */
+/** Describes a value that is neither a client nor options, but is easily mistaken for one of them. */
 function mistaken(source: unknown): string | undefined {
-  if (typeof source !== 'object' || source === null) return undefined;
-  const { then, evalsha, EVALSHA, isOpen, destroy, disconnect, isPipeline, url, client } = source as Record<
-    string,
-    unknown
-  >;
+  if (!isGiven(source)) return undefined;
+  const { then, evalsha, EVALSHA, isOpen, destroy, disconnect, isPipeline, url, client } = source;
   if (typeof then === 'function') {
     return 'a Promise. Give a function that returns it, () => promise, or await it in forRootAsync.';
   }
@@ -213,16 +97,11 @@ function mistaken(source: unknown): string | undefined {
       ? `a client of redis 4. ${GIVE_ONE}`
       : 'what multi() or legacy() of a client of node-redis returns. Give the client itself.';
   }
-  if (typeof evalsha === 'function') {
-    return `a client of neither (${classOf(source)}). ${GIVE_ONE}`;
-  }
+  if (typeof evalsha === 'function') return `a client of neither (${classOf(source)}). ${GIVE_ONE}`;
   if (Array.isArray(source)) {
     return 'an array. The nodes of a Cluster belong in a client, new Cluster(nodes), or in { rootNodes } of node-redis; independent masters in redlock.';
   }
   if (source instanceof URL) return 'a URL object. Give its text: url.href.';
-  if (Object.keys(source).length === 0 && classOf(source) !== 'Object') {
-    return `an object of the class ${classOf(source)} without options of its own. Give a plain object: { host, port }.`;
-  }
   return undefined;
 }
 
@@ -230,11 +109,127 @@ function classOf(source: object): string {
   return (Object.getPrototypeOf(source) as Partial<object> | null)?.constructor?.name ?? 'Object';
 }
 
-function adviceOn(unknown: string): string {
-  const meant = MEANT.get(unknown);
-  if (meant !== undefined) return meant;
-  const near = nearTo(unknown, NAMES);
-  if (near !== undefined) return `Did you mean ${near}?`;
-  const address = nearTo(unknown, ADDRESSES);
-  return address === undefined ? A_NEWER_OPTION : `Did you mean ${address} of node-redis?`;
+/** What is wrong with a URL, or the path of a socket. */
+function problemOfUrl(source: string): string | undefined {
+  if (source.startsWith('/')) return undefined; // the path of a socket
+  if (source.trim() === '') return `an empty string. ${IS_IT_SET}`;
+  if (HTTP.test(source)) return BY_HTTP;
+  if (!/^rediss?:\/\//.test(source) || !URL.canParse(source)) {
+    return `a string of another form. Write redis://host:port, or the /path of a socket. ${ENCODE}`;
+  }
+  const { hostname, username, password } = new URL(source);
+  if (![username, password].every(canDecode)) return `a URL whose user or password cannot be read. ${ENCODE}`;
+  if (hostname === '') return 'a URL without a host, so it would mean localhost. Write redis://host:port.';
+  return isDatabase(databaseOf(new URL(source)) ?? 0)
+    ? undefined
+    : 'a URL whose path is not the number of a database. Write redis://host:port/0.';
+}
+
+function canDecode(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function problemOfObject(source: unknown): string | undefined {
+  if (isClient(source)) return undefined;
+  if (!isGiven(source)) return `${kindOf(source)}.`;
+  return mistaken(source) ?? problemOfOptions({ ...source }); // copied as the packages do: what is inherited is left out
+}
+
+function problemOfOptions(given: Given): string | undefined {
+  if (given.Connector) return undefined;
+  const servers = serversOf(given);
+  return (
+    problemOfSettings(given) ??
+    (servers.length === 0 ? NO_ADDRESS : servers.map(problemOfServer).find((problem) => problem !== undefined))
+  );
+}
+
+/** What is wrong with options, whichever servers they name. */
+function problemOfSettings(given: Given): string | undefined {
+  const { db = 0, database = db, rootNodes, defaults, sentinelRootNodes, name, nodeClientOptions } = given;
+  if (!isDatabase(database)) return `database ${numberOrKind(database)}, which is not a database. ${IS_IT_SET}`;
+  if (sentinelRootNodes && !name) return `sentinelRootNodes without the name of the master. ${IS_IT_SET}`;
+  const ofNodes = [...listOf(rootNodes), defaults, nodeClientOptions].filter(isGiven);
+  if (ofNodes.some(({ keyPrefix }) => keyPrefix !== undefined)) {
+    return 'a keyPrefix in options of nodes, where node-redis ignores it. Give it beside rootNodes or sentinelRootNodes.';
+  }
+  const { url, socket, sentinels, host, path } = given;
+  const addresses = [url ?? socket, rootNodes, sentinelRootNodes, sentinels ?? host ?? path];
+  const isOfNodeRedis = isNodeRedisOptions(given); // those of a client of ioredis have a host beside sentinels
+  return isOfNodeRedis && addresses.filter((address) => address !== undefined).length > 1
+    ? 'options with several kinds of addresses. Give one of them.'
+    : undefined;
+}
+
+/** What options say about each of the servers that they name. */
+function serversOf(given: Given): Given[] {
+  const { sentinels, rootNodes, sentinelRootNodes, defaults } = given;
+  if (!isNodeRedisOptions(given)) return sentinels ? listOf(sentinels) : [given];
+  if (rootNodes) return listOf(rootNodes).map((node) => withSocket(node, isGiven(defaults) ? defaults.socket : {}));
+  return sentinelRootNodes ? listOf(sentinelRootNodes) : [withSocket(given)];
+}
+
+/** What options of node-redis say about a server. @param socket of all servers */
+function withSocket({ url, database, socket: own }: Given, socket: unknown = {}): Given {
+  const { tls } = { ...(socket as Given), ...(own as Given) };
+  return { url, database, ...(own as Given), tls };
+}
+
+function listOf(nodes: unknown): Given[] {
+  return Array.isArray(nodes) ? nodes.map((node) => (isGiven(node) ? node : {})) : [];
+}
+
+function problemOfServer(server: Given): string | undefined {
+  const { url, host, port, path } = server;
+  if (url === undefined) {
+    if (!host && !path) return NO_ADDRESS;
+    // ioredis also takes text, the form of environment variables.
+    return path || port === undefined || isPort(Number(port))
+      ? undefined
+      : `port ${numberOrKind(port)}, which is not a port. ${IS_IT_SET}`;
+  }
+  if (typeof url !== 'string') return `url ${kindOf(url)}. ${IS_IT_SET}`;
+  if (url.startsWith('/')) return 'url that is the path of a socket. Write socket: { path }.';
+  const problem = problemOfUrl(url);
+  if (problem !== undefined || agrees(new URL(url), server)) return problem;
+  return 'options whose url says something else than socket or database. Give one of them, and rediss:// for TLS.';
+}
+
+/** Whether options say the same as the URL beside them: those of a client that was made of a URL have both. */
+function agrees(url: URL, { host, port, path, tls, database }: Given): boolean {
+  const ofUrl = databaseOf(url);
+  return (
+    path === undefined &&
+    (host === undefined || host === url.hostname.replace(/^\[(.*)\]$/, '$1')) &&
+    (port === undefined || Number(port) === Number(url.port || 6379)) &&
+    (tls === undefined || tls === (url.protocol === 'rediss:')) &&
+    (database === undefined || ofUrl === undefined || Number(ofUrl) === Number(database))
+  );
+}
+
+function databaseOf({ pathname, searchParams }: URL): string | undefined {
+  return pathname.slice(1) || (searchParams.get('db') ?? undefined);
+}
+
+function kindOf(value: unknown): string {
+  if (value === undefined || value === null) return 'nothing';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+function numberOrKind(value: unknown): string {
+  return typeof value === 'number' ? String(value) : kindOf(value);
+}
+
+function isPort(port: number): boolean {
+  return Number.isInteger(port) && port > 0 && port < 65_536;
+}
+
+/** With any other value ioredis selects `NaN`, and nobody handles the error, which ends the process. */
+function isDatabase(db: unknown): boolean {
+  return /^\d+$/.test(String(db));
 }

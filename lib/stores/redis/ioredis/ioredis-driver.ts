@@ -1,5 +1,4 @@
-import { isNodeRedisOptions } from '../client/check-node-redis.js';
-import { isIoredisClient, isNodeRedisClient } from '../client/check-source.js';
+import { isIoredisClient, isNodeRedisClient, isNodeRedisOptions } from '../client/check-source.js';
 import type { RedisDriver } from '../client/redis-client.js';
 import type { RedisOptions } from '../client/source.js';
 import { IoredisAdapter } from './ioredis-adapter.js';

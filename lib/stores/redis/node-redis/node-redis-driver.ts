@@ -1,8 +1,6 @@
 import { LockOptionsError } from '../../../api/errors.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import { isNodeRedisOptions } from '../client/check-node-redis.js';
-import { isNodeRedisClient } from '../client/check-source.js';
-import { IS_IT_SET } from '../client/check-values.js';
+import { IS_IT_SET, isNodeRedisClient, isNodeRedisOptions } from '../client/check-source.js';
 import { makeRoom } from '../client/make-room.js';
 import type { RedisClient, RedisDriver } from '../client/redis-client.js';
 import {
