@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Lease, type LeaseOwner, type LeaseState } from '../../lib/core/lease/lease.js';
+import { Lease, type LeaseKeeper, type LeaseState } from '../../lib/core/lease/lease.js';
+import type { Line } from '../../lib/core/waiting/line.js';
 
 const TTL_MS = 10_000;
 const GRANT_TTL_MS = 2_000;
@@ -8,7 +9,7 @@ const GRANT_TTL_MS = 2_000;
 function leaseIn(state: LeaseState) {
   const clock = { ms: 0 };
   const reports: LeaseState[] = [];
-  const owner: LeaseOwner = {
+  const keeper: LeaseKeeper = {
     marginMs: 0,
     now: () => clock.ms,
     whyOver: () => 'unavailable',
@@ -17,7 +18,8 @@ function leaseIn(state: LeaseState) {
   const grant = { key: 'key', owner: 'me' };
   const lease = new Lease(
     { grant, fencingToken: 1, ttlMs: GRANT_TTL_MS, sentAt: 0, autoExtend: true, extendTo: TTL_MS },
-    owner,
+    {} as Line,
+    keeper,
   );
   if (state === 'extending' || state === 'unknown') lease.beginExtension(TTL_MS);
   if (state === 'unknown') clock.ms = GRANT_TTL_MS;

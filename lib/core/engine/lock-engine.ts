@@ -67,7 +67,6 @@ export class LockEngine {
       warn: events.warn,
       nextOwner: this.nextOwner,
     });
-    this.leases.listener = this.lines;
     this.transfers = new Transfers(this);
     this.#calls = new Calls(this);
   }

@@ -5,6 +5,7 @@ import { detachedOwner, digestOf } from '../../api/holder.js';
 import type { LockParcel } from '../../api/parcel.js';
 import { quoted } from '../../api/printable.js';
 import {
+  EXCLUSIVE,
   LONGEST_TTL_MS,
   SHARED,
   type ExtendOutcome,
@@ -84,21 +85,21 @@ export class Transfers {
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async downgrade(lease: Lease): Promise<Lease> {
-    const { backend, leases, lines, nextOwner } = this.engine;
+    const { backend, leases, nextOwner } = this.engine;
     const { key, grant, autoExtend, label } = lease;
     while (lease.isExtending) await lease.answered();
     const why = whyNotDowngraded(lease, backend);
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be downgraded. ${why}`);
     const { ttlMs } = lease;
     const transfer = { key, from: grant.owner, to: nextOwner(), ttlMs, mints: true, hold: SHARED };
-    const { grant: shared, sentAt } = await this.#leave(lease, 'downgraded', transfer);
+    const transferred = await this.#leave(lease, 'downgraded', transfer);
     // Before the old lease ends, so that the service is never idle meanwhile.
-    const next = leases.add(shared, shared.fencingToken, ttlMs, sentAt, autoExtend);
+    const next = this.#begin(transferred, ttlMs, autoExtend);
     next.label = label;
     if (lease.overstaysAt < Infinity) leases.limit(next, lease.overstaysAt);
     lease.heir = next;
     leases.left(lease);
-    lines.onBegun(next);
+    next.line.adopt(next);
     return next;
   }
 
@@ -108,7 +109,7 @@ export class Transfers {
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async adopt(parcel: LockParcel, { ttlMs, watchdog }: Adopting, closing: Closing): Promise<LockHandle> {
-    const { backend, events, inFlight, leases, lines, nextOwner, now } = this.engine;
+    const { backend, events, inFlight, leases, nextOwner, now } = this.engine;
     const { key, owner } = parcel;
     if (closing.phase === 'closed') throw closed(key);
     if (!backend.transfer)
@@ -125,14 +126,14 @@ export class Transfers {
         if (outcome.mayHaveRun) this.#undo(transfer);
         throw LockUnavailableError.from('adopted', key, outcome.causes);
       }
-      const { grant, sentAt } = outcome;
-      const refusal = this.#refusal(key, ttlMs, sentAt, closing);
+      const refusal = this.#refusal(key, ttlMs, outcome.sentAt, closing);
       if (refusal) {
         this.#undo(transfer);
         this.#undoing.hurry();
         throw refusal;
       }
-      const lease = lines.adopt(grant, ttlMs, sentAt, watchdog);
+      const lease = this.#begin(outcome, ttlMs, watchdog);
+      lease.line.adopt(lease);
       this.#noteAdopted(lease, now() - since);
       leases.extend(lease, ttlMs).catch(ignore); // from now on the lock ends with its holder; the watchdog tries again
       return new LockHandle(lease, this.engine, 'adopted');
@@ -210,6 +211,12 @@ export class Transfers {
       lease.isDetaching = false;
       inFlight.end();
     }
+  }
+
+  #begin({ grant, sentAt }: Transferred, ttlMs: number, autoExtend: boolean): Lease {
+    const { leases, lines } = this.engine;
+    const { key, fencingToken, hold = EXCLUSIVE } = grant;
+    return leases.add(lines.lineOf(key, hold.mode), { grant, fencingToken, ttlMs, sentAt, autoExtend });
   }
 
   /** Why a lock that was adopted is of no use to its caller. */

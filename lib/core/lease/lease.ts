@@ -5,6 +5,9 @@ import { quoted } from '../../api/printable.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { abort, sharedController } from '../time/notify.js';
+import type { Line } from '../waiting/line.js';
+import type { Leases } from './leases.js';
+import type { LockHandle } from './lock-handle.js';
 
 /**
  * - `held`: it may be relied on.
@@ -52,15 +55,8 @@ export interface LeaseTerms {
   readonly extendTo?: number;
 }
 
-/** The keeper of a lease. */
-export interface LeaseOwner {
-  readonly marginMs: number;
-  readonly now: () => number;
-  /** Why a lease was lost whose time is over: see `endsAt`. */
-  whyOver(lease: Lease): LockLostReason;
-  /** Called once, as the lease is lost, possibly from within a getter: whatever follows from the loss must wait until later. */
-  foundLost(lease: Lease): void;
-}
+/** What a lease needs of the leases of its service. */
+export type LeaseKeeper = Pick<Leases, 'marginMs' | 'now' | 'whyOver' | 'foundLost'>;
 
 /**
  * One lock that this process was granted, until it is released or lost.
@@ -83,7 +79,7 @@ export class Lease implements Linked<Lease> {
   /** Whether the watchdog extends it. */
   autoExtend: boolean;
   /** A handle to tell of its next extension. */
-  notYetExtended?: { onFirstExtension(): void };
+  notYetExtended?: LockHandle;
   /** When this process got to know it, by the clock. */
   readonly begunAt: number;
   /** Of the call that it was granted to, if it has one of its own. */
@@ -134,7 +130,6 @@ export class Lease implements Linked<Lease> {
   #standsUntil = 0;
   /** The same for the last extension that was sent. */
   #sentUntil = 0;
-  readonly #owner: LeaseOwner;
   #state: LeaseState = 'held';
   #deadline: number;
   /** The deadline if the extension in flight was granted. */
@@ -149,7 +144,11 @@ export class Lease implements Linked<Lease> {
   /** The lease of the call that the lock was passed on to meanwhile: the answer is for that. */
   #successor?: Lease;
 
-  constructor({ grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo }: LeaseTerms, owner: LeaseOwner) {
+  constructor(
+    { grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo }: LeaseTerms,
+    readonly line: Line,
+    private readonly leases: LeaseKeeper,
+  ) {
     this.grant = grant;
     this.fencingToken = fencingToken;
     this.autoExtend = autoExtend;
@@ -157,9 +156,8 @@ export class Lease implements Linked<Lease> {
     this.#ttls = [extendTo ?? ttlMs];
     this.sentAt = sentAt;
     this.provisionalTtlMs = extendTo === undefined ? undefined : ttlMs;
-    this.#owner = owner;
-    this.begunAt = owner.now();
-    this.#deadline = sentAt + validityMs(ttlMs, owner.marginMs);
+    this.begunAt = leases.now();
+    this.#deadline = sentAt + validityMs(ttlMs, leases.marginMs);
   }
 
   /**
@@ -168,7 +166,7 @@ export class Lease implements Linked<Lease> {
    */
   passedOn(fencingToken: number | undefined): Lease {
     const { grant, ttlMs, sentAt } = this;
-    const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true }, this.#owner);
+    const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true }, this.line, this.leases);
     next.provisionalTtlMs = this.provisionalTtlMs;
     next.isUnsettled = this.isUnsettled;
     next.isSaidTaken = this.isSaidTaken;
@@ -225,13 +223,13 @@ export class Lease implements Linked<Lease> {
    */
   checkState(): LeaseState {
     if (this.#hasEnded) return this.#state;
-    const now = this.#owner.now();
+    const now = this.leases.now();
     if (now < this.endsAt) return this.#state;
     // A process that was busy, or paused, from its first moment on has not read anything since.
     const isUnanswered = this.isExtending && this.provisionalTtlMs !== undefined;
     const mayBeExtended = isUnanswered && now < Math.min(this.#deadlineIfExtended, this.#overstaysAt);
     if (mayBeExtended) this.#enter('unknown');
-    else this.lose(this.#owner.whyOver(this));
+    else this.lose(this.leases.whyOver(this));
     return this.#state;
   }
 
@@ -319,7 +317,7 @@ export class Lease implements Linked<Lease> {
   }
 
   checkRemainingMs(): number {
-    return this.checkHeld() ? Math.max(0, this.endsAt - this.#owner.now()) : 0;
+    return this.checkHeld() ? Math.max(0, this.endsAt - this.leases.now()) : 0;
   }
 
   /** Whether the lock was lost: while it was held, or as the release found. */
@@ -363,7 +361,7 @@ export class Lease implements Linked<Lease> {
     this.ttlMs = ttlMs;
     this.#sentUntil = this.askedForMs > ttlMs ? this.#askedUntil : 0;
     this.#standsUntil = Math.max(this.#standsUntil, this.#sentUntil);
-    this.#deadlineIfExtended = this.#owner.now() + validityMs(ttlMs, this.#owner.marginMs);
+    this.#deadlineIfExtended = this.leases.now() + validityMs(ttlMs, this.leases.marginMs);
     this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
     return true;
   }
@@ -376,7 +374,7 @@ export class Lease implements Linked<Lease> {
     if (!this.#enter('extending')) return false;
     this.isDetaching = true;
     this.#deadlineBefore = this.#deadline;
-    this.#deadline = Math.min(this.#deadline, this.#owner.now() + validityMs(ttlMs, this.#owner.marginMs));
+    this.#deadline = Math.min(this.#deadline, this.leases.now() + validityMs(ttlMs, this.leases.marginMs));
     return true;
   }
 
@@ -403,7 +401,7 @@ export class Lease implements Linked<Lease> {
     this.isUnsettled = false;
     this.#standsUntil = this.#sentUntil;
     this.provisionalTtlMs = undefined;
-    this.#deadline = sentAt + validityMs(this.ttlMs, this.#owner.marginMs);
+    this.#deadline = sentAt + validityMs(this.ttlMs, this.leases.marginMs);
     return true;
   }
 
@@ -414,7 +412,7 @@ export class Lease implements Linked<Lease> {
   notExtended(fault?: Error): boolean {
     if (this.#hasEnded) return false;
     this.fault = fault;
-    if (this.#state === 'unknown') this.lose(this.#owner.whyOver(this));
+    if (this.#state === 'unknown') this.lose(this.leases.whyOver(this));
     else this.#enter('held');
     return true;
   }
@@ -428,8 +426,8 @@ export class Lease implements Linked<Lease> {
   lose(reason: LockLostReason): boolean {
     if (!this.#enter('lost')) return false;
     this.#lost = this.#errorOf(reason, undefined, this.fault);
-    this.#lostAt = this.#owner.now();
-    this.#owner.foundLost(this);
+    this.#lostAt = this.leases.now();
+    this.leases.foundLost(this);
     if (this.#abort) abort(this.#abort, this.#lost);
     return true;
   }
@@ -460,7 +458,7 @@ export class Lease implements Linked<Lease> {
 
   /** For how long it has been known that it was lost, in milliseconds. */
   get lostForMs(): number {
-    return this.#owner.now() - this.#lostAt;
+    return this.leases.now() - this.#lostAt;
   }
 
   get #askedUntil(): number {

@@ -2,7 +2,6 @@ import type { Subject } from 'rxjs';
 import {
   type CallsBehind,
   type ExtendOutcome,
-  type Grant,
   type GuardStatement,
   type LockBackend,
   type ReleaseOutcome,
@@ -14,9 +13,10 @@ import { Labels } from '../keys/labels.js';
 import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
-import { LinkedList, type Linked } from '../time/linked-list.js';
+import { LinkedList } from '../time/linked-list.js';
 import { Pacer } from '../time/pacer.js';
-import { heldAs, Lease, type LeaseOwner } from './lease.js';
+import type { Line } from '../waiting/line.js';
+import { heldAs, Lease, type LeaseTerms } from './lease.js';
 
 /** A lease is first extended after this part of its ttl, so that two more tries fit in before the deadline. */
 const EXTEND_AFTER = 1 / 3;
@@ -48,22 +48,6 @@ export interface LeasesOptions {
   readonly events: Subject<LockEvent>;
 }
 
-/** Decides who is next when a lease ends. */
-export interface LeaseListener {
-  /**
-   * Gives the lock to the next call: within this process, or by a release.
-   * @param done called with the outcome of the release
-   * @returns whether it was passed on within this process, so that nothing is released
-   */
-  giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean;
-  /** Called once for each lease that was lost, but not within the line that lost it; and for each that was detached or downgraded. */
-  onLost(lease: Lease): void;
-  /** Called for each lease that no call has asked for: of a lock that was downgraded. */
-  onBegun(lease: Lease): void;
-  /** How many calls of this process wait behind this lease, and so have no place in the store. */
-  waitingBehind(lease: Lease): number;
-}
-
 /** The wish of a call that the store keep a lock for at least so long, however its work ends. */
 export interface Keeping {
   readonly key: string;
@@ -85,21 +69,10 @@ interface LeaseIdentity extends Readonly<HeldAs> {
   readonly fencingToken?: number;
 }
 
-/** A release that is not answered yet. */
-class GivingBack implements Linked<GivingBack> {
-  list?: LinkedList<GivingBack>;
-  next?: GivingBack;
-  previous?: GivingBack;
-
-  constructor(readonly grant: Grant) {}
-}
-
 /** All leases of one service. */
-export class Leases implements LeaseOwner {
+export class Leases {
   readonly marginMs: number;
   readonly now: () => number;
-  /** Set once, before anything is granted. */
-  listener!: LeaseListener;
   readonly labels = new Labels();
   /** Set where extensions are observed. */
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
@@ -113,7 +86,8 @@ export class Leases implements LeaseOwner {
   readonly #found = new Set<Lease>();
   /** Leases that are released once they have ended in the store, too. */
   readonly #afterwards = new Map<Lease, NodeJS.Timeout>();
-  readonly #givingBack = new LinkedList<GivingBack>();
+  /** Leases whose release is not answered yet. */
+  readonly #givingBack = new LinkedList<Lease>();
   #whenIdle?: () => void;
   /** Leases whose handles are garbage: nobody can release them any more, so nobody waits for that. */
   readonly #abandoned = new Set<Lease>();
@@ -148,23 +122,11 @@ export class Leases implements LeaseOwner {
     return this.#watchdog.size === this.#abandoned.size;
   }
 
-  /**
-   * Begins to keep a grant as a lease.
-   * @param fencingToken one of the tokens of the grant
-   * @param ttlMs the ttl that it was granted for
-   * @param extendTo the ttl from now on, where it was granted for a short time only
-   */
-  add(
-    grant: Grant,
-    fencingToken: number | undefined,
-    ttlMs: number,
-    sentAt: number,
-    autoExtend: boolean,
-    extendTo?: number,
-  ): Lease {
-    const lease = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo }, this);
+  /** Begins to keep a grant as a lease of a line. */
+  add(line: Line, terms: LeaseTerms): Lease {
+    const lease = new Lease(terms, line, this);
     // Whether a lease that is extended is over by now is seen later: the caller must get to know the lease first.
-    if (extendTo !== undefined) this.#extend(lease);
+    if (terms.extendTo !== undefined) this.#extend(lease);
     else this.watch(lease);
     return lease;
   }
@@ -216,7 +178,7 @@ export class Leases implements LeaseOwner {
   /** A call may hold a lease until then, by the clock: after that it is lost, and ends by itself. */
   limit(lease: Lease, until: number): void {
     lease.limit(until);
-    if (lease.list && until < lease.dueAt) this.watch(lease);
+    if (lease.checkAlive() && until < lease.dueAt) this.watch(lease);
   }
 
   /** A call that was limited has ended, in its time or not, under a lease that others hold as well. */
@@ -262,17 +224,16 @@ export class Leases implements LeaseOwner {
     const { keepUntil } = lease;
     const heldMs = this.heldMs(lease);
     let isPassedOn = false;
-    const givingBack = new GivingBack(lease.grant);
-    this.#givingBack.push(givingBack);
+    this.#givingBack.push(lease);
     const givenBack = new Promise<boolean>((resolve) => {
-      isPassedOn = this.listener.giveBack(lease, (outcome) => {
-        givingBack.list?.remove(givingBack);
+      isPassedOn = lease.line.giveBack(lease, (outcome) => {
+        this.#givingBack.remove(lease); // perhaps before `giveBack` returns
         resolve(this.#released(lease, outcome, heldMs, keepUntil));
       });
     });
     this.#reportIdle();
     if (!isPassedOn) return givenBack;
-    this.#givingBack.remove(givingBack);
+    this.#givingBack.remove(lease);
     this.#released(lease, PASSED_ON, heldMs);
     return RELEASED;
   }
@@ -281,7 +242,7 @@ export class Leases implements LeaseOwner {
   left(lease: Lease): void {
     this.#unwatch(lease);
     lease.release();
-    this.listener.onLost(lease);
+    lease.line.left(lease);
     this.#reportIdle();
   }
 
@@ -314,7 +275,7 @@ export class Leases implements LeaseOwner {
 
   /** Whether a lease of this owner value has ended that may not have ended in the store: its work, or its release, may count on that. */
   runsOn(owner: string): boolean {
-    const isOf = ({ grant }: Pick<Lease, 'grant'>) => grant.owner === owner;
+    const isOf = ({ grant }: Lease) => grant.owner === owner;
     return [...this.#afterwards.keys()].some(isOf) || this.#givingBack.filter(isOf).length > 0;
   }
 
@@ -371,7 +332,7 @@ export class Leases implements LeaseOwner {
       const heldMs = this.heldMs(lease);
       if (reason === 'shutdown') this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
       else if (reason !== 'stolen') this.#releaseAfterwards(lease);
-      this.listener.onLost(lease);
+      lease.line.left(lease);
       this.#reportIdle();
       this.#events.next({ type: 'lost', reason, heldMs, ...this.identity(lease) });
     }
@@ -416,12 +377,12 @@ export class Leases implements LeaseOwner {
     const state = lease.checkState();
     if (state === 'held') this.#extend(lease);
     else if (state === 'unknown') this.#loseUnlessAnswered(lease);
-    else if (!lease.isExtending) this.#unwatch(lease);
+    else if (state === 'lost') this.#unwatch(lease);
   }
 
   #behind(lease: Lease): CallsBehind | undefined {
     // Among those who wait is still the call that begins with a lock which was just handed over.
-    const calls = lease.provisionalTtlMs === undefined ? this.listener.waitingBehind(lease) : 0;
+    const calls = lease.provisionalTtlMs === undefined ? lease.line.behind : 0;
     return calls === 0 ? undefined : { calls, forMs: Math.ceil(lease.ttlMs * SHOWN_FOR) };
   }
 

@@ -14,7 +14,7 @@ import { quoted } from '../../api/printable.js';
 import type { LockGrant } from '../../api/events.js';
 import type { LockMode } from '../../api/lock.js';
 import type { Lease } from '../lease/lease.js';
-import type { LeaseListener, Leases } from '../lease/leases.js';
+import type { Leases } from '../lease/leases.js';
 import { leftMs, validityMs } from '../time/clock.js';
 import { setImmediate } from '../time/event-loop.js';
 import type { InFlight } from '../time/in-flight.js';
@@ -85,6 +85,11 @@ export class Line implements Bidder {
     return this.#waiters.size;
   }
 
+  /** How many calls wait behind a lease, and so have no place in the store: for shared locks and permits there is a bid beside the leases. */
+  get behind(): number {
+    return this.mode === 'exclusive' ? this.#waiters.size : 0;
+  }
+
   /** Whether an attempt is of use: asked when it has waited in this process, and is about to be sent. */
   get isWanted(): boolean {
     return this.#waiters.size > 0;
@@ -134,7 +139,11 @@ export class Line implements Bidder {
     this.#goOn();
   }
 
-  /** Passes the lock on, or gives it back: its holder is done. @returns whether it was passed on */
+  /**
+   * The holder of a lease is done: passes the lock on to the next call of this process, or gives it back to the store.
+   * @param done called with the outcome of the release
+   * @returns whether it was passed on, so that nothing is released
+   */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
     this.#leases.remove(lease);
     const next = this.#waiters.first;
@@ -148,7 +157,8 @@ export class Line implements Bidder {
     return false;
   }
 
-  onLost(lease: Lease): void {
+  /** A lease was lost, detached or downgraded. Called once for each, but not within the call that found it lost. */
+  left(lease: Lease): void {
     if (!this.#leases.remove(lease)) return;
     this.#noteTaken();
     this.#goOn();
@@ -351,7 +361,8 @@ export class Line implements Bidder {
     const { leases, limits, now } = this.lines;
     const { fencingToken, lastToken = fencingToken, nobodyBefore } = grant;
     this.#endStale();
-    const lease = leases.add(grant, fencingToken, ttlMs, sentAt, first.request.watchdog, extendTo);
+    const autoExtend = first.request.watchdog;
+    const lease = leases.add(this, { grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo });
     const hasTokens = this.mode === 'exclusive';
     const turnsLeft = hasTokens ? (lastToken ?? 0) - (fencingToken ?? 0) : COHORT_PASSES;
     if (turnsLeft > 0 && first.request.cohort !== false) {
@@ -497,7 +508,7 @@ export class Line implements Bidder {
 
   get #known(): Knowledge {
     const { backend, now } = this.lines;
-    // Asking may find a lease lost of which `onLost` is still to come: the lock was held until now.
+    // Asking may find a lease lost that has yet to leave: the lock was held until now.
     const own = this.mode === 'exclusive' ? this.#leases.first : undefined;
     const lease = own?.checkAlive() ? own : undefined;
     const seen = this.#seen ?? (own ? {} : undefined);
@@ -553,7 +564,7 @@ class LineLeases {
 }
 
 /** The lines of all keys that calls of this process want or hold. */
-export class Lines implements BidParts, WaitListener, LeaseListener {
+export class Lines implements BidParts, WaitListener {
   readonly backend: LockBackend;
   readonly now: () => number;
   readonly order: Order;
@@ -617,11 +628,6 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
     return size(exclusive) + size(shared) + size(permits);
   }
 
-  /** Shared locks and permits have a bid beside their leases, whose place tells it. */
-  waitingBehind(lease: Lease): number {
-    return modeOf(lease) === 'exclusive' ? (this.#lines.exclusive.get(lease.key)?.size ?? 0) : 0;
-  }
-
   /** Calls back for each call that waits. */
   eachWaiter(call: (waiter: Waiter) => void): void {
     for (const line of this.#all()) line.eachWaiter(call);
@@ -651,35 +657,10 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   /** The waiter is granted a lease, or refused, sooner or later. */
   join(waiter: Waiter): void {
     try {
-      this.#lineOf(waiter.key, waiter.hold.mode).join(waiter);
+      this.lineOf(waiter.key, waiter.hold.mode).join(waiter);
     } catch (bug) {
       if (!waiter.isSettled) waiter.refuse(bug);
     }
-  }
-
-  /** Begins to keep a lock that a call of this process has adopted. */
-  adopt(grant: Grant, ttlMs: number, sentAt: number, watchdog: boolean): Lease {
-    const lease = this.leases.add(grant, grant.fencingToken, ttlMs, sentAt, watchdog);
-    this.onBegun(lease);
-    return lease;
-  }
-
-  onBegun(lease: Lease): void {
-    this.#lineOf(lease.key, modeOf(lease)).adopt(lease);
-  }
-
-  /**
-   * Passes the lock on to the next call of this process, or gives it back to the store.
-   * @param done called with the outcome of the release
-   * @returns whether it was passed on
-   */
-  giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
-    return this.#lines[modeOf(lease)].get(lease.key)!.giveBack(lease, done);
-  }
-
-  /** The lease was lost. */
-  onLost(lease: Lease): void {
-    this.#lines[modeOf(lease)].get(lease.key)?.onLost(lease);
   }
 
   /** The closing has come to its next phase: refuses the calls that may not wait any more. */
@@ -711,7 +692,8 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
     this.#lines[mode].delete(key);
   }
 
-  #lineOf(key: string, mode: LockMode): Line {
+  /** The line of the key for calls in this mode. */
+  lineOf(key: string, mode: LockMode): Line {
     const lines = this.#lines[mode];
     let line = lines.get(key);
     if (!line) lines.set(key, (line = new Line(key, mode, this)));
@@ -739,10 +721,6 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   #mayHold(key: string, owner: string): boolean {
     return this.leases.runsOn(owner) || this.leasesOf(key).some(({ grant }) => grant.owner === owner);
   }
-}
-
-function modeOf({ grant }: Lease): LockMode {
-  return grant.hold?.mode ?? 'exclusive';
 }
 
 /** Ignores the outcome of a release, which the backend repeats. */
