@@ -4,11 +4,12 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { LIMIT_US, WIPED } from '../../lib/stores/redis/node/node-answers.js';
 import { GRANT_TTL_MS, TAKEN } from '../../lib/stores/node/messages.js';
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
-import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { scriptOf, type Script, type ScriptParts } from '../../lib/stores/redis/scripts/script.js';
 
 const SCRIPTS = fileURLToPath(new URL('../../lib/stores/redis/scripts/', import.meta.url));
 
@@ -127,26 +128,24 @@ describe('The generated module of the scripts', () => {
     ];
     writeFileSync(join(copy, 'lua', 'sample.lua'), lua.join('\n'));
     expect(generate(copy)).toEqual({ status: 0, stderr: '' });
-    const [, properties, source] = /export const SAMPLE: Script = {(.*?)source: `(.*?)`/s.exec(
-      readFileSync(join(copy, 'lua.ts'), 'utf8'),
-    )!;
-    expect(properties).toMatch(/ sharedKeys: 1,\s+sharedArgs: 2,/);
-    expect(source!.split('\n')).toEqual([
+    const [, parts] = /export const SAMPLE = scriptOf\((.*?)\);\n/s.exec(readFileSync(join(copy, 'lua.ts'), 'utf8'))!;
+    const sample = scriptOf(runInNewContext(`(${parts})`) as ScriptParts);
+    expect(sample).toMatchObject({ name: 'sample', order: 9, locksPerCall: 50, sharedKeys: 1, sharedArgs: 2 });
+    expect(sample.source.split('\n')).toEqual([
       'local calls = 0',
       'local fence = KEYS[1]',
       'local epoch, fair = ARGV[1], ARGV[2]',
       'if #KEYS > 3 then',
-      '  local function each(lock, queue, owner)',
-      '    return lock .. queue .. owner .. fence .. epoch .. fair',
-      '  end',
-      '  local replies = {}',
-      '  for i = 0, (#KEYS - 1) / 2 - 1 do',
-      '    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[i + 3])',
-      '  end',
-      '  return replies',
+      'local function each(lock, queue, owner)',
+      'return lock .. queue .. owner .. fence .. epoch .. fair',
       'end',
-      'local lock, queue = KEYS[2], KEYS[3]',
-      'local owner = ARGV[3]',
+      'local replies = {}',
+      'for i = 0, (#KEYS - 1) / 2 - 1 do',
+      '  replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[1 * i + 3])',
+      'end',
+      'return replies',
+      'end',
+      'local lock, queue, owner = KEYS[2], KEYS[3], ARGV[3]',
       'return lock .. queue .. owner .. fence .. epoch .. fair',
     ]);
   });

@@ -1,29 +1,31 @@
 /**
- * Turns the scripts in `lua/` into `lua.ts`, which the library loads; with `--check` it only says whether that is up to date.
+ * Turns the files in `lua/` into `lua.ts`, which the library loads; with `--check` it only says whether that is up to date. It
+ * reads the files, and `scriptOf` puts the scripts together when the library is loaded.
  *
  * Each file of `lua/` is one script, and reads as it runs for one lock:
  * - Comments on lines of their own are left out. The first paragraph of the header describes the script in `lua.ts`, and
- *   `-- @order 3` and `-- @locks-per-call 100` there are the properties of `Script`.
+ *   `-- @order 3`, `-- @locks-per-call 100` and `-- @once` there are its properties: see `ScriptParts`.
  * - `-- @include mint` stands for the text of `lua/parts/mint.lua`, which uses and sets local variables around it.
  * - `local … = KEYS[1], …` and `local … = ARGV[1], …` name all keys and arguments of one lock. First come those that all
  *   locks of a call share, in lines that end in `-- once a call`. The lines above run once a call. Those below run for each
  *   lock: they must return on each way, and must not throw, which would be the end of the other locks of the call.
  *
- * A call may be for several locks: what they share, then the KEYS and ARGV of one after the other. For these the source has
- * the same lines a second time, in a function, and replies with a list. One lock alone is by far the most frequent, and is
- * spared that list and function, which Redis would make anew for each call; except in scripts with `-- @once`, whose long text is
- * there once, in the function.
+ * A call may be for several locks: what they share, then the KEYS and ARGV of one after the other.
  */
-import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
 const folder = new URL('lua/', import.meta.url);
 const target = new URL('lua.ts', import.meta.url);
 const ONCE_A_CALL = ' -- once a call';
+
+/** The text of each part, behind those that it includes. */
+const parts = new Map();
 const names = readdirSync(folder).flatMap((file) => (file.endsWith('.lua') ? file.slice(0, -'.lua'.length) : []));
+const scripts = names.sort().map(scriptOf);
 const module = `// Generated from lua/ by generate.mjs (\`npm run lua\`): do not edit.
-import type { Script } from './script.js';
-${names.sort().map(constantOf).join('')}`;
+import { scriptOf } from './script.js';
+
+${[...parts].map(([name, text]) => `const ${constantOf(name)} = ${text};\n\n`).join('')}${scripts.join('\n')}`;
 
 if (!process.argv.includes('--check')) {
   writeFileSync(target, module);
@@ -32,78 +34,46 @@ if (!process.argv.includes('--check')) {
   process.exitCode = 1;
 }
 
-function constantOf(name) {
-  const { source, shared } = scriptOf(name);
-  return `
-/**
-${descriptionOf(name)}
- */
-export const ${name.toUpperCase().replaceAll('-', '_')}: Script = {
-  name: '${name}',
-  order: ${tagOf(name, 'order')},
-  locksPerCall: ${tagOf(name, 'locks-per-call', '50')},
-  sharedKeys: ${shared.keys},
-  sharedArgs: ${shared.args},
-  sha: '${createHash('sha1').update(source).digest('hex')}',
-  source: \`${source.replace(/[\\`]|\$\{/g, '\\$&')}\`,
-};
-`;
-}
-
-/** The Lua for one lock, preceded by that for several, and how many keys and arguments these share. */
 function scriptOf(name) {
   const lines = linesOf(name);
   const start = lines.findIndex((line) => line.includes('KEYS['));
   const end = lines.findLastIndex((line) => /^local .* = (KEYS|ARGV)\[/.test(line)) + 1;
   const named = lines.slice(start, end);
-  const body = lines.slice(end);
   const [keys, args] = [namesOf(named, 'KEYS'), namesOf(named, 'ARGV')];
   if (keys.own.length === 0) throw new Error(`${name}.lua names no KEYS: expected \`local lock = KEYS[1]\`.`);
-  const each = [
-    `local function each(${[...keys.own, ...args.own].join(', ')})`,
-    ...body.map((line) => `  ${line}`),
-    'end',
-  ];
-  const several = [
-    'local replies = {}',
-    `for i = 0, ${keys.shared === 0 ? '#KEYS' : `(#KEYS - ${keys.shared})`} / ${keys.own.length} - 1 do`,
-    `  replies[i + 1] = each(${[...valuesOf('KEYS', keys), ...valuesOf('ARGV', args)].join(', ')})`,
-    'end',
-    'return replies',
-  ];
-  const common = named.filter(isShared).map((line) => line.slice(0, -ONCE_A_CALL.length));
-  const own = named.filter((line) => !isShared(line));
-  const areSeveral = `if #KEYS > ${keys.shared + keys.own.length} then`;
-  const runs = textOf(name).includes('-- @once')
-    ? [
-        ...each,
-        areSeveral,
-        ...several.map(indented),
-        'end',
-        ...own,
-        `return each(${[...keys.own, ...args.own].join(', ')})`,
-      ]
-    : [areSeveral, ...[...each, ...several].map(indented), 'end', ...own, ...body];
-  const source = [...lines.slice(0, start), ...common, ...runs].join('\n');
-  return { source, shared: { keys: keys.shared, args: args.shared } };
-}
-
-function indented(line) {
-  return `  ${line}`;
+  const shared = named.filter(isShared).map((line) => line.slice(0, -ONCE_A_CALL.length));
+  return `/**
+${descriptionOf(name)}
+ */
+export const ${constantOf(name)} = scriptOf({
+  name: '${name}',
+  order: ${tagOf(name, 'order')},
+  locksPerCall: ${tagOf(name, 'locks-per-call', '50')},
+  sharedKeys: ${keys.shared},
+  sharedArgs: ${args.shared},${readLines(name).includes('-- @once') ? '\n  isLong: true,' : ''}
+  keys: [${keys.own.map((key) => `'${key}'`).join(', ')}],
+  args: [${args.own.map((arg) => `'${arg}'`).join(', ')}],
+  head: ${textOf([...lines.slice(0, start), ...shared])},
+  body: ${textOf(lines.slice(end))},
+});
+`;
 }
 
 function isShared(line) {
   return line.endsWith(ONCE_A_CALL);
 }
 
-/** The lines of a file without its comments, and with what it includes. */
+/** The lines of a file without its comments, as the template string has them. What it includes is read, too. */
 function linesOf(file) {
-  return textOf(file).flatMap((line) => {
-    const include = /^( *)-- @include (\S+)$/.exec(line);
-    if (include) return linesOf(`parts/${include[2]}`).map((included) => include[1] + included);
+  return readLines(file).flatMap((line) => {
+    const [, indent, part] = /^( *)-- @include (\S+)$/.exec(line) ?? [];
+    if (part) {
+      if (!parts.has(part)) parts.set(part, textOf(linesOf(`parts/${part}`)));
+      return `${indent}\${${constantOf(part)}}`;
+    }
     if (line.includes('@include'))
       throw new Error(`${file}.lua: expected a line like \`-- @include mint\`, got ${line}.`);
-    return /^ *(--|$)/.test(line) ? [] : [line];
+    return /^ *(--|$)/.test(line) ? [] : line.replace(/[\\`]|\$\{/g, '\\$&');
   });
 }
 
@@ -120,13 +90,8 @@ function namesOf(lines, list) {
   return { shared: names.slice(0, shared).flat().length, own: names.slice(shared).flat() };
 }
 
-/** Of the lock with an index: `KEYS[2 * i + 1], KEYS[2 * i + 2]`. */
-function valuesOf(list, { shared, own }) {
-  return own.map((_, at) => `${list}[${own.length === 1 ? 'i' : `${own.length} * i`} + ${shared + at + 1}]`);
-}
-
 function descriptionOf(name) {
-  const lines = textOf(name);
+  const lines = readLines(name);
   return lines
     .slice(0, lines.indexOf('--'))
     .map((line) => line.replace('--', ' *'))
@@ -134,12 +99,20 @@ function descriptionOf(name) {
 }
 
 function tagOf(name, tag, otherwise) {
-  const line = textOf(name).find((text) => text.startsWith(`-- @${tag} `));
+  const line = readLines(name).find((text) => text.startsWith(`-- @${tag} `));
   const value = line?.split(' ')[2] ?? otherwise;
   if (value === undefined) throw new Error(`${name}.lua has no ${tag}: expected a line like \`-- @${tag} 3\`.`);
   return value;
 }
 
-function textOf(file) {
+function constantOf(name) {
+  return name.toUpperCase().replaceAll('-', '_');
+}
+
+function textOf(lines) {
+  return `\`${lines.join('\n')}\``;
+}
+
+function readLines(file) {
   return readFileSync(new URL(`${file}.lua`, folder), 'utf8').split('\n');
 }

@@ -1,1125 +1,34 @@
 // Generated from lua/ by generate.mjs (`npm run lua`): do not edit.
-import type { Script } from './script.js';
+import { scriptOf } from './script.js';
 
-/**
- * Takes a lock that is free, and mints its fencing token. A lock that this owner value holds already counts as taken by
- * this attempt, since the command can run twice: its ttl starts anew, and it keeps its token.
- */
-export const ACQUIRE: Script = {
-  name: 'acquire',
-  order: 3,
-  locksPerCall: 50,
-  sharedKeys: 1,
-  sharedArgs: 1,
-  sha: '598c75af488b744b278a58799fca9f4cfd524b1a',
-  source: `local time = redis.call('TIME')
-local now = string.format('%010d%06d', time[1], time[2])
-local locks = #KEYS - 1
-local reserved -- the token of the next lock, once tokens are reserved
-local fence = KEYS[1]
-local ttl = ARGV[1]
-if #KEYS > 2 then
-  local function each(lock, owner)
-    local token = reserved or now
-    local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
-    if not taken then
-      local value = redis.pcall('GET', lock)
-      if type(value) == 'table' then return {value.err} end
-      local mine = value and (string.sub(value, 1, -17) == owner
-        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-      if not mine then return {redis.call('PTTL', lock), value} end
-      redis.call('PEXPIRE', lock, ttl)
-      return string.match(value, '@(%d+)%+?$')
-    end
-    if taken.err then return {taken.err} end
-    if not reserved then
-      local last = locks == 1 and now or string.format('%016.0f', tonumber(now) + locks - 1)
-      local before = redis.pcall('SET', fence, last, 'GET')
-      if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
-        local counter = type(before) == 'string' and tonumber(before)
-        local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-        if counter and counter >= tonumber(now) then
-          token = string.format('%016.0f', counter + 1)
-          local highest = counter + locks
-          if highest < 9e15 then
-            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-          else
-            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-          end
-          if not problem then problem = redis.pcall('SET', lock, owner .. token, 'PX', ttl).err end
-          if problem then redis.pcall('SET', fence, before) end
-        end
-        if problem then
-          redis.call('DEL', lock)
-          return {problem}
-        end
-      end
-    end
-    if locks > 1 then reserved = string.format('%016.0f', tonumber(token) + 1) end
-    return token
-  end
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 2], ARGV[i + 2])
-  end
-  return replies
-end
-local lock = KEYS[2]
-local owner = ARGV[2]
-local token = reserved or now
-local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
-if not taken then
-  local value = redis.pcall('GET', lock)
-  if type(value) == 'table' then return {value.err} end
-  local mine = value and (string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-  if not mine then return {redis.call('PTTL', lock), value} end
-  redis.call('PEXPIRE', lock, ttl)
-  return string.match(value, '@(%d+)%+?$')
-end
-if taken.err then return {taken.err} end
-if not reserved then
-  local last = locks == 1 and now or string.format('%016.0f', tonumber(now) + locks - 1)
-  local before = redis.pcall('SET', fence, last, 'GET')
-  if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
-    local counter = type(before) == 'string' and tonumber(before)
-    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-    if counter and counter >= tonumber(now) then
-      token = string.format('%016.0f', counter + 1)
-      local highest = counter + locks
-      if highest < 9e15 then
-        problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-      else
-        problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-      end
-      if not problem then problem = redis.pcall('SET', lock, owner .. token, 'PX', ttl).err end
-      if problem then redis.pcall('SET', fence, before) end
-    end
-    if problem then
-      redis.call('DEL', lock)
-      return {problem}
-    end
-  end
-end
-if locks > 1 then reserved = string.format('%016.0f', tonumber(token) + 1) end
-return token`,
-};
+const IS_MINE = `local mine = value and (string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))`;
 
-/**
- * Asks a node of a Redlock since when it can be relied on to know all locks that it has granted. The node keeps three
- * things in a key of its own: since when that is, the longest ttl in use, and the run of the server that was asked
- * last. A node that has lost its data has lost these, too.
- */
-export const ADMIT: Script = {
-  name: 'admit',
-  order: 0,
-  locksPerCall: 50,
-  sharedKeys: 0,
-  sharedArgs: 0,
-  sha: '4cb1fcd19d631e3645d2796bf100ec6e2f59946b',
-  source: `if #KEYS > 1 then
-  local function each(admission, run, uptime, longest)
-    local known = redis.pcall('GET', admission) or ''
-    if type(known) == 'table' then return {'ERR ' .. admission .. ': ' .. known.err} end
-    local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
-    local time = redis.call('TIME')
-    local now = time[1] * 1000000 + time[2]
-    if not since then
-      since = now
-    elseif known_run ~= run then
-      since = now - uptime * 1000000
-    end
-    longest = math.max(tonumber(longest), tonumber(known_longest or 0))
-    local epoch = string.format('%.0f', since)
-    local changed = string.format('%s %.0f %s', epoch, longest, run)
-    if changed ~= known then
-      local set = redis.pcall('SET', admission, changed)
-      if set.err then return {set.err} end
-    end
-    return {epoch, math.floor((now - since) / 1000), longest, now}
-  end
-  local replies = {}
-  for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1], ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3])
-  end
-  return replies
-end
-local admission = KEYS[1]
-local run, uptime, longest = ARGV[1], ARGV[2], ARGV[3]
-local known = redis.pcall('GET', admission) or ''
-if type(known) == 'table' then return {'ERR ' .. admission .. ': ' .. known.err} end
-local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if not since then
-  since = now
-elseif known_run ~= run then
-  since = now - uptime * 1000000
-end
-longest = math.max(tonumber(longest), tonumber(known_longest or 0))
-local epoch = string.format('%.0f', since)
-local changed = string.format('%s %.0f %s', epoch, longest, run)
-if changed ~= known then
-  local set = redis.pcall('SET', admission, changed)
-  if set.err then return {set.err} end
-end
-return {epoch, math.floor((now - since) / 1000), longest, now}`,
-};
+const WRITE_COUNTER = `if highest < 9e15 then
+  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+else
+  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+end`;
 
-/**
- * Asks for a lock that several may hold together, as a reader or for permits, and gives back, in the same step, what its process
- * had of it. Either can be left out. The asker joins those who hold the lock if it fits beside them, and nobody is before it in the
- * queue; if not, it takes a place there, unless it has one. Whoever waits is served as far as there is room.
- */
-export const CROWD: Script = {
-  name: 'crowd',
-  order: 3,
-  locksPerCall: 50,
-  sharedKeys: 1,
-  sharedArgs: 1,
-  sha: '5174096a4919f98d261fdd00213b2007c3e6adb6',
-  source: `local us, minted
-local fence = KEYS[1]
-local sign = ARGV[1]
-local function each(lock, queue, give, owner, ttl, kind, weight, most, entry, number, placed, calls, others)
-  local value = redis.pcall('GET', lock)
-  if type(value) == 'table' then
-    if owner == '' and string.find(value.err, '^WRONGTYPE') then return -1 end
-    return {value.err}
-  end
-  if not us then
-    local time = redis.call('TIME')
-    us = time[1] * 1000000 + time[2]
-  end
-  local crowd, asking
-  local leaves, renews = give, {}
-  local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
-  if owner ~= '' then renews[owner] = finish end
-  local names = {}
-  local from, to, other = string.find(others, '(%S+)', 1)
-  while from do
-    names[#names + 1] = other
-    renews[other] = finish
-    from, to, other = string.find(others, '(%S+)', to + 1)
-  end
-  local LOST_MS = 60000
-  local now = math.floor(us / 1000)
-  local left
-  local renewed = {}
-  local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
-  local is_crowd = text_head ~= nil
-  if is_crowd then
-    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
-    local at = #text_head + 1
-    repeat
-      local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
-      if not from then
-        is_crowd = false
-        break
-      end
-      at = to + 1
-      local text = string.sub(value, from + 1, to)
-      local is_live = tonumber(finish) >= now -- as Redis has it of keys
-      if renews[name] and not renewed[name] then renewed[name] = is_live end
-      if name == leaves then
-        if is_live then left = 1 end
-        left = left or 0
-      elseif is_live then
-        if renews[name] then
-          finish = renews[name]
-          text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-        end
-        crowd.texts[#crowd.texts + 1] = text
-        crowd.count = crowd.count + 1
-        crowd.used = crowd.used + weight
-        crowd.smallest = math.min(crowd.smallest, most)
-        if tonumber(finish) < crowd.first then
-          crowd.first = tonumber(finish)
-          crowd.first_text = text
-        end
-        if tonumber(finish) > crowd.last then
-          crowd.last = tonumber(finish)
-          crowd.last_text = text
-        end
-      elseif tonumber(finish) >= now - LOST_MS then
-        crowd.texts[#crowd.texts + 1] = text
-      end
-    until at > #value
-    if not is_crowd or crowd.last == 0 then crowd = nil end
-  end
-  local is_foreign = value and not is_crowd -- it is held alone, or by another program
-  local gave = 0
-  if left == 1 then
-    gave = 1
-  elseif give ~= '' and (crowd or is_foreign) then
-    gave = -1
-  end
-  if owner == '' and gave ~= 1 then return gave end
-  local is_granted = renewed[owner]
-  if crowd then crowd.is_changed = is_granted or gave == 1 end
-  local head = is_foreign and {} or redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-  local was_gone = 0
-  if entry ~= '' and is_granted then
-    if redis.pcall('ZREM', queue, entry) == 1 then
-      head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-      if not head[1] then redis.pcall('DEL', queue) end
-    end
-  elseif entry ~= '' then
-    local fits = not crowd
-      or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-    if is_foreign or head[1] or not fits then
-      local QUEUE_TTL_MS = '10000'
-      local is_new
-      if number ~= '' then
-        is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
-      else
-        local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-        is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
-      end
-      was_gone = is_new and placed == '1' and 1 or 0
-      if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-      local process = string.match(entry, '^%S+( %S+)')
-      local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
-      redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
-      redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-      if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-        redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
-      end
-    end
-  end
-  local notices, is_blocked = {}, false
-  if head[1] or (owner == '' and not crowd) then
-    if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
-    local GRANT_TTL_MS = '2000'
-    local SILENT_US = 2000000
-    local MOST_UNKNOWN = 1000
-    local PAGE = 100
-    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-    local at, is_full = 1, #places == 2
-    local passed_over = 0
-    local latest -- the time of the latest sign, once a process may be silent
-    while true do
-      if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-        places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-        at, is_full = 1, #places == PAGE
-      end
-      local next_entry = places[at]
-      at = at + 1
-      local kind, channel, ticket, weight, most
-      if next_entry then
-        kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
-        weight, most = '1', '0'
-        if not kind then
-          weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
-          if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
-        end
-        if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
-      end
-      if next_entry and not kind and passed_over < MOST_UNKNOWN then
-        passed_over = passed_over + 1
-      elseif not kind then
-        if not crowd then redis.call('DEL', lock) end
-        break
-      else
-        local fits = not crowd
-          or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-        local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-        local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        if not latest and us - sign_at > SILENT_US then
-          latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-        end
-        local is_silent = latest and latest - sign_at > SILENT_US
-        local is_own = asking and next_entry == asking.entry
-        local is_blind = kind ~= 'w' and sign_at > heard_at
-        local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-        if slot_tag then channel = channel .. ':' .. slot_tag end
-        local listeners
-        if is_silent then
-          listeners = 0
-        elseif is_own then
-          listeners = 1
-        elseif kind ~= 'w' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-        end
-        if not fits and listeners ~= 0 then
-          is_blocked = true
-          break
-        end
-        local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-        local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-        if left_queue ~= 1 then
-          if not crowd then redis.call('DEL', lock) end
-          break
-        end
-        local turns
-        if kind == 'g' then
-          local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-          if own_ticket then ticket, turns = own_ticket, own_turns end
-        end
-        local message = ticket
-        local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
-        if kind == 'w' then
-          redis.call('DEL', lock)
-        elseif listeners ~= 0 then
-          local first_token, last_token, mint_problem
-          if kind == 'g' or (kind == 's' and not crowd) then
-            local count = tonumber(turns) or 1
-            local MOST_AHEAD_US = 1000
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local first = math.max(us, (minted or 0) + 1)
-            count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-            local token = string.format('%016.0f', first)
-            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-            local before = redis.pcall('SET', fence, final, 'GET')
-            local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-            local counter = not problem and not minted and tonumber(before or 0)
-            if counter and counter >= first then
-              count = 1
-              first = counter + 1
-              local highest = first
-              token = string.format('%016.0f', first)
-              final = string.format('%016.0f', highest)
-              if highest < 9e15 then
-                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-              else
-                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-              end
-              if problem then redis.pcall('SET', fence, before) end
-            end
-            if not problem then minted = first + count - 1 end
-            first_token, last_token, mint_problem = token, final, problem
-          end
-          if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
-            redis.call('DEL', lock)
-            is_alone = true
-            if is_own then
-              asking.problem = mint_problem
-              break
-            end
-          elseif kind == 'g' then
-            local tokens = '0 0 0'
-            if is_blind or listeners then
-              local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-              tokens = first_token .. ' ' .. last_token .. ' ' .. bound
-            end
-            message = ticket .. ' ' .. tokens .. ' ' .. lock
-          else
-            if not is_blind and not listeners then -- they may not be counted
-              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
-              if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-            elseif not is_own and not (is_blind and deaf_at == sign_at) then
-              notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
-            end
-            if listeners ~= 0 then
-              local name, token = ticket, first_token
-              local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-              if not crowd then
-                local text_head = kind == 's' and '~s@' .. token or '~p'
-                crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-              end
-              crowd.is_changed = true
-              local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-              crowd.texts[#crowd.texts + 1] = text
-              crowd.count = crowd.count + 1
-              crowd.used = crowd.used + weight
-              crowd.smallest = math.min(crowd.smallest, most)
-              if tonumber(finish) < crowd.first then
-                crowd.first = tonumber(finish)
-                crowd.first_text = text
-              end
-              if tonumber(finish) > crowd.last then
-                crowd.last = tonumber(finish)
-                crowd.last_text = text
-              end
-              crowd.has_grown = true
-              if is_own then asking.is_granted = true end
-            end
-          end
-        end
-        if is_alone and listeners ~= 0 then
-          if is_blind and deaf_at == sign_at then break end
-          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-          if type(heard) == 'number' and (is_blind or heard > 0) then break end
-        end
-      end
-    end
-    if asking and asking.problem then return give == '' and {asking.problem} or {asking.problem, gave} end
-    is_granted = is_granted or (asking and asking.is_granted)
-  end
-  local holder = is_foreign and value
-  if not is_foreign and not crowd and head[1] then holder = redis.call('GET', lock) end -- the first may have it alone now
-  if owner ~= '' and not is_granted and not holder and not is_blocked then
-    local fits = not crowd
-      or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-    if fits then
-      local phase
-      if kind == 's' and not crowd then
-        local count = 1
-        local MOST_AHEAD_US = 1000
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        local first = math.max(us, (minted or 0) + 1)
-        count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-        local token = string.format('%016.0f', first)
-        local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-        local before = redis.pcall('SET', fence, final, 'GET')
-        local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-        local counter = not problem and not minted and tonumber(before or 0)
-        if counter and counter >= first then
-          count = 1
-          first = counter + 1
-          local highest = first
-          token = string.format('%016.0f', first)
-          final = string.format('%016.0f', highest)
-          if highest < 9e15 then
-            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-          else
-            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-          end
-          if problem then redis.pcall('SET', fence, before) end
-        end
-        if not problem then minted = first + count - 1 end
-        if problem then
-          redis.call('DEL', lock)
-          return give == '' and {problem} or {problem, gave}
-        end
-        phase = token
-      end
-      local name, token = owner, phase
-      if not crowd then
-        local text_head = kind == 's' and '~s@' .. token or '~p'
-        crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-      end
-      crowd.is_changed = true
-      local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-      crowd.texts[#crowd.texts + 1] = text
-      crowd.count = crowd.count + 1
-      crowd.used = crowd.used + weight
-      crowd.smallest = math.min(crowd.smallest, most)
-      if tonumber(finish) < crowd.first then
-        crowd.first = tonumber(finish)
-        crowd.first_text = text
-      end
-      if tonumber(finish) > crowd.last then
-        crowd.last = tonumber(finish)
-        crowd.last_text = text
-      end
-      crowd.has_grown = true
-      is_granted = true
-      if head[1] and entry ~= '' then
-        if redis.pcall('ZREM', queue, entry) == 1 then
-          head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-          if not head[1] then redis.pcall('DEL', queue) end
-        end
-      end
-    end
-  end
-  if head[1] then
-    head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-  end
-  local joined = 0
-  local token -- of a crowd that begins: this one has begun
-  if is_granted then
-    for _, name in ipairs(names) do
-      local fits = not crowd
-        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-      if not renewed[name] then
-        if head[1] or not fits then break end
-        if not crowd then
-          local text_head = kind == 's' and '~s@' .. token or '~p'
-          crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-        end
-        crowd.is_changed = true
-        local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-        crowd.texts[#crowd.texts + 1] = text
-        crowd.count = crowd.count + 1
-        crowd.used = crowd.used + weight
-        crowd.smallest = math.min(crowd.smallest, most)
-        if tonumber(finish) < crowd.first then
-          crowd.first = tonumber(finish)
-          crowd.first_text = text
-        end
-        if tonumber(finish) > crowd.last then
-          crowd.last = tonumber(finish)
-          crowd.last_text = text
-        end
-        crowd.has_grown = true
-      end
-      joined = joined + 1
-    end
-  end
-  if crowd and crowd.is_changed then
-    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if notices[1] and not crowd.problem then
-      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
-      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-      local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
-        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
-      end
-    end
-  end
-  if crowd and crowd.problem then return {crowd.problem} end
-  if owner == '' then return gave end
-  if is_granted then
-    local token = kind == 's' and string.sub(crowd.head, 4) or 0
-    return {1, gave, us, token, joined, head[2] or us, crowd.smallest}
-  end
-  if crowd then
-    local is_first = kind == crowd.kind -- another kind has to wait for all of them
-    local finish, text = is_first and crowd.first or crowd.last, is_first and crowd.first_text or crowd.last_text
-    return {0, gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.smallest, crowd.count - 1}
-  end
-  return {0, gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}
-end
-if #KEYS > 3 then
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[11 * i + 2], ARGV[11 * i + 3], ARGV[11 * i + 4], ARGV[11 * i + 5], ARGV[11 * i + 6], ARGV[11 * i + 7], ARGV[11 * i + 8], ARGV[11 * i + 9], ARGV[11 * i + 10], ARGV[11 * i + 11], ARGV[11 * i + 12])
-  end
-  return replies
-end
-local lock, queue = KEYS[2], KEYS[3]
-local give, owner, ttl, kind, weight, most = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local entry, number, placed, calls, others = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
-return each(lock, queue, give, owner, ttl, kind, weight, most, entry, number, placed, calls, others)`,
-};
-
-/**
- * Shares a lock that its owner holds alone: it gets another owner value there, and a new token, which all who share it have. Whoever
- * waits to share it at the head of the queue joins at once. A lock that the new owner shares already counts as downgraded by this call,
- * since the command can run twice: its ttl starts anew, and it keeps its token.
- */
-export const DOWNGRADE: Script = {
-  name: 'downgrade',
-  order: 1,
-  locksPerCall: 50,
-  sharedKeys: 1,
-  sharedArgs: 0,
-  sha: '7f114c1729aacc86557f723010020c1d1aad2fd4',
-  source: `local us, minted
-local fence = KEYS[1]
-local function each(lock, queue, owner, to, ttl)
-  local value = redis.pcall('GET', lock)
-  if type(value) ~= 'string' then
-    if not value then return 0 end
-    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-    return -1
-  end
-  if not us then
-    local time = redis.call('TIME')
-    us = time[1] * 1000000 + time[2]
-  end
-  local crowd, asking
-  local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
-  local leaves, renews = '', {}
-  renews[to] = finish
-  local LOST_MS = 60000
-  local now = math.floor(us / 1000)
-  local left
-  local renewed = {}
-  local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
-  local is_crowd = text_head ~= nil
-  if is_crowd then
-    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
-    local at = #text_head + 1
-    repeat
-      local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
-      if not from then
-        is_crowd = false
-        break
-      end
-      at = to + 1
-      local text = string.sub(value, from + 1, to)
-      local is_live = tonumber(finish) >= now -- as Redis has it of keys
-      if renews[name] and not renewed[name] then renewed[name] = is_live end
-      if name == leaves then
-        if is_live then left = 1 end
-        left = left or 0
-      elseif is_live then
-        if renews[name] then
-          finish = renews[name]
-          text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-        end
-        crowd.texts[#crowd.texts + 1] = text
-        crowd.count = crowd.count + 1
-        crowd.used = crowd.used + weight
-        crowd.smallest = math.min(crowd.smallest, most)
-        if tonumber(finish) < crowd.first then
-          crowd.first = tonumber(finish)
-          crowd.first_text = text
-        end
-        if tonumber(finish) > crowd.last then
-          crowd.last = tonumber(finish)
-          crowd.last_text = text
-        end
-      elseif tonumber(finish) >= now - LOST_MS then
-        crowd.texts[#crowd.texts + 1] = text
-      end
-    until at > #value
-    if not is_crowd or crowd.last == 0 then crowd = nil end
-  end
-  if renewed[to] then
-    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)
-  end
-  local mine = value and (string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-  if not mine then return -1 end
-  local kind, weight, most, name, count = 's', 1, 0, to, 1
-  local MOST_AHEAD_US = 1000
-  if not us then
-    local time = redis.call('TIME')
-    us = time[1] * 1000000 + time[2]
-  end
-  local first = math.max(us, (minted or 0) + 1)
-  count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-  local token = string.format('%016.0f', first)
-  local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-  local before = redis.pcall('SET', fence, final, 'GET')
-  local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-  local counter = not problem and not minted and tonumber(before or 0)
-  if counter and counter >= first then
-    count = 1
-    first = counter + 1
-    local highest = first
-    token = string.format('%016.0f', first)
-    final = string.format('%016.0f', highest)
-    if highest < 9e15 then
-      problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-    else
-      problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-    end
-    if problem then redis.pcall('SET', fence, before) end
-  end
-  if not problem then minted = first + count - 1 end
-  if problem then return {problem} end
-  if not crowd then
-    local text_head = kind == 's' and '~s@' .. token or '~p'
-    crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-  end
-  crowd.is_changed = true
-  local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-  crowd.texts[#crowd.texts + 1] = text
-  crowd.count = crowd.count + 1
-  crowd.used = crowd.used + weight
-  crowd.smallest = math.min(crowd.smallest, most)
-  if tonumber(finish) < crowd.first then
-    crowd.first = tonumber(finish)
-    crowd.first_text = text
-  end
-  if tonumber(finish) > crowd.last then
-    crowd.last = tonumber(finish)
-    crowd.last_text = text
-  end
-  crowd.has_grown = true
-  crowd.is_new = false -- if it cannot be written, it stays as it was
-  local notices, is_blocked = {}, false
-  local GRANT_TTL_MS = '2000'
-  local SILENT_US = 2000000
-  local MOST_UNKNOWN = 1000
-  local PAGE = 100
-  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-  local at, is_full = 1, #places == 2
-  local passed_over = 0
-  local latest -- the time of the latest sign, once a process may be silent
-  while true do
-    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-      at, is_full = 1, #places == PAGE
-    end
-    local next_entry = places[at]
-    at = at + 1
-    local kind, channel, ticket, weight, most
-    if next_entry then
-      kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
-      weight, most = '1', '0'
-      if not kind then
-        weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
-        if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
-      end
-      if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
-    end
-    if next_entry and not kind and passed_over < MOST_UNKNOWN then
-      passed_over = passed_over + 1
-    elseif not kind then
-      if not crowd then redis.call('DEL', lock) end
-      break
-    else
-      local fits = not crowd
-        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      if not latest and us - sign_at > SILENT_US then
-        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-      end
-      local is_silent = latest and latest - sign_at > SILENT_US
-      local is_own = asking and next_entry == asking.entry
-      local is_blind = kind ~= 'w' and sign_at > heard_at
-      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      local listeners
-      if is_silent then
-        listeners = 0
-      elseif is_own then
-        listeners = 1
-      elseif kind ~= 'w' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
-      if not fits and listeners ~= 0 then
-        is_blocked = true
-        break
-      end
-      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-      local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-      if left_queue ~= 1 then
-        if not crowd then redis.call('DEL', lock) end
-        break
-      end
-      local turns
-      if kind == 'g' then
-        local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-        if own_ticket then ticket, turns = own_ticket, own_turns end
-      end
-      local message = ticket
-      local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif listeners ~= 0 then
-        local first_token, last_token, mint_problem
-        if kind == 'g' or (kind == 's' and not crowd) then
-          local count = tonumber(turns) or 1
-          local MOST_AHEAD_US = 1000
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local first = math.max(us, (minted or 0) + 1)
-          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-          local token = string.format('%016.0f', first)
-          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-          local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-          local counter = not problem and not minted and tonumber(before or 0)
-          if counter and counter >= first then
-            count = 1
-            first = counter + 1
-            local highest = first
-            token = string.format('%016.0f', first)
-            final = string.format('%016.0f', highest)
-            if highest < 9e15 then
-              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-            else
-              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-            end
-            if problem then redis.pcall('SET', fence, before) end
-          end
-          if not problem then minted = first + count - 1 end
-          first_token, last_token, mint_problem = token, final, problem
-        end
-        if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
-          redis.call('DEL', lock)
-          is_alone = true
-          if is_own then
-            asking.problem = mint_problem
-            break
-          end
-        elseif kind == 'g' then
-          local tokens = '0 0 0'
-          if is_blind or listeners then
-            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            tokens = first_token .. ' ' .. last_token .. ' ' .. bound
-          end
-          message = ticket .. ' ' .. tokens .. ' ' .. lock
-        else
-          if not is_blind and not listeners then -- they may not be counted
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
-            if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-          elseif not is_own and not (is_blind and deaf_at == sign_at) then
-            notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
-          end
-          if listeners ~= 0 then
-            local name, token = ticket, first_token
-            local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-            if not crowd then
-              local text_head = kind == 's' and '~s@' .. token or '~p'
-              crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-            end
-            crowd.is_changed = true
-            local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-            crowd.texts[#crowd.texts + 1] = text
-            crowd.count = crowd.count + 1
-            crowd.used = crowd.used + weight
-            crowd.smallest = math.min(crowd.smallest, most)
-            if tonumber(finish) < crowd.first then
-              crowd.first = tonumber(finish)
-              crowd.first_text = text
-            end
-            if tonumber(finish) > crowd.last then
-              crowd.last = tonumber(finish)
-              crowd.last_text = text
-            end
-            crowd.has_grown = true
-            if is_own then asking.is_granted = true end
-          end
-        end
-      end
-      if is_alone and listeners ~= 0 then
-        if is_blind and deaf_at == sign_at then break end
-        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-        if type(heard) == 'number' and (is_blind or heard > 0) then break end
-      end
-    end
-  end
-  if crowd and crowd.is_changed then
-    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if notices[1] and not crowd.problem then
-      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
-      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-      local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
-        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
-      end
-    end
-  end
-  return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)
-end
-if #KEYS > 3 then
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3])
-  end
-  return replies
-end
-local lock, queue = KEYS[2], KEYS[3]
-local owner, to, ttl = ARGV[1], ARGV[2], ARGV[3]
-return each(lock, queue, owner, to, ttl)`,
-};
-
-/**
- * Starts the ttl of a lock anew that its owner still holds.
- */
-export const EXTEND: Script = {
-  name: 'extend',
-  order: 2,
-  locksPerCall: 100,
-  sharedKeys: 0,
-  sharedArgs: 1,
-  sha: '7ced7b87d5130c46301869782f4e3011c564aa22',
-  source: `local ttl = ARGV[1]
-if #KEYS > 1 then
-  local function each(lock, owner)
-    local value = redis.pcall('GET', lock)
-    if type(value) == 'string' then
-      local mine = value and (string.sub(value, 1, -17) == owner
-        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-      return mine and redis.call('PEXPIRE', lock, ttl) or -1
-    end
-    if not value then return 0 end
-    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-    return -1
-  end
-  local replies = {}
-  for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1], ARGV[i + 2])
-  end
-  return replies
-end
-local lock = KEYS[1]
-local owner = ARGV[2]
-local value = redis.pcall('GET', lock)
-if type(value) == 'string' then
-  local mine = value and (string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-  return mine and redis.call('PEXPIRE', lock, ttl) or -1
-end
-if not value then return 0 end
-if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-return -1`,
-};
-
-/**
- * Extends a lock as extend.lua does, and writes down how many calls of its owner's process wait behind it, for people to read.
- */
-export const EXTEND_AND_TELL: Script = {
-  name: 'extend-and-tell',
-  order: 2,
-  locksPerCall: 100,
-  sharedKeys: 0,
-  sharedArgs: 1,
-  sha: '4a83822acc426ad1431ec8ef6e8439193bde4aa8',
-  source: `local ttl = ARGV[1]
-if #KEYS > 2 then
-  local function each(lock, told, owner, calls, shown)
-    local value = redis.pcall('GET', lock)
-    if type(value) == 'string' then
-      local mine = value and (string.sub(value, 1, -17) == owner
-        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-      if not mine then return -1 end
-      redis.call('PEXPIRE', lock, ttl)
-      redis.pcall('SET', told, owner .. calls, 'PX', shown)
-      return 1
-    end
-    if not value then return 0 end
-    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-    return -1
-  end
-  local replies = {}
-  for i = 0, #KEYS / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 1], KEYS[2 * i + 2], ARGV[3 * i + 2], ARGV[3 * i + 3], ARGV[3 * i + 4])
-  end
-  return replies
-end
-local lock, told = KEYS[1], KEYS[2]
-local owner, calls, shown = ARGV[2], ARGV[3], ARGV[4]
-local value = redis.pcall('GET', lock)
-if type(value) == 'string' then
-  local mine = value and (string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-  if not mine then return -1 end
-  redis.call('PEXPIRE', lock, ttl)
-  redis.pcall('SET', told, owner .. calls, 'PX', shown)
-  return 1
-end
-if not value then return 0 end
-if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-return -1`,
-};
-
-/**
- * Starts the ttl anew of one who holds a lock together with others, and leaves theirs as they are: the lock stands for as long as any
- * of them holds it.
- */
-export const EXTEND_CROWD: Script = {
-  name: 'extend-crowd',
-  order: 2,
-  locksPerCall: 100,
-  sharedKeys: 0,
-  sharedArgs: 1,
-  sha: 'd34b8e6d70f81367a3bcc3e7d9a0b40197057f14',
-  source: `local us
-local ttl = ARGV[1]
-if #KEYS > 1 then
-  local function each(lock, owner)
-    local value = redis.pcall('GET', lock)
-    if type(value) ~= 'string' then
-      if not value then return 0 end
-      if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-      return -1
-    end
-    local crowd
-    local leaves, renews = '', {}
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    renews[owner] = string.format('%.0f', math.floor(us / 1000) + ttl)
-    local LOST_MS = 60000
-    local now = math.floor(us / 1000)
-    local left
-    local renewed = {}
-    local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
-    local is_crowd = text_head ~= nil
-    if is_crowd then
-      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
-      local at = #text_head + 1
-      repeat
-        local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
-        if not from then
-          is_crowd = false
-          break
-        end
-        at = to + 1
-        local text = string.sub(value, from + 1, to)
-        local is_live = tonumber(finish) >= now -- as Redis has it of keys
-        if renews[name] and not renewed[name] then renewed[name] = is_live end
-        if name == leaves then
-          if is_live then left = 1 end
-          left = left or 0
-        elseif is_live then
-          if renews[name] then
-            finish = renews[name]
-            text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-          end
-          crowd.texts[#crowd.texts + 1] = text
-          crowd.count = crowd.count + 1
-          crowd.used = crowd.used + weight
-          crowd.smallest = math.min(crowd.smallest, most)
-          if tonumber(finish) < crowd.first then
-            crowd.first = tonumber(finish)
-            crowd.first_text = text
-          end
-          if tonumber(finish) > crowd.last then
-            crowd.last = tonumber(finish)
-            crowd.last_text = text
-          end
-        elseif tonumber(finish) >= now - LOST_MS then
-          crowd.texts[#crowd.texts + 1] = text
-        end
-      until at > #value
-      if not is_crowd or crowd.last == 0 then crowd = nil end
-    end
-    if not is_crowd then return -1 end
-    if not crowd or renewed[owner] == false then return 0 end
-    if not renewed[owner] then return -1 end
-    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    return crowd.problem and {crowd.problem} or 1
-  end
-  local replies = {}
-  for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1], ARGV[i + 2])
-  end
-  return replies
-end
-local lock = KEYS[1]
-local owner = ARGV[2]
-local value = redis.pcall('GET', lock)
-if type(value) ~= 'string' then
-  if not value then return 0 end
-  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-  return -1
-end
-local crowd
-local leaves, renews = '', {}
-if not us then
+const ASK_TIME = `if not us then
   local time = redis.call('TIME')
   us = time[1] * 1000000 + time[2]
+end`;
+
+const COUNT_HOLDER = `crowd.texts[#crowd.texts + 1] = text
+crowd.count = crowd.count + 1
+crowd.used = crowd.used + weight
+crowd.smallest = math.min(crowd.smallest, most)
+if tonumber(finish) < crowd.first then
+  crowd.first = tonumber(finish)
+  crowd.first_text = text
 end
-renews[owner] = string.format('%.0f', math.floor(us / 1000) + ttl)
-local LOST_MS = 60000
+if tonumber(finish) > crowd.last then
+  crowd.last = tonumber(finish)
+  crowd.last_text = text
+end`;
+
+const READ_CROWD = `local LOST_MS = 60000
 local now = math.floor(us / 1000)
 local left
 local renewed = {}
@@ -1146,389 +55,648 @@ if is_crowd then
         finish = renews[name]
         text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
       end
-      crowd.texts[#crowd.texts + 1] = text
-      crowd.count = crowd.count + 1
-      crowd.used = crowd.used + weight
-      crowd.smallest = math.min(crowd.smallest, most)
-      if tonumber(finish) < crowd.first then
-        crowd.first = tonumber(finish)
-        crowd.first_text = text
-      end
-      if tonumber(finish) > crowd.last then
-        crowd.last = tonumber(finish)
-        crowd.last_text = text
-      end
+      ${COUNT_HOLDER}
     elseif tonumber(finish) >= now - LOST_MS then
       crowd.texts[#crowd.texts + 1] = text
     end
   until at > #value
   if not is_crowd or crowd.last == 0 then crowd = nil end
+end`;
+
+const LEAVE_QUEUE = `if redis.pcall('ZREM', queue, entry) == 1 then
+  head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  if not head[1] then redis.pcall('DEL', queue) end
+end`;
+
+const FITS = `local fits = not crowd
+  or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))`;
+
+const TAKE_PLACE = `local QUEUE_TTL_MS = '10000'
+local is_new
+if number ~= '' then
+  is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
+else
+  local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+  is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
 end
-if not is_crowd then return -1 end
-if not crowd or renewed[owner] == false then return 0 end
-if not renewed[owner] then return -1 end
-local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
+was_gone = is_new and placed == '1' and 1 or 0
+if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
+local process = string.match(entry, '^%S+( %S+)')
+local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
+redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
+redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+  redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+end`;
+
+const MINT = `local MOST_AHEAD_US = 1000
+${ASK_TIME}
+local first = math.max(us, (minted or 0) + 1)
+count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+local token = string.format('%016.0f', first)
+local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+local before = redis.pcall('SET', fence, final, 'GET')
+local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
+local counter = not problem and not minted and tonumber(before or 0)
+if counter and counter >= first then
+  count = 1
+  first = counter + 1
+  local highest = first
+  token = string.format('%016.0f', first)
+  final = string.format('%016.0f', highest)
+  ${WRITE_COUNTER}
+  if problem then redis.pcall('SET', fence, before) end
+end
+if not problem then minted = first + count - 1 end`;
+
+const JOIN_CROWD = `if not crowd then
+  local text_head = kind == 's' and '~s@' .. token or '~p'
+  crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+end
+crowd.is_changed = true
+local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
+${COUNT_HOLDER}
+crowd.has_grown = true`;
+
+const SERVE = `local GRANT_TTL_MS = '2000'
+local SILENT_US = 2000000
+local MOST_UNKNOWN = 1000
+local PAGE = 100
+local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+local at, is_full = 1, #places == 2
+local passed_over = 0
+local latest -- the time of the latest sign, once a process may be silent
+while true do
+  if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+    places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+    at, is_full = 1, #places == PAGE
+  end
+  local next_entry = places[at]
+  at = at + 1
+  local kind, channel, ticket, weight, most
+  if next_entry then
+    kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
+    weight, most = '1', '0'
+    if not kind then
+      weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
+      if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
+    end
+    if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
+  end
+  if next_entry and not kind and passed_over < MOST_UNKNOWN then
+    passed_over = passed_over + 1
+  elseif not kind then
+    if not crowd then redis.call('DEL', lock) end
+    break
+  else
+    ${FITS}
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+    local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+    local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
+    ${ASK_TIME}
+    if not latest and us - sign_at > SILENT_US then
+      latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
+    end
+    local is_silent = latest and latest - sign_at > SILENT_US
+    local is_own = asking and next_entry == asking.entry
+    local is_blind = kind ~= 'w' and sign_at > heard_at
+    local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+    if slot_tag then channel = channel .. ':' .. slot_tag end
+    local listeners
+    if is_silent then
+      listeners = 0
+    elseif is_own then
+      listeners = 1
+    elseif kind ~= 'w' and not is_blind then
+      listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+    end
+    if not fits and listeners ~= 0 then
+      is_blocked = true
+      break
+    end
+    local is_last = not places[at] and passed_over == 0 -- all signs leave with it
+    local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+    if left_queue ~= 1 then
+      if not crowd then redis.call('DEL', lock) end
+      break
+    end
+    local turns
+    if kind == 'g' then
+      local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+      if own_ticket then ticket, turns = own_ticket, own_turns end
+    end
+    local message = ticket
+    local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
+    if kind == 'w' then
+      redis.call('DEL', lock)
+    elseif listeners ~= 0 then
+      local first_token, last_token, mint_problem
+      if kind == 'g' or (kind == 's' and not crowd) then
+        local count = tonumber(turns) or 1
+        ${MINT}
+        first_token, last_token, mint_problem = token, final, problem
+      end
+      if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
+        redis.call('DEL', lock)
+        is_alone = true
+        if is_own then
+          asking.problem = mint_problem
+          break
+        end
+      elseif kind == 'g' then
+        local tokens = '0 0 0'
+        if is_blind or listeners then
+          local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+          tokens = first_token .. ' ' .. last_token .. ' ' .. bound
+        end
+        message = ticket .. ' ' .. tokens .. ' ' .. lock
+      else
+        if not is_blind and not listeners then -- they may not be counted
+          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
+          if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
+        elseif not is_own and not (is_blind and deaf_at == sign_at) then
+          notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
+        end
+        if listeners ~= 0 then
+          local name, token = ticket, first_token
+          local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
+          ${JOIN_CROWD}
+          if is_own then asking.is_granted = true end
+        end
+      end
+    end
+    if is_alone and listeners ~= 0 then
+      if is_blind and deaf_at == sign_at then break end
+      local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
+      if type(heard) == 'number' and (is_blind or heard > 0) then break end
+    end
+  end
+end`;
+
+const WRITE_CROWD = `local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
 local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
 if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
 crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
+if crowd.problem and crowd.is_new then redis.call('DEL', lock) end`;
+
+const SETTLE = `if crowd and crowd.is_changed then
+  ${WRITE_CROWD}
+  if notices[1] and not crowd.problem then
+    local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+    local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    local bound = next_place[2] or string.format('%.0f', us)
+    for _, each in ipairs(notices) do
+      local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
+      redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
+    end
+  end
+end`;
+
+const NOT_A_STRING = `if not value then return 0 end
+if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+return -1`;
+
+const HAND_OFF = `local notices, is_blocked = {}, false
+${SERVE}
+${SETTLE}`;
+
+const CAST_VOTE = `local LIMIT_US = 1000000
+local WIPED = 'wiped'
+local proposal = string.sub(vote, -16)
+local time = redis.call('TIME')
+local us
+local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
+if not is_near then
+  us = time[1] * 1000000 + time[2]
+  is_near = math.abs(proposal - us) <= LIMIT_US
+end
+local before
+if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
+if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
+local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
+if problem then
+  redis.call('DEL', lock)
+  return {problem}
+end
+if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
+  redis.call('DEL', lock, fence)
+  return {WIPED, epoch}
+end
+if not before and is_near then return proposal end
+us = us or time[1] * 1000000 + time[2]
+local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
+local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
+local token = string.format('%016.0f', highest)
+${WRITE_COUNTER}
+if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
+if problem then
+  if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
+  redis.call('DEL', lock)
+  return {problem}
+end
+return {token, 'at', us}`;
+
+/**
+ * Takes a lock that is free, and mints its fencing token. A lock that this owner value holds already counts as taken by
+ * this attempt, since the command can run twice: its ttl starts anew, and it keeps its token.
+ */
+export const ACQUIRE = scriptOf({
+  name: 'acquire',
+  order: 3,
+  locksPerCall: 50,
+  sharedKeys: 1,
+  sharedArgs: 1,
+  keys: ['lock'],
+  args: ['owner'],
+  head: `local time = redis.call('TIME')
+local now = string.format('%010d%06d', time[1], time[2])
+local locks = #KEYS - 1
+local reserved -- the token of the next lock, once tokens are reserved
+local fence = KEYS[1]
+local ttl = ARGV[1]`,
+  body: `local token = reserved or now
+local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
+if not taken then
+  local value = redis.pcall('GET', lock)
+  if type(value) == 'table' then return {value.err} end
+  ${IS_MINE}
+  if not mine then return {redis.call('PTTL', lock), value} end
+  redis.call('PEXPIRE', lock, ttl)
+  return string.match(value, '@(%d+)%+?$')
+end
+if taken.err then return {taken.err} end
+if not reserved then
+  local last = locks == 1 and now or string.format('%016.0f', tonumber(now) + locks - 1)
+  local before = redis.pcall('SET', fence, last, 'GET')
+  if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
+    local counter = type(before) == 'string' and tonumber(before)
+    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
+    if counter and counter >= tonumber(now) then
+      token = string.format('%016.0f', counter + 1)
+      local highest = counter + locks
+      ${WRITE_COUNTER}
+      if not problem then problem = redis.pcall('SET', lock, owner .. token, 'PX', ttl).err end
+      if problem then redis.pcall('SET', fence, before) end
+    end
+    if problem then
+      redis.call('DEL', lock)
+      return {problem}
+    end
+  end
+end
+if locks > 1 then reserved = string.format('%016.0f', tonumber(token) + 1) end
+return token`,
+});
+
+/**
+ * Asks a node of a Redlock since when it can be relied on to know all locks that it has granted. The node keeps three
+ * things in a key of its own: since when that is, the longest ttl in use, and the run of the server that was asked
+ * last. A node that has lost its data has lost these, too.
+ */
+export const ADMIT = scriptOf({
+  name: 'admit',
+  order: 0,
+  locksPerCall: 50,
+  sharedKeys: 0,
+  sharedArgs: 0,
+  keys: ['admission'],
+  args: ['run', 'uptime', 'longest'],
+  head: ``,
+  body: `local known = redis.pcall('GET', admission) or ''
+if type(known) == 'table' then return {'ERR ' .. admission .. ': ' .. known.err} end
+local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if not since then
+  since = now
+elseif known_run ~= run then
+  since = now - uptime * 1000000
+end
+longest = math.max(tonumber(longest), tonumber(known_longest or 0))
+local epoch = string.format('%.0f', since)
+local changed = string.format('%s %.0f %s', epoch, longest, run)
+if changed ~= known then
+  local set = redis.pcall('SET', admission, changed)
+  if set.err then return {set.err} end
+end
+return {epoch, math.floor((now - since) / 1000), longest, now}`,
+});
+
+/**
+ * Asks for a lock that several may hold together, as a reader or for permits, and gives back, in the same step, what its process
+ * had of it. Either can be left out. The asker joins those who hold the lock if it fits beside them, and nobody is before it in the
+ * queue; if not, it takes a place there, unless it has one. Whoever waits is served as far as there is room.
+ */
+export const CROWD = scriptOf({
+  name: 'crowd',
+  order: 3,
+  locksPerCall: 50,
+  sharedKeys: 1,
+  sharedArgs: 1,
+  isLong: true,
+  keys: ['lock', 'queue'],
+  args: ['give', 'owner', 'ttl', 'kind', 'weight', 'most', 'entry', 'number', 'placed', 'calls', 'others'],
+  head: `local us, minted
+local fence = KEYS[1]
+local sign = ARGV[1]`,
+  body: `local value = redis.pcall('GET', lock)
+if type(value) == 'table' then
+  if owner == '' and string.find(value.err, '^WRONGTYPE') then return -1 end
+  return {value.err}
+end
+${ASK_TIME}
+local crowd, asking
+local leaves, renews = give, {}
+local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
+if owner ~= '' then renews[owner] = finish end
+local names = {}
+local from, to, other = string.find(others, '(%S+)', 1)
+while from do
+  names[#names + 1] = other
+  renews[other] = finish
+  from, to, other = string.find(others, '(%S+)', to + 1)
+end
+${READ_CROWD}
+local is_foreign = value and not is_crowd -- it is held alone, or by another program
+local gave = 0
+if left == 1 then
+  gave = 1
+elseif give ~= '' and (crowd or is_foreign) then
+  gave = -1
+end
+if owner == '' and gave ~= 1 then return gave end
+local is_granted = renewed[owner]
+if crowd then crowd.is_changed = is_granted or gave == 1 end
+local head = is_foreign and {} or redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+local was_gone = 0
+if entry ~= '' and is_granted then
+  ${LEAVE_QUEUE}
+elseif entry ~= '' then
+  ${FITS}
+  if is_foreign or head[1] or not fits then
+    ${TAKE_PLACE}
+  end
+end
+local notices, is_blocked = {}, false
+if head[1] or (owner == '' and not crowd) then
+  if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
+  ${SERVE}
+  if asking and asking.problem then return give == '' and {asking.problem} or {asking.problem, gave} end
+  is_granted = is_granted or (asking and asking.is_granted)
+end
+local holder = is_foreign and value
+if not is_foreign and not crowd and head[1] then holder = redis.call('GET', lock) end -- the first may have it alone now
+if owner ~= '' and not is_granted and not holder and not is_blocked then
+  ${FITS}
+  if fits then
+    local phase
+    if kind == 's' and not crowd then
+      local count = 1
+      ${MINT}
+      if problem then
+        redis.call('DEL', lock)
+        return give == '' and {problem} or {problem, gave}
+      end
+      phase = token
+    end
+    local name, token = owner, phase
+    ${JOIN_CROWD}
+    is_granted = true
+    if head[1] and entry ~= '' then
+      ${LEAVE_QUEUE}
+    end
+  end
+end
+if head[1] then
+  head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+end
+local joined = 0
+local token -- of a crowd that begins: this one has begun
+if is_granted then
+  for _, name in ipairs(names) do
+    ${FITS}
+    if not renewed[name] then
+      if head[1] or not fits then break end
+      ${JOIN_CROWD}
+    end
+    joined = joined + 1
+  end
+end
+${SETTLE}
+if crowd and crowd.problem then return {crowd.problem} end
+if owner == '' then return gave end
+if is_granted then
+  local token = kind == 's' and string.sub(crowd.head, 4) or 0
+  return {1, gave, us, token, joined, head[2] or us, crowd.smallest}
+end
+if crowd then
+  local is_first = kind == crowd.kind -- another kind has to wait for all of them
+  local finish, text = is_first and crowd.first or crowd.last, is_first and crowd.first_text or crowd.last_text
+  return {0, gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.smallest, crowd.count - 1}
+end
+return {0, gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}`,
+});
+
+/**
+ * Shares a lock that its owner holds alone: it gets another owner value there, and a new token, which all who share it have. Whoever
+ * waits to share it at the head of the queue joins at once. A lock that the new owner shares already counts as downgraded by this call,
+ * since the command can run twice: its ttl starts anew, and it keeps its token.
+ */
+export const DOWNGRADE = scriptOf({
+  name: 'downgrade',
+  order: 1,
+  locksPerCall: 50,
+  sharedKeys: 1,
+  sharedArgs: 0,
+  isLong: true,
+  keys: ['lock', 'queue'],
+  args: ['owner', 'to', 'ttl'],
+  head: `local us, minted
+local fence = KEYS[1]`,
+  body: `local value = redis.pcall('GET', lock)
+if type(value) ~= 'string' then
+  ${NOT_A_STRING}
+end
+${ASK_TIME}
+local crowd, asking
+local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
+local leaves, renews = '', {}
+renews[to] = finish
+${READ_CROWD}
+if renewed[to] then
+  ${WRITE_CROWD}
+  return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)
+end
+${IS_MINE}
+if not mine then return -1 end
+local kind, weight, most, name, count = 's', 1, 0, to, 1
+${MINT}
+if problem then return {problem} end
+${JOIN_CROWD}
+crowd.is_new = false -- if it cannot be written, it stays as it was
+local notices, is_blocked = {}, false
+${SERVE}
+${SETTLE}
+return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)`,
+});
+
+/**
+ * Starts the ttl of a lock anew that its owner still holds.
+ */
+export const EXTEND = scriptOf({
+  name: 'extend',
+  order: 2,
+  locksPerCall: 100,
+  sharedKeys: 0,
+  sharedArgs: 1,
+  keys: ['lock'],
+  args: ['owner'],
+  head: `local ttl = ARGV[1]`,
+  body: `local value = redis.pcall('GET', lock)
+if type(value) == 'string' then
+  ${IS_MINE}
+  return mine and redis.call('PEXPIRE', lock, ttl) or -1
+end
+${NOT_A_STRING}`,
+});
+
+/**
+ * Extends a lock as extend.lua does, and writes down how many calls of its owner's process wait behind it, for people to read.
+ */
+export const EXTEND_AND_TELL = scriptOf({
+  name: 'extend-and-tell',
+  order: 2,
+  locksPerCall: 100,
+  sharedKeys: 0,
+  sharedArgs: 1,
+  keys: ['lock', 'told'],
+  args: ['owner', 'calls', 'shown'],
+  head: `local ttl = ARGV[1]`,
+  body: `local value = redis.pcall('GET', lock)
+if type(value) == 'string' then
+  ${IS_MINE}
+  if not mine then return -1 end
+  redis.call('PEXPIRE', lock, ttl)
+  redis.pcall('SET', told, owner .. calls, 'PX', shown)
+  return 1
+end
+${NOT_A_STRING}`,
+});
+
+/**
+ * Starts the ttl anew of one who holds a lock together with others, and leaves theirs as they are: the lock stands for as long as any
+ * of them holds it.
+ */
+export const EXTEND_CROWD = scriptOf({
+  name: 'extend-crowd',
+  order: 2,
+  locksPerCall: 100,
+  sharedKeys: 0,
+  sharedArgs: 1,
+  keys: ['lock'],
+  args: ['owner'],
+  head: `local us
+local ttl = ARGV[1]`,
+  body: `local value = redis.pcall('GET', lock)
+if type(value) ~= 'string' then
+  ${NOT_A_STRING}
+end
+local crowd
+local leaves, renews = '', {}
+${ASK_TIME}
+renews[owner] = string.format('%.0f', math.floor(us / 1000) + ttl)
+${READ_CROWD}
+if not is_crowd then return -1 end
+if not crowd or renewed[owner] == false then return 0 end
+if not renewed[owner] then return -1 end
+${WRITE_CROWD}
 return crowd.problem and {crowd.problem} or 1`,
-};
+});
 
 /**
  * Takes a lock away from whoever holds it, or from one owner only: it goes to the first in its queue, or to nobody. The process
  * of each holder gets a message, if it listens.
  */
-export const FORCE_RELEASE: Script = {
+export const FORCE_RELEASE = scriptOf({
   name: 'force-release',
   order: 1,
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'b3d3c1650313e04433b1612403945092036c6bfd',
-  source: `local us, minted
+  isLong: true,
+  keys: ['lock', 'queue'],
+  args: ['key', 'from'],
+  head: `local us, minted
 local fence = KEYS[1]
-local inbox = ARGV[1]
-local function each(lock, queue, key, from)
-  local value = redis.pcall('GET', lock)
-  if not value then return 0 end
-  if type(value) == 'table' then
-    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-    value = ''
-  end
-  local taken -- the owners that it is taken from
-  local reply = {1, value}
-  local crowd, asking
-  if string.sub(value, 1, 1) == '~' then
-    local leaves, renews = from, {}
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    local LOST_MS = 60000
-    local now = math.floor(us / 1000)
-    local left
-    local renewed = {}
-    local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
-    local is_crowd = text_head ~= nil
-    if is_crowd then
-      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
-      local at = #text_head + 1
-      repeat
-        local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
-        if not from then
-          is_crowd = false
-          break
-        end
-        at = to + 1
-        local text = string.sub(value, from + 1, to)
-        local is_live = tonumber(finish) >= now -- as Redis has it of keys
-        if renews[name] and not renewed[name] then renewed[name] = is_live end
-        if name == leaves then
-          if is_live then left = 1 end
-          left = left or 0
-        elseif is_live then
-          if renews[name] then
-            finish = renews[name]
-            text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-          end
-          crowd.texts[#crowd.texts + 1] = text
-          crowd.count = crowd.count + 1
-          crowd.used = crowd.used + weight
-          crowd.smallest = math.min(crowd.smallest, most)
-          if tonumber(finish) < crowd.first then
-            crowd.first = tonumber(finish)
-            crowd.first_text = text
-          end
-          if tonumber(finish) > crowd.last then
-            crowd.last = tonumber(finish)
-            crowd.last_text = text
-          end
-        elseif tonumber(finish) >= now - LOST_MS then
-          crowd.texts[#crowd.texts + 1] = text
-        end
-      until at > #value
-      if not is_crowd or crowd.last == 0 then crowd = nil end
-    end
-    if is_crowd and not crowd and left ~= 1 then return 0 end -- their time is over
-    if is_crowd then
-      taken, reply = {}, {2}
-      if left == 1 then taken[1] = from end
-      if from == '' then
-        for _, holder in ipairs(crowd.texts) do
-          local finish, name = string.match(holder, '^(%d+) %d+ %d+ (%S+)$')
-          if tonumber(finish) >= now then taken[#taken + 1] = name end
-        end
-        crowd = nil
-      end
-      if not taken[1] then return 0 end
-      if crowd then crowd.is_changed = true end
-    end
-  end
-  if not taken then
-    if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
-    taken = {string.match(value, '^(.+)@%d+%+?$')}
-  end
-  for _, owner in ipairs(taken) do
-    local TAKEN = 'taken'
-    if reply[1] == 2 then reply[#reply + 1] = owner end
-    local process = string.match(owner, '^(.+)/%w+$')
-    if process then
-      local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
-      local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
-      local heard = slot_tag and redis.pcall('SPUBLISH', channel .. ':' .. slot_tag, message)
-      if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
-    end
-  end
-  local notices, is_blocked = {}, false
-  local GRANT_TTL_MS = '2000'
-  local SILENT_US = 2000000
-  local MOST_UNKNOWN = 1000
-  local PAGE = 100
-  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-  local at, is_full = 1, #places == 2
-  local passed_over = 0
-  local latest -- the time of the latest sign, once a process may be silent
-  while true do
-    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-      at, is_full = 1, #places == PAGE
-    end
-    local next_entry = places[at]
-    at = at + 1
-    local kind, channel, ticket, weight, most
-    if next_entry then
-      kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
-      weight, most = '1', '0'
-      if not kind then
-        weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
-        if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
-      end
-      if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
-    end
-    if next_entry and not kind and passed_over < MOST_UNKNOWN then
-      passed_over = passed_over + 1
-    elseif not kind then
-      if not crowd then redis.call('DEL', lock) end
-      break
-    else
-      local fits = not crowd
-        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      if not latest and us - sign_at > SILENT_US then
-        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-      end
-      local is_silent = latest and latest - sign_at > SILENT_US
-      local is_own = asking and next_entry == asking.entry
-      local is_blind = kind ~= 'w' and sign_at > heard_at
-      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      local listeners
-      if is_silent then
-        listeners = 0
-      elseif is_own then
-        listeners = 1
-      elseif kind ~= 'w' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
-      if not fits and listeners ~= 0 then
-        is_blocked = true
-        break
-      end
-      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-      local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-      if left_queue ~= 1 then
-        if not crowd then redis.call('DEL', lock) end
-        break
-      end
-      local turns
-      if kind == 'g' then
-        local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-        if own_ticket then ticket, turns = own_ticket, own_turns end
-      end
-      local message = ticket
-      local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif listeners ~= 0 then
-        local first_token, last_token, mint_problem
-        if kind == 'g' or (kind == 's' and not crowd) then
-          local count = tonumber(turns) or 1
-          local MOST_AHEAD_US = 1000
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local first = math.max(us, (minted or 0) + 1)
-          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-          local token = string.format('%016.0f', first)
-          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-          local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-          local counter = not problem and not minted and tonumber(before or 0)
-          if counter and counter >= first then
-            count = 1
-            first = counter + 1
-            local highest = first
-            token = string.format('%016.0f', first)
-            final = string.format('%016.0f', highest)
-            if highest < 9e15 then
-              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-            else
-              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-            end
-            if problem then redis.pcall('SET', fence, before) end
-          end
-          if not problem then minted = first + count - 1 end
-          first_token, last_token, mint_problem = token, final, problem
-        end
-        if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
-          redis.call('DEL', lock)
-          is_alone = true
-          if is_own then
-            asking.problem = mint_problem
-            break
-          end
-        elseif kind == 'g' then
-          local tokens = '0 0 0'
-          if is_blind or listeners then
-            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            tokens = first_token .. ' ' .. last_token .. ' ' .. bound
-          end
-          message = ticket .. ' ' .. tokens .. ' ' .. lock
-        else
-          if not is_blind and not listeners then -- they may not be counted
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
-            if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-          elseif not is_own and not (is_blind and deaf_at == sign_at) then
-            notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
-          end
-          if listeners ~= 0 then
-            local name, token = ticket, first_token
-            local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-            if not crowd then
-              local text_head = kind == 's' and '~s@' .. token or '~p'
-              crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-            end
-            crowd.is_changed = true
-            local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-            crowd.texts[#crowd.texts + 1] = text
-            crowd.count = crowd.count + 1
-            crowd.used = crowd.used + weight
-            crowd.smallest = math.min(crowd.smallest, most)
-            if tonumber(finish) < crowd.first then
-              crowd.first = tonumber(finish)
-              crowd.first_text = text
-            end
-            if tonumber(finish) > crowd.last then
-              crowd.last = tonumber(finish)
-              crowd.last_text = text
-            end
-            crowd.has_grown = true
-            if is_own then asking.is_granted = true end
-          end
-        end
-      end
-      if is_alone and listeners ~= 0 then
-        if is_blind and deaf_at == sign_at then break end
-        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-        if type(heard) == 'number' and (is_blind or heard > 0) then break end
-      end
-    end
-  end
-  if crowd and crowd.is_changed then
-    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if notices[1] and not crowd.problem then
-      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
-      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-      local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
-        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
-      end
-    end
-  end
-  if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
-  return reply
+local inbox = ARGV[1]`,
+  body: `local value = redis.pcall('GET', lock)
+if not value then return 0 end
+if type(value) == 'table' then
+  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+  value = ''
 end
-if #KEYS > 3 then
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[2 * i + 2], ARGV[2 * i + 3])
+local taken -- the owners that it is taken from
+local reply = {1, value}
+local crowd, asking
+if string.sub(value, 1, 1) == '~' then
+  local leaves, renews = from, {}
+  ${ASK_TIME}
+  ${READ_CROWD}
+  if is_crowd and not crowd and left ~= 1 then return 0 end -- their time is over
+  if is_crowd then
+    taken, reply = {}, {2}
+    if left == 1 then taken[1] = from end
+    if from == '' then
+      for _, holder in ipairs(crowd.texts) do
+        local finish, name = string.match(holder, '^(%d+) %d+ %d+ (%S+)$')
+        if tonumber(finish) >= now then taken[#taken + 1] = name end
+      end
+      crowd = nil
+    end
+    if not taken[1] then return 0 end
+    if crowd then crowd.is_changed = true end
   end
-  return replies
 end
-local lock, queue = KEYS[2], KEYS[3]
-local key, from = ARGV[2], ARGV[3]
-return each(lock, queue, key, from)`,
-};
+if not taken then
+  if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
+  taken = {string.match(value, '^(.+)@%d+%+?$')}
+end
+for _, owner in ipairs(taken) do
+  local TAKEN = 'taken'
+  if reply[1] == 2 then reply[#reply + 1] = owner end
+  local process = string.match(owner, '^(.+)/%w+$')
+  if process then
+    local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
+    local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
+    local heard = slot_tag and redis.pcall('SPUBLISH', channel .. ':' .. slot_tag, message)
+    if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
+  end
+end
+${HAND_OFF}
+if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+return reply`,
+});
 
 /**
  * Reads a lock, and the first places in its queue.
  */
-export const INSPECT: Script = {
+export const INSPECT = scriptOf({
   name: 'inspect',
   order: 4,
   locksPerCall: 5,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: '124aa62ae10b0e33540142b41c12ef3e43a1117b',
-  source: `local SILENT_US = 2000000
-local MOST_PLACES = '100'
-if #KEYS > 3 then
-  local function each(lock, queue, told)
-    local value = redis.pcall('GET', lock)
-    if not value then return 0 end
-    if type(value) == 'table' then return {value.err} end
-    local time = redis.call('TIME')
-    local us = time[1] * 1000000 + time[2]
-    local owner, calls = string.match(tostring(redis.pcall('GET', told)), '^(.+@)(%d+)$')
-    local mine = value and (string.sub(value, 1, -17) == owner
-      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-    local reply = {redis.call('PTTL', lock), value, us, mine and calls or ''}
-    if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
-    local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
-    for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
-      local channel, ticket = string.match(entry, '^[gsw] (%S+) (.+)$')
-      if not ticket then channel, ticket = string.match(entry, '^p%d+/%d+ (%S+) (.+)$') end
-      if ticket then
-        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel, 'n ' .. channel)
-        local sign_at = 0
-        for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
-        local is_silent = math.min(us, latest) - sign_at > SILENT_US
-        if not is_silent then
-          reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket
-          reply[#reply + 1] = signs[4] or ''
-        end
-      end
-    end
-    return reply
-  end
-  local replies = {}
-  for i = 0, #KEYS / 3 - 1 do
-    replies[i + 1] = each(KEYS[3 * i + 1], KEYS[3 * i + 2], KEYS[3 * i + 3])
-  end
-  return replies
-end
-local lock, queue, told = KEYS[1], KEYS[2], KEYS[3]
-local value = redis.pcall('GET', lock)
+  keys: ['lock', 'queue', 'told'],
+  args: [],
+  head: `local SILENT_US = 2000000
+local MOST_PLACES = '100'`,
+  body: `local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local owner, calls = string.match(tostring(redis.pcall('GET', told)), '^(.+@)(%d+)$')
-local mine = value and (string.sub(value, 1, -17) == owner
-  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+${IS_MINE}
 local reply = {redis.call('PTTL', lock), value, us, mine and calls or ''}
 if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
 local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
@@ -1547,85 +715,44 @@ for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIM
   end
 end
 return reply`,
-};
+});
 
 /**
  * Keeps a lock after the work of its owner: it stands for its time, is handed to nobody, and ends by itself.
  */
-export const KEEP: Script = {
+export const KEEP = scriptOf({
   name: 'keep',
   order: 1,
   locksPerCall: 50,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: 'cdae0a350a8279610e805e9e2fb8b1ca92de1f76',
-  source: `if #KEYS > 1 then
-  local function each(lock, ttl, owner)
-    local value = redis.pcall('GET', lock)
-    if type(value) == 'string' then
-      if string.sub(value, 1, -17) ~= owner and string.sub(value, 1, -18) ~= owner then return -1 end
-      local kept = redis.pcall('SET', lock, string.sub(value, 1, #owner + 16) .. '=', 'PX', ttl)
-      return kept.err and {kept.err} or 1
-    end
-    if not value then return 0 end
-    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-    return -1
-  end
-  local replies = {}
-  for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1], ARGV[2 * i + 1], ARGV[2 * i + 2])
-  end
-  return replies
-end
-local lock = KEYS[1]
-local ttl, owner = ARGV[1], ARGV[2]
-local value = redis.pcall('GET', lock)
+  keys: ['lock'],
+  args: ['ttl', 'owner'],
+  head: ``,
+  body: `local value = redis.pcall('GET', lock)
 if type(value) == 'string' then
   if string.sub(value, 1, -17) ~= owner and string.sub(value, 1, -18) ~= owner then return -1 end
   local kept = redis.pcall('SET', lock, string.sub(value, 1, #owner + 16) .. '=', 'PX', ttl)
   return kept.err and {kept.err} or 1
 end
-if not value then return 0 end
-if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-return -1`,
-};
+${NOT_A_STRING}`,
+});
 
 /**
  * Raises the fencing counter of a lock that its owner still holds to a token, and never lowers it: the write-back by
  * which a Redlock makes a token known to a majority before it is issued. A counter that is absent was lost since this node
  * voted, and is not made again: that is left to the votes, which ask whether the node may vote.
  */
-export const RAISE_FENCE: Script = {
+export const RAISE_FENCE = scriptOf({
   name: 'raise-fence',
   order: 2,
   locksPerCall: 50,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: '722ffef0942bd88349f492b919c861cebba99ed7',
-  source: `if #KEYS > 2 then
-  local function each(lock, fence, owner, token)
-    local value = redis.pcall('GET', lock)
-    if not value then return 0 end
-    if type(value) == 'table' then return {value.err} end
-    local vote, flag = string.match(value, '@(%d+)(%+?)$')
-    if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
-    local counter = redis.pcall('GET', fence)
-    if not counter then return 0 end
-    if type(counter) == 'table' then return {'ERR the fencing counter ' .. fence .. ': ' .. counter.err} end
-    local set = {}
-    if (tonumber(counter) or 0) < tonumber(token) then set = redis.pcall('SET', fence, token) end
-    if not set.err and vote ~= token then set = redis.pcall('SET', lock, owner .. token .. flag, 'KEEPTTL') end
-    return set.err and {set.err} or 1
-  end
-  local replies = {}
-  for i = 0, #KEYS / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 1], KEYS[2 * i + 2], ARGV[2 * i + 1], ARGV[2 * i + 2])
-  end
-  return replies
-end
-local lock, fence = KEYS[1], KEYS[2]
-local owner, token = ARGV[1], ARGV[2]
-local value = redis.pcall('GET', lock)
+  keys: ['lock', 'fence'],
+  args: ['owner', 'token'],
+  head: ``,
+  body: `local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
 local vote, flag = string.match(value, '@(%d+)(%+?)$')
@@ -1637,539 +764,76 @@ local set = {}
 if (tonumber(counter) or 0) < tonumber(token) then set = redis.pcall('SET', fence, token) end
 if not set.err and vote ~= token then set = redis.pcall('SET', lock, owner .. token .. flag, 'KEEPTTL') end
 return set.err and {set.err} or 1`,
-};
+});
 
 /**
  * Gives back a lock that its owner still holds: to the first in its queue, or to nobody. A value without + at its end says
  * that nobody can stand in the queue. A lock that is kept is given back, too: when its time was over before that was confirmed.
  */
-export const RELEASE: Script = {
+export const RELEASE = scriptOf({
   name: 'release',
   order: 1,
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'b18dd8e8ed2fced06fd32420ef8118719cb9c296',
-  source: `local us, minted
-local fence = KEYS[1]
-if #KEYS > 3 then
-  local function each(lock, queue, owner)
-    local value = redis.pcall('GET', lock)
-    if type(value) == 'string' then
-      if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
-      if string.sub(value, 1, -18) ~= owner then return -1 end
-      local crowd, asking
-      local notices, is_blocked = {}, false
-      local GRANT_TTL_MS = '2000'
-      local SILENT_US = 2000000
-      local MOST_UNKNOWN = 1000
-      local PAGE = 100
-      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-      local at, is_full = 1, #places == 2
-      local passed_over = 0
-      local latest -- the time of the latest sign, once a process may be silent
-      while true do
-        if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-          places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-          at, is_full = 1, #places == PAGE
-        end
-        local next_entry = places[at]
-        at = at + 1
-        local kind, channel, ticket, weight, most
-        if next_entry then
-          kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
-          weight, most = '1', '0'
-          if not kind then
-            weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
-            if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
-          end
-          if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
-        end
-        if next_entry and not kind and passed_over < MOST_UNKNOWN then
-          passed_over = passed_over + 1
-        elseif not kind then
-          if not crowd then redis.call('DEL', lock) end
-          break
-        else
-          local fits = not crowd
-            or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-          local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-          local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          if not latest and us - sign_at > SILENT_US then
-            latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-          end
-          local is_silent = latest and latest - sign_at > SILENT_US
-          local is_own = asking and next_entry == asking.entry
-          local is_blind = kind ~= 'w' and sign_at > heard_at
-          local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-          if slot_tag then channel = channel .. ':' .. slot_tag end
-          local listeners
-          if is_silent then
-            listeners = 0
-          elseif is_own then
-            listeners = 1
-          elseif kind ~= 'w' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-          end
-          if not fits and listeners ~= 0 then
-            is_blocked = true
-            break
-          end
-          local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-          local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-          if left_queue ~= 1 then
-            if not crowd then redis.call('DEL', lock) end
-            break
-          end
-          local turns
-          if kind == 'g' then
-            local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-            if own_ticket then ticket, turns = own_ticket, own_turns end
-          end
-          local message = ticket
-          local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
-          if kind == 'w' then
-            redis.call('DEL', lock)
-          elseif listeners ~= 0 then
-            local first_token, last_token, mint_problem
-            if kind == 'g' or (kind == 's' and not crowd) then
-              local count = tonumber(turns) or 1
-              local MOST_AHEAD_US = 1000
-              if not us then
-                local time = redis.call('TIME')
-                us = time[1] * 1000000 + time[2]
-              end
-              local first = math.max(us, (minted or 0) + 1)
-              count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-              local token = string.format('%016.0f', first)
-              local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-              local before = redis.pcall('SET', fence, final, 'GET')
-              local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-              local counter = not problem and not minted and tonumber(before or 0)
-              if counter and counter >= first then
-                count = 1
-                first = counter + 1
-                local highest = first
-                token = string.format('%016.0f', first)
-                final = string.format('%016.0f', highest)
-                if highest < 9e15 then
-                  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-                else
-                  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-                end
-                if problem then redis.pcall('SET', fence, before) end
-              end
-              if not problem then minted = first + count - 1 end
-              first_token, last_token, mint_problem = token, final, problem
-            end
-            if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
-              redis.call('DEL', lock)
-              is_alone = true
-              if is_own then
-                asking.problem = mint_problem
-                break
-              end
-            elseif kind == 'g' then
-              local tokens = '0 0 0'
-              if is_blind or listeners then
-                local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-                tokens = first_token .. ' ' .. last_token .. ' ' .. bound
-              end
-              message = ticket .. ' ' .. tokens .. ' ' .. lock
-            else
-              if not is_blind and not listeners then -- they may not be counted
-                local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
-                if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-              elseif not is_own and not (is_blind and deaf_at == sign_at) then
-                notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
-              end
-              if listeners ~= 0 then
-                local name, token = ticket, first_token
-                local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-                if not crowd then
-                  local text_head = kind == 's' and '~s@' .. token or '~p'
-                  crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-                end
-                crowd.is_changed = true
-                local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-                crowd.texts[#crowd.texts + 1] = text
-                crowd.count = crowd.count + 1
-                crowd.used = crowd.used + weight
-                crowd.smallest = math.min(crowd.smallest, most)
-                if tonumber(finish) < crowd.first then
-                  crowd.first = tonumber(finish)
-                  crowd.first_text = text
-                end
-                if tonumber(finish) > crowd.last then
-                  crowd.last = tonumber(finish)
-                  crowd.last_text = text
-                end
-                crowd.has_grown = true
-                if is_own then asking.is_granted = true end
-              end
-            end
-          end
-          if is_alone and listeners ~= 0 then
-            if is_blind and deaf_at == sign_at then break end
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-            if type(heard) == 'number' and (is_blind or heard > 0) then break end
-          end
-        end
-      end
-      if crowd and crowd.is_changed then
-        local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-        local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-        if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-        crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-        if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-        if notices[1] and not crowd.problem then
-          local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
-          local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-          local bound = next_place[2] or string.format('%.0f', us)
-          for _, each in ipairs(notices) do
-            local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
-            redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
-          end
-        end
-      end
-      return 1
-    end
-    if not value then return 0 end
-    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-    return -1
-  end
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[i + 1])
-  end
-  return replies
-end
-local lock, queue = KEYS[2], KEYS[3]
-local owner = ARGV[1]
-local value = redis.pcall('GET', lock)
+  keys: ['lock', 'queue'],
+  args: ['owner'],
+  head: `local us, minted
+local fence = KEYS[1]`,
+  body: `local value = redis.pcall('GET', lock)
 if type(value) == 'string' then
   if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
   if string.sub(value, 1, -18) ~= owner then return -1 end
   local crowd, asking
-  local notices, is_blocked = {}, false
-  local GRANT_TTL_MS = '2000'
-  local SILENT_US = 2000000
-  local MOST_UNKNOWN = 1000
-  local PAGE = 100
-  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-  local at, is_full = 1, #places == 2
-  local passed_over = 0
-  local latest -- the time of the latest sign, once a process may be silent
-  while true do
-    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-      at, is_full = 1, #places == PAGE
-    end
-    local next_entry = places[at]
-    at = at + 1
-    local kind, channel, ticket, weight, most
-    if next_entry then
-      kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
-      weight, most = '1', '0'
-      if not kind then
-        weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
-        if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
-      end
-      if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
-    end
-    if next_entry and not kind and passed_over < MOST_UNKNOWN then
-      passed_over = passed_over + 1
-    elseif not kind then
-      if not crowd then redis.call('DEL', lock) end
-      break
-    else
-      local fits = not crowd
-        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      if not latest and us - sign_at > SILENT_US then
-        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-      end
-      local is_silent = latest and latest - sign_at > SILENT_US
-      local is_own = asking and next_entry == asking.entry
-      local is_blind = kind ~= 'w' and sign_at > heard_at
-      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      local listeners
-      if is_silent then
-        listeners = 0
-      elseif is_own then
-        listeners = 1
-      elseif kind ~= 'w' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
-      if not fits and listeners ~= 0 then
-        is_blocked = true
-        break
-      end
-      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-      local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-      if left_queue ~= 1 then
-        if not crowd then redis.call('DEL', lock) end
-        break
-      end
-      local turns
-      if kind == 'g' then
-        local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-        if own_ticket then ticket, turns = own_ticket, own_turns end
-      end
-      local message = ticket
-      local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif listeners ~= 0 then
-        local first_token, last_token, mint_problem
-        if kind == 'g' or (kind == 's' and not crowd) then
-          local count = tonumber(turns) or 1
-          local MOST_AHEAD_US = 1000
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local first = math.max(us, (minted or 0) + 1)
-          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-          local token = string.format('%016.0f', first)
-          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-          local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-          local counter = not problem and not minted and tonumber(before or 0)
-          if counter and counter >= first then
-            count = 1
-            first = counter + 1
-            local highest = first
-            token = string.format('%016.0f', first)
-            final = string.format('%016.0f', highest)
-            if highest < 9e15 then
-              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-            else
-              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-            end
-            if problem then redis.pcall('SET', fence, before) end
-          end
-          if not problem then minted = first + count - 1 end
-          first_token, last_token, mint_problem = token, final, problem
-        end
-        if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
-          redis.call('DEL', lock)
-          is_alone = true
-          if is_own then
-            asking.problem = mint_problem
-            break
-          end
-        elseif kind == 'g' then
-          local tokens = '0 0 0'
-          if is_blind or listeners then
-            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            tokens = first_token .. ' ' .. last_token .. ' ' .. bound
-          end
-          message = ticket .. ' ' .. tokens .. ' ' .. lock
-        else
-          if not is_blind and not listeners then -- they may not be counted
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
-            if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-          elseif not is_own and not (is_blind and deaf_at == sign_at) then
-            notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
-          end
-          if listeners ~= 0 then
-            local name, token = ticket, first_token
-            local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-            if not crowd then
-              local text_head = kind == 's' and '~s@' .. token or '~p'
-              crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-            end
-            crowd.is_changed = true
-            local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-            crowd.texts[#crowd.texts + 1] = text
-            crowd.count = crowd.count + 1
-            crowd.used = crowd.used + weight
-            crowd.smallest = math.min(crowd.smallest, most)
-            if tonumber(finish) < crowd.first then
-              crowd.first = tonumber(finish)
-              crowd.first_text = text
-            end
-            if tonumber(finish) > crowd.last then
-              crowd.last = tonumber(finish)
-              crowd.last_text = text
-            end
-            crowd.has_grown = true
-            if is_own then asking.is_granted = true end
-          end
-        end
-      end
-      if is_alone and listeners ~= 0 then
-        if is_blind and deaf_at == sign_at then break end
-        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-        if type(heard) == 'number' and (is_blind or heard > 0) then break end
-      end
-    end
-  end
-  if crowd and crowd.is_changed then
-    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if notices[1] and not crowd.problem then
-      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
-      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-      local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
-        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
-      end
-    end
-  end
+  ${HAND_OFF}
   return 1
 end
-if not value then return 0 end
-if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-return -1`,
-};
+${NOT_A_STRING}`,
+});
 
 /**
  * Extends a lock as extend.lua does, except that an absent one is put back: a node of a Redlock that restarted would
  * stay without it otherwise. That never counts as held, only as mended.
  */
-export const RESTORE: Script = {
+export const RESTORE = scriptOf({
   name: 'restore',
   order: 2,
   locksPerCall: 100,
   sharedKeys: 0,
   sharedArgs: 1,
-  sha: '58b0ec9e43ae9ab441f509f0ec986a37af426758',
-  source: `local ttl = ARGV[1]
-if #KEYS > 1 then
-  local function each(lock, owner, token)
-    local value = redis.pcall('GET', lock)
-    if not value then
-      local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- its queue may have outlived it
-      return set.err and {set.err} or 2
-    end
-    if type(value) == 'string' then
-      local mine = value and (string.sub(value, 1, -17) == owner
-        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-      return mine and redis.call('PEXPIRE', lock, ttl) or -1
-    end
-    if not value then return 0 end
-    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-    return -1
-  end
-  local replies = {}
-  for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1], ARGV[2 * i + 2], ARGV[2 * i + 3])
-  end
-  return replies
-end
-local lock = KEYS[1]
-local owner, token = ARGV[2], ARGV[3]
-local value = redis.pcall('GET', lock)
+  keys: ['lock'],
+  args: ['owner', 'token'],
+  head: `local ttl = ARGV[1]`,
+  body: `local value = redis.pcall('GET', lock)
 if not value then
   local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- its queue may have outlived it
   return set.err and {set.err} or 2
 end
 if type(value) == 'string' then
-  local mine = value and (string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+  ${IS_MINE}
   return mine and redis.call('PEXPIRE', lock, ttl) or -1
 end
-if not value then return 0 end
-if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-return -1`,
-};
+${NOT_A_STRING}`,
+});
 
 /**
  * Gives a lock another owner, if a certain one has it, and mints a token for the new one, or leaves the lock the token that it has. A
  * lock that the new owner has already counts as transferred by this call, since the command can run twice: its ttl starts anew,
  * unless more is left and may stay, and it keeps its token.
  */
-export const TRANSFER: Script = {
+export const TRANSFER = scriptOf({
   name: 'transfer',
   order: 1,
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '457c5162c8fb2450e45bf581a0f95171e9cf6d7d',
-  source: `local us, minted
-local fence = KEYS[1]
-if #KEYS > 2 then
-  local function each(lock, from, to, ttl, mints, longer)
-    local value = redis.pcall('GET', lock)
-    if type(value) ~= 'string' then
-      if not value then return 0 end
-      if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-      return -1
-    end
-    local flag = string.sub(value, -1) == '+' and '+' or ''
-    local owner = string.sub(value, 1, -17 - #flag)
-    local latest = string.sub(value, -16 - #flag, -1 - #flag)
-    if longer == '1' then ttl = math.max(tonumber(ttl), redis.call('PTTL', lock)) end
-    if owner == to then
-      redis.call('PEXPIRE', lock, ttl)
-      return latest
-    end
-    if owner ~= from then return -1 end
-    if mints == '1' then
-      local count = 1
-      local MOST_AHEAD_US = 1000
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      local first = math.max(us, (minted or 0) + 1)
-      count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-      local token = string.format('%016.0f', first)
-      local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-      local before = redis.pcall('SET', fence, final, 'GET')
-      local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-      local counter = not problem and not minted and tonumber(before or 0)
-      if counter and counter >= first then
-        count = 1
-        first = counter + 1
-        local highest = first
-        token = string.format('%016.0f', first)
-        final = string.format('%016.0f', highest)
-        if highest < 9e15 then
-          problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-        else
-          problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-        end
-        if problem then redis.pcall('SET', fence, before) end
-      end
-      if not problem then minted = first + count - 1 end
-      if problem then return {problem} end
-      latest = final
-    end
-    local set = redis.pcall('SET', lock, to .. latest .. flag, 'PX', ttl)
-    return set.err and {set.err} or latest
-  end
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 2], ARGV[5 * i + 1], ARGV[5 * i + 2], ARGV[5 * i + 3], ARGV[5 * i + 4], ARGV[5 * i + 5])
-  end
-  return replies
-end
-local lock = KEYS[2]
-local from, to, ttl, mints, longer = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local value = redis.pcall('GET', lock)
+  keys: ['lock'],
+  args: ['from', 'to', 'ttl', 'mints', 'longer'],
+  head: `local us, minted
+local fence = KEYS[1]`,
+  body: `local value = redis.pcall('GET', lock)
 if type(value) ~= 'string' then
-  if not value then return 0 end
-  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-  return -1
+  ${NOT_A_STRING}
 end
 local flag = string.sub(value, -1) == '+' and '+' or ''
 local owner = string.sub(value, 1, -17 - #flag)
@@ -2182,391 +846,31 @@ end
 if owner ~= from then return -1 end
 if mints == '1' then
   local count = 1
-  local MOST_AHEAD_US = 1000
-  if not us then
-    local time = redis.call('TIME')
-    us = time[1] * 1000000 + time[2]
-  end
-  local first = math.max(us, (minted or 0) + 1)
-  count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-  local token = string.format('%016.0f', first)
-  local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-  local before = redis.pcall('SET', fence, final, 'GET')
-  local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-  local counter = not problem and not minted and tonumber(before or 0)
-  if counter and counter >= first then
-    count = 1
-    first = counter + 1
-    local highest = first
-    token = string.format('%016.0f', first)
-    final = string.format('%016.0f', highest)
-    if highest < 9e15 then
-      problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-    else
-      problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-    end
-    if problem then redis.pcall('SET', fence, before) end
-  end
-  if not problem then minted = first + count - 1 end
+  ${MINT}
   if problem then return {problem} end
   latest = final
 end
 local set = redis.pcall('SET', lock, to .. latest .. flag, 'PX', ttl)
 return set.err and {set.err} or latest`,
-};
+});
 
 /**
  * Asks for a lock on behalf of a waiter, and gives back, in the same step, the lock that its process had of the same key. The
  * waiter gets the lock if it is free, or was handed over to it, and mints its tokens; if not, it takes a place in the queue,
  * unless it has one. A lock that is free goes to the first place, whoever asks.
  */
-export const TURN: Script = {
+export const TURN = scriptOf({
   name: 'turn',
   order: 3,
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'd1600ca1650256e4a06d255ba828ecaa4ad98f84',
-  source: `local us, minted
+  keys: ['lock', 'queue'],
+  args: ['give', 'owner', 'ttl', 'count', 'entry', 'number', 'placed', 'calls'],
+  head: `local us, minted
 local fence = KEYS[1]
-local sign = ARGV[1]
-if #KEYS > 3 then
-  local function each(lock, queue, give, owner, ttl, count, entry, number, placed, calls)
-    local value = redis.pcall('GET', lock)
-    if type(value) == 'table' then return {value.err} end
-    local gave = 0
-    if give ~= '' and value then
-      local is_given = string.sub(value, 1, -17) == give or string.sub(value, 1, -18) == give
-      gave = is_given and 1 or -1
-      if is_given then value = false end
-    end
-    local crowd, asking
-    if value and string.sub(value, 1, 1) == '~' then
-      local leaves, renews = '', {}
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      local LOST_MS = 60000
-      local now = math.floor(us / 1000)
-      local left
-      local renewed = {}
-      local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
-      local is_crowd = text_head ~= nil
-      if is_crowd then
-        crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
-        local at = #text_head + 1
-        repeat
-          local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
-          if not from then
-            is_crowd = false
-            break
-          end
-          at = to + 1
-          local text = string.sub(value, from + 1, to)
-          local is_live = tonumber(finish) >= now -- as Redis has it of keys
-          if renews[name] and not renewed[name] then renewed[name] = is_live end
-          if name == leaves then
-            if is_live then left = 1 end
-            left = left or 0
-          elseif is_live then
-            if renews[name] then
-              finish = renews[name]
-              text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-            end
-            crowd.texts[#crowd.texts + 1] = text
-            crowd.count = crowd.count + 1
-            crowd.used = crowd.used + weight
-            crowd.smallest = math.min(crowd.smallest, most)
-            if tonumber(finish) < crowd.first then
-              crowd.first = tonumber(finish)
-              crowd.first_text = text
-            end
-            if tonumber(finish) > crowd.last then
-              crowd.last = tonumber(finish)
-              crowd.last_text = text
-            end
-          elseif tonumber(finish) >= now - LOST_MS then
-            crowd.texts[#crowd.texts + 1] = text
-          end
-        until at > #value
-        if not is_crowd or crowd.last == 0 then crowd = nil end
-      end
-      if is_crowd and not crowd then value = false end -- their time is over
-    end
-    local mine = value and (string.sub(value, 1, -17) == owner
-      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    local was_gone = 0
-    local head -- the first place, and its number
-    if not mine then
-      local other_is_first
-      if not value then
-        head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-        other_is_first = head[1] and head[1] ~= entry and not (number ~= '' and tonumber(number) < tonumber(head[2]))
-      end
-      if entry ~= '' and (value or other_is_first) then
-        local QUEUE_TTL_MS = '10000'
-        local is_new
-        if number ~= '' then
-          is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
-        else
-          local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-          is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
-        end
-        was_gone = is_new and placed == '1' and 1 or 0
-        if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-        local process = string.match(entry, '^%S+( %S+)')
-        local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
-        redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
-        redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-        if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-          redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
-        end
-      end
-      if other_is_first or crowd then
-        local notices, is_blocked = {}, false
-        local GRANT_TTL_MS = '2000'
-        local SILENT_US = 2000000
-        local MOST_UNKNOWN = 1000
-        local PAGE = 100
-        local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-        local at, is_full = 1, #places == 2
-        local passed_over = 0
-        local latest -- the time of the latest sign, once a process may be silent
-        while true do
-          if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-            places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-            at, is_full = 1, #places == PAGE
-          end
-          local next_entry = places[at]
-          at = at + 1
-          local kind, channel, ticket, weight, most
-          if next_entry then
-            kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
-            weight, most = '1', '0'
-            if not kind then
-              weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
-              if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
-            end
-            if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
-          end
-          if next_entry and not kind and passed_over < MOST_UNKNOWN then
-            passed_over = passed_over + 1
-          elseif not kind then
-            if not crowd then redis.call('DEL', lock) end
-            break
-          else
-            local fits = not crowd
-              or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-            local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-            local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-            local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            if not latest and us - sign_at > SILENT_US then
-              latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-            end
-            local is_silent = latest and latest - sign_at > SILENT_US
-            local is_own = asking and next_entry == asking.entry
-            local is_blind = kind ~= 'w' and sign_at > heard_at
-            local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-            if slot_tag then channel = channel .. ':' .. slot_tag end
-            local listeners
-            if is_silent then
-              listeners = 0
-            elseif is_own then
-              listeners = 1
-            elseif kind ~= 'w' and not is_blind then
-              listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-            end
-            if not fits and listeners ~= 0 then
-              is_blocked = true
-              break
-            end
-            local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-            local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-            if left_queue ~= 1 then
-              if not crowd then redis.call('DEL', lock) end
-              break
-            end
-            local turns
-            if kind == 'g' then
-              local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-              if own_ticket then ticket, turns = own_ticket, own_turns end
-            end
-            local message = ticket
-            local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
-            if kind == 'w' then
-              redis.call('DEL', lock)
-            elseif listeners ~= 0 then
-              local first_token, last_token, mint_problem
-              if kind == 'g' or (kind == 's' and not crowd) then
-                local count = tonumber(turns) or 1
-                local MOST_AHEAD_US = 1000
-                if not us then
-                  local time = redis.call('TIME')
-                  us = time[1] * 1000000 + time[2]
-                end
-                local first = math.max(us, (minted or 0) + 1)
-                count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-                local token = string.format('%016.0f', first)
-                local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-                local before = redis.pcall('SET', fence, final, 'GET')
-                local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-                local counter = not problem and not minted and tonumber(before or 0)
-                if counter and counter >= first then
-                  count = 1
-                  first = counter + 1
-                  local highest = first
-                  token = string.format('%016.0f', first)
-                  final = string.format('%016.0f', highest)
-                  if highest < 9e15 then
-                    problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-                  else
-                    problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-                  end
-                  if problem then redis.pcall('SET', fence, before) end
-                end
-                if not problem then minted = first + count - 1 end
-                first_token, last_token, mint_problem = token, final, problem
-              end
-              if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
-                redis.call('DEL', lock)
-                is_alone = true
-                if is_own then
-                  asking.problem = mint_problem
-                  break
-                end
-              elseif kind == 'g' then
-                local tokens = '0 0 0'
-                if is_blind or listeners then
-                  local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-                  tokens = first_token .. ' ' .. last_token .. ' ' .. bound
-                end
-                message = ticket .. ' ' .. tokens .. ' ' .. lock
-              else
-                if not is_blind and not listeners then -- they may not be counted
-                  local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
-                  if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-                elseif not is_own and not (is_blind and deaf_at == sign_at) then
-                  notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
-                end
-                if listeners ~= 0 then
-                  local name, token = ticket, first_token
-                  local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-                  if not crowd then
-                    local text_head = kind == 's' and '~s@' .. token or '~p'
-                    crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-                  end
-                  crowd.is_changed = true
-                  local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-                  crowd.texts[#crowd.texts + 1] = text
-                  crowd.count = crowd.count + 1
-                  crowd.used = crowd.used + weight
-                  crowd.smallest = math.min(crowd.smallest, most)
-                  if tonumber(finish) < crowd.first then
-                    crowd.first = tonumber(finish)
-                    crowd.first_text = text
-                  end
-                  if tonumber(finish) > crowd.last then
-                    crowd.last = tonumber(finish)
-                    crowd.last_text = text
-                  end
-                  crowd.has_grown = true
-                  if is_own then asking.is_granted = true end
-                end
-              end
-            end
-            if is_alone and listeners ~= 0 then
-              if is_blind and deaf_at == sign_at then break end
-              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-              if type(heard) == 'number' and (is_blind or heard > 0) then break end
-            end
-          end
-        end
-        if crowd and crowd.is_changed then
-          local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-          local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-          if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-          crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-          if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-          if notices[1] and not crowd.problem then
-            local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
-            local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-            local bound = next_place[2] or string.format('%.0f', us)
-            for _, each in ipairs(notices) do
-              local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
-              redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
-            end
-          end
-        end
-        head = nil
-        value = redis.call('GET', lock)
-        mine = value and string.sub(value, 1, -18) == owner
-      end
-    end
-    if value and not mine then
-      local left_ms = redis.call('PTTL', lock)
-      if crowd then return {0, gave, us, left_ms, crowd.head .. ' ' .. crowd.last_text, was_gone, crowd.count - 1} end
-      return {0, gave, us, left_ms, value, was_gone}
-    end
-    count = tonumber(count)
-    local MOST_AHEAD_US = 1000
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    local first = math.max(us, (minted or 0) + 1)
-    count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-    local token = string.format('%016.0f', first)
-    local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-    local before = redis.pcall('SET', fence, final, 'GET')
-    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-    local counter = not problem and not minted and tonumber(before or 0)
-    if counter and counter >= first then
-      count = 1
-      first = counter + 1
-      local highest = first
-      token = string.format('%016.0f', first)
-      final = string.format('%016.0f', highest)
-      if highest < 9e15 then
-        problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-      else
-        problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-      end
-      if problem then redis.pcall('SET', fence, before) end
-    end
-    if not problem then minted = first + count - 1 end
-    if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
-    if entry ~= '' then
-      if redis.pcall('ZREM', queue, entry) == 1 then
-        head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-        if not head[1] then redis.pcall('DEL', queue) end
-      end
-    end
-    if problem then
-      redis.call('DEL', lock)
-      return give == '' and {problem} or {problem, gave}
-    end
-    if not head then head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES') end
-    return {1, gave, us, token, final, head[2] or us}
-  end
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[8 * i + 2], ARGV[8 * i + 3], ARGV[8 * i + 4], ARGV[8 * i + 5], ARGV[8 * i + 6], ARGV[8 * i + 7], ARGV[8 * i + 8], ARGV[8 * i + 9])
-  end
-  return replies
-end
-local lock, queue = KEYS[2], KEYS[3]
-local give, owner, ttl, count = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local entry, number, placed, calls = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-local value = redis.pcall('GET', lock)
+local sign = ARGV[1]`,
+  body: `local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 local gave = 0
 if give ~= '' and value then
@@ -2577,63 +881,12 @@ end
 local crowd, asking
 if value and string.sub(value, 1, 1) == '~' then
   local leaves, renews = '', {}
-  if not us then
-    local time = redis.call('TIME')
-    us = time[1] * 1000000 + time[2]
-  end
-  local LOST_MS = 60000
-  local now = math.floor(us / 1000)
-  local left
-  local renewed = {}
-  local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
-  local is_crowd = text_head ~= nil
-  if is_crowd then
-    crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
-    local at = #text_head + 1
-    repeat
-      local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
-      if not from then
-        is_crowd = false
-        break
-      end
-      at = to + 1
-      local text = string.sub(value, from + 1, to)
-      local is_live = tonumber(finish) >= now -- as Redis has it of keys
-      if renews[name] and not renewed[name] then renewed[name] = is_live end
-      if name == leaves then
-        if is_live then left = 1 end
-        left = left or 0
-      elseif is_live then
-        if renews[name] then
-          finish = renews[name]
-          text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-        end
-        crowd.texts[#crowd.texts + 1] = text
-        crowd.count = crowd.count + 1
-        crowd.used = crowd.used + weight
-        crowd.smallest = math.min(crowd.smallest, most)
-        if tonumber(finish) < crowd.first then
-          crowd.first = tonumber(finish)
-          crowd.first_text = text
-        end
-        if tonumber(finish) > crowd.last then
-          crowd.last = tonumber(finish)
-          crowd.last_text = text
-        end
-      elseif tonumber(finish) >= now - LOST_MS then
-        crowd.texts[#crowd.texts + 1] = text
-      end
-    until at > #value
-    if not is_crowd or crowd.last == 0 then crowd = nil end
-  end
+  ${ASK_TIME}
+  ${READ_CROWD}
   if is_crowd and not crowd then value = false end -- their time is over
 end
-local mine = value and (string.sub(value, 1, -17) == owner
-  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-if not us then
-  local time = redis.call('TIME')
-  us = time[1] * 1000000 + time[2]
-end
+${IS_MINE}
+${ASK_TIME}
 local was_gone = 0
 local head -- the first place, and its number
 if not mine then
@@ -2643,203 +896,10 @@ if not mine then
     other_is_first = head[1] and head[1] ~= entry and not (number ~= '' and tonumber(number) < tonumber(head[2]))
   end
   if entry ~= '' and (value or other_is_first) then
-    local QUEUE_TTL_MS = '10000'
-    local is_new
-    if number ~= '' then
-      is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
-    else
-      local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-      is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
-    end
-    was_gone = is_new and placed == '1' and 1 or 0
-    if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-    local process = string.match(entry, '^%S+( %S+)')
-    local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
-    redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
-    redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-    if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-      redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
-    end
+    ${TAKE_PLACE}
   end
   if other_is_first or crowd then
-    local notices, is_blocked = {}, false
-    local GRANT_TTL_MS = '2000'
-    local SILENT_US = 2000000
-    local MOST_UNKNOWN = 1000
-    local PAGE = 100
-    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-    local at, is_full = 1, #places == 2
-    local passed_over = 0
-    local latest -- the time of the latest sign, once a process may be silent
-    while true do
-      if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-        places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-        at, is_full = 1, #places == PAGE
-      end
-      local next_entry = places[at]
-      at = at + 1
-      local kind, channel, ticket, weight, most
-      if next_entry then
-        kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
-        weight, most = '1', '0'
-        if not kind then
-          weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
-          if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
-        end
-        if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
-      end
-      if next_entry and not kind and passed_over < MOST_UNKNOWN then
-        passed_over = passed_over + 1
-      elseif not kind then
-        if not crowd then redis.call('DEL', lock) end
-        break
-      else
-        local fits = not crowd
-          or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-        local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-        local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        if not latest and us - sign_at > SILENT_US then
-          latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-        end
-        local is_silent = latest and latest - sign_at > SILENT_US
-        local is_own = asking and next_entry == asking.entry
-        local is_blind = kind ~= 'w' and sign_at > heard_at
-        local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-        if slot_tag then channel = channel .. ':' .. slot_tag end
-        local listeners
-        if is_silent then
-          listeners = 0
-        elseif is_own then
-          listeners = 1
-        elseif kind ~= 'w' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-        end
-        if not fits and listeners ~= 0 then
-          is_blocked = true
-          break
-        end
-        local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-        local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-        if left_queue ~= 1 then
-          if not crowd then redis.call('DEL', lock) end
-          break
-        end
-        local turns
-        if kind == 'g' then
-          local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-          if own_ticket then ticket, turns = own_ticket, own_turns end
-        end
-        local message = ticket
-        local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
-        if kind == 'w' then
-          redis.call('DEL', lock)
-        elseif listeners ~= 0 then
-          local first_token, last_token, mint_problem
-          if kind == 'g' or (kind == 's' and not crowd) then
-            local count = tonumber(turns) or 1
-            local MOST_AHEAD_US = 1000
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local first = math.max(us, (minted or 0) + 1)
-            count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-            local token = string.format('%016.0f', first)
-            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-            local before = redis.pcall('SET', fence, final, 'GET')
-            local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-            local counter = not problem and not minted and tonumber(before or 0)
-            if counter and counter >= first then
-              count = 1
-              first = counter + 1
-              local highest = first
-              token = string.format('%016.0f', first)
-              final = string.format('%016.0f', highest)
-              if highest < 9e15 then
-                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-              else
-                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-              end
-              if problem then redis.pcall('SET', fence, before) end
-            end
-            if not problem then minted = first + count - 1 end
-            first_token, last_token, mint_problem = token, final, problem
-          end
-          if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
-            redis.call('DEL', lock)
-            is_alone = true
-            if is_own then
-              asking.problem = mint_problem
-              break
-            end
-          elseif kind == 'g' then
-            local tokens = '0 0 0'
-            if is_blind or listeners then
-              local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-              tokens = first_token .. ' ' .. last_token .. ' ' .. bound
-            end
-            message = ticket .. ' ' .. tokens .. ' ' .. lock
-          else
-            if not is_blind and not listeners then -- they may not be counted
-              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
-              if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-            elseif not is_own and not (is_blind and deaf_at == sign_at) then
-              notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
-            end
-            if listeners ~= 0 then
-              local name, token = ticket, first_token
-              local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-              if not crowd then
-                local text_head = kind == 's' and '~s@' .. token or '~p'
-                crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-              end
-              crowd.is_changed = true
-              local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-              crowd.texts[#crowd.texts + 1] = text
-              crowd.count = crowd.count + 1
-              crowd.used = crowd.used + weight
-              crowd.smallest = math.min(crowd.smallest, most)
-              if tonumber(finish) < crowd.first then
-                crowd.first = tonumber(finish)
-                crowd.first_text = text
-              end
-              if tonumber(finish) > crowd.last then
-                crowd.last = tonumber(finish)
-                crowd.last_text = text
-              end
-              crowd.has_grown = true
-              if is_own then asking.is_granted = true end
-            end
-          end
-        end
-        if is_alone and listeners ~= 0 then
-          if is_blind and deaf_at == sign_at then break end
-          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-          if type(heard) == 'number' and (is_blind or heard > 0) then break end
-        end
-      end
-    end
-    if crowd and crowd.is_changed then
-      local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-      local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-      if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-      crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-      if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-      if notices[1] and not crowd.problem then
-        local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
-        local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-        local bound = next_place[2] or string.format('%.0f', us)
-        for _, each in ipairs(notices) do
-          local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
-          redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
-        end
-      end
-    end
+    ${HAND_OFF}
     head = nil
     value = redis.call('GET', lock)
     mine = value and string.sub(value, 1, -18) == owner
@@ -2851,38 +911,10 @@ if value and not mine then
   return {0, gave, us, left_ms, value, was_gone}
 end
 count = tonumber(count)
-local MOST_AHEAD_US = 1000
-if not us then
-  local time = redis.call('TIME')
-  us = time[1] * 1000000 + time[2]
-end
-local first = math.max(us, (minted or 0) + 1)
-count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-local token = string.format('%016.0f', first)
-local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-local before = redis.pcall('SET', fence, final, 'GET')
-local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-local counter = not problem and not minted and tonumber(before or 0)
-if counter and counter >= first then
-  count = 1
-  first = counter + 1
-  local highest = first
-  token = string.format('%016.0f', first)
-  final = string.format('%016.0f', highest)
-  if highest < 9e15 then
-    problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-  else
-    problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-  end
-  if problem then redis.pcall('SET', fence, before) end
-end
-if not problem then minted = first + count - 1 end
+${MINT}
 if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
 if entry ~= '' then
-  if redis.pcall('ZREM', queue, entry) == 1 then
-    head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-    if not head[1] then redis.pcall('DEL', queue) end
-  end
+  ${LEAVE_QUEUE}
 end
 if problem then
   redis.call('DEL', lock)
@@ -2890,286 +922,67 @@ if problem then
 end
 if not head then head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES') end
 return {1, gave, us, token, final, head[2] or us}`,
-};
+});
 
 /**
  * Takes a lock that is free on one node of a Redlock, with the token that the client proposes, or one near it. A lock that
  * this owner value holds already counts as taken by this attempt, since the command can run twice: it keeps its token.
  */
-export const VOTE: Script = {
+export const VOTE = scriptOf({
   name: 'vote',
   order: 3,
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '4c93ffe77e211cae55949f77167814ff7341adc8',
-  source: `local admission = KEYS[1]
-local epoch, ttl = ARGV[1], ARGV[2]
-if #KEYS > 3 then
-  local function each(lock, fence, vote)
-    local taken = redis.pcall('SET', lock, vote, 'PX', ttl, 'NX')
-    if not taken then
-      local owner, value = string.sub(vote, 1, -17), redis.pcall('GET', lock)
-      if type(value) == 'table' then return {value.err} end
-      local mine = value and (string.sub(value, 1, -17) == owner
-        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-      if not mine then return {redis.call('PTTL', lock), value} end
-      redis.call('PEXPIRE', lock, ttl)
-      return string.match(value, '@(%d+)%+?$')
-    end
-    if taken.err then return {taken.err} end
-    local flag = ''
-    local LIMIT_US = 1000000
-    local WIPED = 'wiped'
-    local proposal = string.sub(vote, -16)
-    local time = redis.call('TIME')
-    local us
-    local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
-    if not is_near then
-      us = time[1] * 1000000 + time[2]
-      is_near = math.abs(proposal - us) <= LIMIT_US
-    end
-    local before
-    if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
-    if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
-    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-    if problem then
-      redis.call('DEL', lock)
-      return {problem}
-    end
-    if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
-      redis.call('DEL', lock, fence)
-      return {WIPED, epoch}
-    end
-    if not before and is_near then return proposal end
-    us = us or time[1] * 1000000 + time[2]
-    local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
-    local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
-    local token = string.format('%016.0f', highest)
-    if highest < 9e15 then
-      problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-    else
-      problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-    end
-    if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
-    if problem then
-      if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
-      redis.call('DEL', lock)
-      return {problem}
-    end
-    return {token, 'at', us}
-  end
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[i + 3])
-  end
-  return replies
-end
-local lock, fence = KEYS[2], KEYS[3]
-local vote = ARGV[3]
-local taken = redis.pcall('SET', lock, vote, 'PX', ttl, 'NX')
+  keys: ['lock', 'fence'],
+  args: ['vote'],
+  head: `local admission = KEYS[1]
+local epoch, ttl = ARGV[1], ARGV[2]`,
+  body: `local taken = redis.pcall('SET', lock, vote, 'PX', ttl, 'NX')
 if not taken then
   local owner, value = string.sub(vote, 1, -17), redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
-  local mine = value and (string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+  ${IS_MINE}
   if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
 end
 if taken.err then return {taken.err} end
 local flag = ''
-local LIMIT_US = 1000000
-local WIPED = 'wiped'
-local proposal = string.sub(vote, -16)
-local time = redis.call('TIME')
-local us
-local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
-if not is_near then
-  us = time[1] * 1000000 + time[2]
-  is_near = math.abs(proposal - us) <= LIMIT_US
-end
-local before
-if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
-if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
-local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-if problem then
-  redis.call('DEL', lock)
-  return {problem}
-end
-if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
-  redis.call('DEL', lock, fence)
-  return {WIPED, epoch}
-end
-if not before and is_near then return proposal end
-us = us or time[1] * 1000000 + time[2]
-local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
-local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
-local token = string.format('%016.0f', highest)
-if highest < 9e15 then
-  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-else
-  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-end
-if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
-if problem then
-  if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
-  redis.call('DEL', lock)
-  return {problem}
-end
-return {token, 'at', us}`,
-};
+${CAST_VOTE}`,
+});
 
 /**
  * The attempt of a waiter on one node of a Redlock: a vote as in vote.lua, if the lock is free; otherwise the waiter takes
  * a place in the queue, unless it has one, as in turn.lua. Places are numbered by the clock of the node.
  */
-export const VOTE_OR_QUEUE: Script = {
+export const VOTE_OR_QUEUE = scriptOf({
   name: 'vote-or-queue',
   order: 3,
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '4938364d8f8296117ed9341f7a00d638f9ed9a14',
-  source: `local us
+  keys: ['lock', 'fence', 'queue'],
+  args: ['vote', 'entry', 'placed', 'calls'],
+  head: `local us
 local admission = KEYS[1]
-local epoch, ttl = ARGV[1], ARGV[2]
-if #KEYS > 4 then
-  local function each(lock, fence, queue, vote, entry, placed, calls)
-    local owner = string.sub(vote, 1, -17)
-    local value = redis.pcall('GET', lock)
-    if type(value) == 'table' then return {value.err} end
-    local mine = value and (string.sub(value, 1, -17) == owner
-      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-    if value and not mine then
-      local was_gone = 0
-      if entry ~= '' then
-        local sign, number = 'h', ''
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        local QUEUE_TTL_MS = '10000'
-        local is_new
-        if number ~= '' then
-          is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
-        else
-          local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-          is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
-        end
-        was_gone = is_new and placed == '1' and 1 or 0
-        if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-        local process = string.match(entry, '^%S+( %S+)')
-        local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
-        redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
-        redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-        if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-          redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
-        end
-      end
-      return {redis.call('PTTL', lock), value, was_gone}
-    end
-    if entry ~= '' then
-      local head
-      if redis.pcall('ZREM', queue, entry) == 1 then
-        head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-        if not head[1] then redis.pcall('DEL', queue) end
-      end
-    end
-    if mine then
-      redis.call('PEXPIRE', lock, ttl)
-      return string.match(value, '@(%d+)%+?$')
-    end
-    local flag = '+'
-    local taken = redis.pcall('SET', lock, vote .. flag, 'PX', ttl)
-    if taken.err then return {taken.err} end
-    local LIMIT_US = 1000000
-    local WIPED = 'wiped'
-    local proposal = string.sub(vote, -16)
-    local time = redis.call('TIME')
-    local us
-    local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
-    if not is_near then
-      us = time[1] * 1000000 + time[2]
-      is_near = math.abs(proposal - us) <= LIMIT_US
-    end
-    local before
-    if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
-    if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
-    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-    if problem then
-      redis.call('DEL', lock)
-      return {problem}
-    end
-    if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
-      redis.call('DEL', lock, fence)
-      return {WIPED, epoch}
-    end
-    if not before and is_near then return proposal end
-    us = us or time[1] * 1000000 + time[2]
-    local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
-    local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
-    local token = string.format('%016.0f', highest)
-    if highest < 9e15 then
-      problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-    else
-      problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-    end
-    if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
-    if problem then
-      if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
-      redis.call('DEL', lock)
-      return {problem}
-    end
-    return {token, 'at', us}
-  end
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 3 - 1 do
-    replies[i + 1] = each(KEYS[3 * i + 2], KEYS[3 * i + 3], KEYS[3 * i + 4], ARGV[4 * i + 3], ARGV[4 * i + 4], ARGV[4 * i + 5], ARGV[4 * i + 6])
-  end
-  return replies
-end
-local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
-local vote, entry, placed, calls = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local owner = string.sub(vote, 1, -17)
+local epoch, ttl = ARGV[1], ARGV[2]`,
+  body: `local owner = string.sub(vote, 1, -17)
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
-local mine = value and (string.sub(value, 1, -17) == owner
-  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+${IS_MINE}
 if value and not mine then
   local was_gone = 0
   if entry ~= '' then
     local sign, number = 'h', ''
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    local QUEUE_TTL_MS = '10000'
-    local is_new
-    if number ~= '' then
-      is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
-    else
-      local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-      is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
-    end
-    was_gone = is_new and placed == '1' and 1 or 0
-    if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-    local process = string.match(entry, '^%S+( %S+)')
-    local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
-    redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
-    redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-    if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-      redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
-    end
+    ${ASK_TIME}
+    ${TAKE_PLACE}
   end
   return {redis.call('PTTL', lock), value, was_gone}
 end
 if entry ~= '' then
   local head
-  if redis.pcall('ZREM', queue, entry) == 1 then
-    head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-    if not head[1] then redis.pcall('DEL', queue) end
-  end
+  ${LEAVE_QUEUE}
 end
 if mine then
   redis.call('PEXPIRE', lock, ttl)
@@ -3178,321 +991,43 @@ end
 local flag = '+'
 local taken = redis.pcall('SET', lock, vote .. flag, 'PX', ttl)
 if taken.err then return {taken.err} end
-local LIMIT_US = 1000000
-local WIPED = 'wiped'
-local proposal = string.sub(vote, -16)
-local time = redis.call('TIME')
-local us
-local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
-if not is_near then
-  us = time[1] * 1000000 + time[2]
-  is_near = math.abs(proposal - us) <= LIMIT_US
-end
-local before
-if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
-if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
-local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-if problem then
-  redis.call('DEL', lock)
-  return {problem}
-end
-if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
-  redis.call('DEL', lock, fence)
-  return {WIPED, epoch}
-end
-if not before and is_near then return proposal end
-us = us or time[1] * 1000000 + time[2]
-local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
-local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
-local token = string.format('%016.0f', highest)
-if highest < 9e15 then
-  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-else
-  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-end
-if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
-if problem then
-  if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
-  redis.call('DEL', lock)
-  return {problem}
-end
-return {token, 'at', us}`,
-};
+${CAST_VOTE}`,
+});
 
 /**
  * Gives up a place in the queue of a lock; a lock that was handed over to it in the meantime goes to the next. Where several hold
  * the lock together, those who waited behind that place are served.
  */
-export const WITHDRAW: Script = {
+export const WITHDRAW = scriptOf({
   name: 'withdraw',
   order: 1,
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '70f214ae339f5e1cbd7e507e238edee80a75f919',
-  source: `local us, minted
-local fence = KEYS[1]
-local function each(lock, queue, owner, entry)
-  local head
-  if redis.pcall('ZREM', queue, entry) == 1 then
-    head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-    if not head[1] then redis.pcall('DEL', queue) end
-  end
-  local value = redis.pcall('GET', lock)
-  if type(value) ~= 'string' then
-    if not value then return 0 end
-    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
-    return -1
-  end
-  local mine = value and (string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-  local crowd, asking
-  local gave = 1
-  if not mine then
-    if string.sub(value, 1, 1) ~= '~' then return 0 end
-    local leaves, renews = string.sub(owner, 1, -2), {}
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    local LOST_MS = 60000
-    local now = math.floor(us / 1000)
-    local left
-    local renewed = {}
-    local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
-    local is_crowd = text_head ~= nil
-    if is_crowd then
-      crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
-      local at = #text_head + 1
-      repeat
-        local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
-        if not from then
-          is_crowd = false
-          break
-        end
-        at = to + 1
-        local text = string.sub(value, from + 1, to)
-        local is_live = tonumber(finish) >= now -- as Redis has it of keys
-        if renews[name] and not renewed[name] then renewed[name] = is_live end
-        if name == leaves then
-          if is_live then left = 1 end
-          left = left or 0
-        elseif is_live then
-          if renews[name] then
-            finish = renews[name]
-            text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-          end
-          crowd.texts[#crowd.texts + 1] = text
-          crowd.count = crowd.count + 1
-          crowd.used = crowd.used + weight
-          crowd.smallest = math.min(crowd.smallest, most)
-          if tonumber(finish) < crowd.first then
-            crowd.first = tonumber(finish)
-            crowd.first_text = text
-          end
-          if tonumber(finish) > crowd.last then
-            crowd.last = tonumber(finish)
-            crowd.last_text = text
-          end
-        elseif tonumber(finish) >= now - LOST_MS then
-          crowd.texts[#crowd.texts + 1] = text
-        end
-      until at > #value
-      if not is_crowd or crowd.last == 0 then crowd = nil end
-    end
-    if not is_crowd then return 0 end
-    gave = left or 0
-    if crowd then crowd.is_changed = left ~= nil end
-  end
-  local notices, is_blocked = {}, false
-  local GRANT_TTL_MS = '2000'
-  local SILENT_US = 2000000
-  local MOST_UNKNOWN = 1000
-  local PAGE = 100
-  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-  local at, is_full = 1, #places == 2
-  local passed_over = 0
-  local latest -- the time of the latest sign, once a process may be silent
-  while true do
-    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-      at, is_full = 1, #places == PAGE
-    end
-    local next_entry = places[at]
-    at = at + 1
-    local kind, channel, ticket, weight, most
-    if next_entry then
-      kind, channel, ticket = string.match(next_entry, '^([gws]) (%S+) (.+)$')
-      weight, most = '1', '0'
-      if not kind then
-        weight, most, channel, ticket = string.match(next_entry, '^p(%d+)/(%d+) (%S+) (.+)$')
-        if weight and tonumber(weight) > 0 and tonumber(weight) <= tonumber(most) then kind = 'p' end
-      end
-      if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
-    end
-    if next_entry and not kind and passed_over < MOST_UNKNOWN then
-      passed_over = passed_over + 1
-    elseif not kind then
-      if not crowd then redis.call('DEL', lock) end
-      break
-    else
-      local fits = not crowd
-        or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
-      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      if not latest and us - sign_at > SILENT_US then
-        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-      end
-      local is_silent = latest and latest - sign_at > SILENT_US
-      local is_own = asking and next_entry == asking.entry
-      local is_blind = kind ~= 'w' and sign_at > heard_at
-      local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      local listeners
-      if is_silent then
-        listeners = 0
-      elseif is_own then
-        listeners = 1
-      elseif kind ~= 'w' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
-      if not fits and listeners ~= 0 then
-        is_blocked = true
-        break
-      end
-      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-      local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-      if left_queue ~= 1 then
-        if not crowd then redis.call('DEL', lock) end
-        break
-      end
-      local turns
-      if kind == 'g' then
-        local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
-        if own_ticket then ticket, turns = own_ticket, own_turns end
-      end
-      local message = ticket
-      local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif listeners ~= 0 then
-        local first_token, last_token, mint_problem
-        if kind == 'g' or (kind == 's' and not crowd) then
-          local count = tonumber(turns) or 1
-          local MOST_AHEAD_US = 1000
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local first = math.max(us, (minted or 0) + 1)
-          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
-          local token = string.format('%016.0f', first)
-          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-          local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-          local counter = not problem and not minted and tonumber(before or 0)
-          if counter and counter >= first then
-            count = 1
-            first = counter + 1
-            local highest = first
-            token = string.format('%016.0f', first)
-            final = string.format('%016.0f', highest)
-            if highest < 9e15 then
-              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-            else
-              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-            end
-            if problem then redis.pcall('SET', fence, before) end
-          end
-          if not problem then minted = first + count - 1 end
-          first_token, last_token, mint_problem = token, final, problem
-        end
-        if mint_problem or (kind == 'g' and redis.pcall('SET', lock, ticket .. '@' .. last_token .. '+', 'PX', GRANT_TTL_MS).err) then
-          redis.call('DEL', lock)
-          is_alone = true
-          if is_own then
-            asking.problem = mint_problem
-            break
-          end
-        elseif kind == 'g' then
-          local tokens = '0 0 0'
-          if is_blind or listeners then
-            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
-            tokens = first_token .. ' ' .. last_token .. ' ' .. bound
-          end
-          message = ticket .. ' ' .. tokens .. ' ' .. lock
-        else
-          if not is_blind and not listeners then -- they may not be counted
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
-            if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-          elseif not is_own and not (is_blind and deaf_at == sign_at) then
-            notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
-          end
-          if listeners ~= 0 then
-            local name, token = ticket, first_token
-            local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-            if not crowd then
-              local text_head = kind == 's' and '~s@' .. token or '~p'
-              crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
-            end
-            crowd.is_changed = true
-            local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
-            crowd.texts[#crowd.texts + 1] = text
-            crowd.count = crowd.count + 1
-            crowd.used = crowd.used + weight
-            crowd.smallest = math.min(crowd.smallest, most)
-            if tonumber(finish) < crowd.first then
-              crowd.first = tonumber(finish)
-              crowd.first_text = text
-            end
-            if tonumber(finish) > crowd.last then
-              crowd.last = tonumber(finish)
-              crowd.last_text = text
-            end
-            crowd.has_grown = true
-            if is_own then asking.is_granted = true end
-          end
-        end
-      end
-      if is_alone and listeners ~= 0 then
-        if is_blind and deaf_at == sign_at then break end
-        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-        if type(heard) == 'number' and (is_blind or heard > 0) then break end
-      end
-    end
-  end
-  if crowd and crowd.is_changed then
-    local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-    local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-    if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-    crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-    if crowd.problem and crowd.is_new then redis.call('DEL', lock) end
-    if notices[1] and not crowd.problem then
-      local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
-      local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-      local bound = next_place[2] or string.format('%.0f', us)
-      for _, each in ipairs(notices) do
-        local message = each.ticket .. ' ' .. token .. ' ' .. token .. ' ' .. bound .. ' ' .. lock
-        redis.pcall(each.is_sharded and 'SPUBLISH' or 'PUBLISH', each.channel, message)
-      end
-    end
-  end
-  if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
-  return gave
+  isLong: true,
+  keys: ['lock', 'queue'],
+  args: ['owner', 'entry'],
+  head: `local us, minted
+local fence = KEYS[1]`,
+  body: `local head
+${LEAVE_QUEUE}
+local value = redis.pcall('GET', lock)
+if type(value) ~= 'string' then
+  ${NOT_A_STRING}
 end
-if #KEYS > 3 then
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[2 * i + 1], ARGV[2 * i + 2])
-  end
-  return replies
+${IS_MINE}
+local crowd, asking
+local gave = 1
+if not mine then
+  if string.sub(value, 1, 1) ~= '~' then return 0 end
+  local leaves, renews = string.sub(owner, 1, -2), {}
+  ${ASK_TIME}
+  ${READ_CROWD}
+  if not is_crowd then return 0 end
+  gave = left or 0
+  if crowd then crowd.is_changed = left ~= nil end
 end
-local lock, queue = KEYS[2], KEYS[3]
-local owner, entry = ARGV[1], ARGV[2]
-return each(lock, queue, owner, entry)`,
-};
+${HAND_OFF}
+if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+return gave`,
+});

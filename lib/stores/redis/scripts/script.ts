@@ -1,4 +1,6 @@
-/** A Lua script that does one operation, on one lock or on many in one call: see `generate.mjs`. */
+import { createHash } from 'node:crypto';
+
+/** A Lua script that does one operation, on one lock or on many in one call. */
 export interface Script {
   name: string;
   source: string;
@@ -12,4 +14,56 @@ export interface Script {
   sharedKeys: number;
   /** How many arguments all locks of a call share: the first ones. */
   sharedArgs: number;
+}
+
+/** A script as its file in `lua/` has it. */
+export interface ScriptParts extends Omit<Script, 'source' | 'sha'> {
+  /** The local variables for the keys of each lock. */
+  keys: readonly string[];
+  /** The local variables for the arguments of each lock. */
+  args: readonly string[];
+  /** Runs once a call. */
+  head: string;
+  /** Runs for each lock. */
+  body: string;
+  /** Whether the body is too long to be in the source twice. */
+  isLong?: boolean;
+}
+
+/**
+ * Puts a script together. A call for several locks runs the body in a function, and replies with a list. One lock alone is by far
+ * the most frequent: for it the body is there a second time, since Redis would make the function and the list for each call.
+ */
+export function scriptOf({ keys, args, head, body, isLong, ...script }: ScriptParts): Script {
+  const { sharedKeys, sharedArgs } = script;
+  const names = [...keys, ...args].join(', ');
+  const values = (ofLock: (count: number) => string) =>
+    [
+      ...keys.map((_, at) => `KEYS[${ofLock(keys.length)}${sharedKeys + at + 1}]`),
+      ...args.map((_, at) => `ARGV[${ofLock(args.length)}${sharedArgs + at + 1}]`),
+    ].join(', ');
+  const ofOne = values(() => '');
+  const areSeveral = `#KEYS > ${sharedKeys + keys.length}`;
+  const each = `local function each(${names})
+${body}
+end`;
+  const several = `local replies = {}
+for i = 0, (#KEYS - ${sharedKeys}) / ${keys.length} - 1 do
+  replies[i + 1] = each(${values((count) => `${count} * i + `)})
+end
+return replies`;
+  const runs = isLong
+    ? `${each}
+if ${areSeveral} then
+${several}
+end
+return each(${ofOne})`
+    : `if ${areSeveral} then
+${each}
+${several}
+end
+local ${names} = ${ofOne}
+${body}`;
+  const source = `${head}\n${runs}`;
+  return { ...script, source, sha: createHash('sha1').update(source).digest('hex') };
 }
