@@ -82,11 +82,20 @@ it('the commands inspect and ls show the locks of a prefix that are held, as lin
   expect(lines.join()).toContain(digest); // whole
 });
 
-it('the command inspect does not speak of the process of a lock that was detached', async () => {
+it('the command inspect does not speak of the process of a lock that was detached, and says for how long it is held', async () => {
   const locks = await openLocks({ redis: server.url });
   const key = freshKey();
-  await (await locks.acquire(key)).detach({ ttlMs: 60_000 });
-  expect((await call(on('inspect', key))).out).toMatch(/waiting +no process in the queue\n$/);
+  await (await locks.acquire(key)).detach({ ttlMs: 10_800_000 });
+  expect((await call(on('inspect', key))).out).toMatch(/ 3 h\n[^]*waiting +no process in the queue\n$/);
+  await locks.acquire('for minutes', { ttlMs: 600_000 });
+  expect((await call(on('inspect', 'for minutes'))).out).toContain(' 10 min\n');
+});
+
+it('the command doctor breaks its lines where the terminal ends', async () => {
+  const { out } = await call(on('doctor'), { columns: 40 });
+  const lines = out.trimEnd().split('\n');
+  expect(lines.length).toBeGreaterThan(2);
+  expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(40);
 });
 
 it('the command ls looks again and again with --watch, until it is interrupted', async () => {
