@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Locked, LockContendedError, LockLostError, LockService } from 'nest-redis-lock';
 import { expect, it } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
+import { whenAborted } from '../support/until.js';
 
 @Injectable()
 class Orders {
@@ -56,7 +57,7 @@ class Orders {
   @Locked('hangs', { maxHoldMs: 50 })
   async hangs(): Promise<string> {
     const { signal } = this.locks.current();
-    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    await whenAborted(signal);
     return 'ended';
   }
 

@@ -15,7 +15,7 @@ import { Gate } from '../support/gate.js';
 import { makeApp } from '../support/nest-app.js';
 import { untilQueued } from '../support/queue.js';
 import { serverOfFile } from '../support/stage.js';
-import { until } from '../support/until.js';
+import { until, whenAborted } from '../support/until.js';
 
 const redis = await serverOfFile();
 beforeEach(async () => {
@@ -50,7 +50,7 @@ class Relay {
   @WhileLeader('outbox')
   async relay(leadership: Leadership): Promise<void> {
     this.terms.push(leadership);
-    await new Promise((aborted) => leadership.signal.addEventListener('abort', aborted));
+    await whenAborted(leadership.signal);
     await this.gate?.opened;
     this.ended++;
   }

@@ -7,11 +7,14 @@ import type { SqlLockModuleOptions } from 'nest-redis-lock/sql';
 export class ShopConfig {
   readonly warehouseUrl = required('WAREHOUSE_URL');
 
-  /** Memory has to be asked for: falling back to it would leave several instances without a common lock. */
+  /**
+   * Memory has to be asked for: falling back to it would leave several instances without a common lock. In a rush everybody wants the same
+   * product: who comes last waits for all others, also on a slow machine.
+   */
   get locks(): RedisLockModuleOptions {
     return process.env.LOCKS === 'memory'
       ? { memory: true }
-      : { redis: required('REDIS_URL'), keyPrefix: process.env.LOCK_PREFIX ?? 'shop' };
+      : { redis: required('REDIS_URL'), keyPrefix: process.env.LOCK_PREFIX ?? 'shop', waitMs: 30_000 };
   }
 
   /**
