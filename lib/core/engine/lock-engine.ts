@@ -3,8 +3,16 @@ import { Subject } from 'rxjs';
 import { failureEvent, type LockEvent } from '../../api/events.js';
 import { digestOf } from '../../api/holder.js';
 import type { LockMode } from '../../api/lock.js';
+import { quoted } from '../../api/printable.js';
 import type { LockEventMessage, ObservedStats } from '../../api/telemetry.js';
-import { EXCLUSIVE, type AcquireOutcome, type LockBackend } from '../backend/lock-backend.js';
+import {
+  EXCLUSIVE,
+  type AcquireOutcome,
+  type HandOver,
+  type Hold,
+  type LockBackend,
+  type WaitListener,
+} from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases, type Keeping } from '../lease/leases.js';
 import { leasesOf, type LockHandle } from '../lease/lock-handle.js';
@@ -12,36 +20,52 @@ import type { Held } from '../lease/lock-set-handle.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { InFlight } from '../time/in-flight.js';
 import { notify } from '../time/notify.js';
+import { Pacer } from '../time/pacer.js';
 import { inTime } from '../time/time-limit.js';
 import { unlessAborted } from '../waiting/abort-listener.js';
-import { Lines, type LineLimits } from '../waiting/line.js';
-import { ALTERNATING, BY_ARRIVAL } from '../waiting/order.js';
+import { CHECK_MS, type Bid } from '../waiting/bid.js';
+import { ContestedKeys } from '../waiting/contested-keys.js';
+import { Line } from '../waiting/line.js';
+import { ALTERNATING, BY_ARRIVAL, type Order } from '../waiting/order.js';
 import { RefusalGate } from '../waiting/refusal-gate.js';
 import { closed, notKept } from '../waiting/refusals.js';
-import { Calls, timeOf, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
+import { timeOf, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
 import { Transfers } from './transfers.js';
 
 /** For how long the lock of a probe stands if it cannot be released, in milliseconds. */
 const PROBE_TTL_MS = 1_000;
+/** Bids that come due within this part of a second are checked along. */
+const COALESCE = 1 / 10;
+/** How many bids are checked at once. */
+const CHECKS_AT_ONCE = 500;
+/** Of how many keys it is said that calls name different limits. */
+const KEYS_SAID = 100;
+
+/** The bounds of a service. */
+export type Limits = Pick<ResolvedServiceOptions, 'marginMs' | 'maxWaiters' | 'cohortMs' | 'fair'>;
 
 /** The parts of an engine. */
 export interface EngineParts {
   readonly backend: LockBackend;
   readonly now: () => number;
-  readonly limits: LineLimits & Pick<ResolvedServiceOptions, 'fair'>;
+  readonly limits: Limits;
   /** The name of this service in owner values. */
   readonly processName: string;
   /** Name of the registration. */
   readonly registration: string;
 }
 
-/** Locks on single keys: acquires, keeps and releases them. Every waiter, and every lock that is held, is in it. */
-export class LockEngine {
+/**
+ * The locks of one service on single keys. Each call that waits, and each lock that is held, is in one of its lines: there is one for each key and
+ * mode that is wanted or held. Lines, waiters, leases and handles find here what they have in common.
+ */
+export class LockEngine implements WaitListener {
   readonly backend: LockBackend;
   readonly now: () => number;
+  readonly limits: Limits;
+  readonly order: Order;
   readonly events: LockEvents;
   readonly leases: Leases;
-  readonly lines: Lines;
   /** What is detached, downgraded and adopted. */
   readonly transfers: Transfers;
   /** Makes the owner values of attempts, and the tickets of places. */
@@ -49,31 +73,46 @@ export class LockEngine {
   /** Counts calls until they have ended, and what is sent until it is answered. */
   readonly inFlight = new InFlight();
   readonly gate = new RefusalGate();
-  readonly #calls: Calls;
+  /** Of the bids that wait for a message, and of those that ask for calls which have no timer yet. */
+  readonly checks: Pacer<Bid>;
+  /** Those that have a place in the queue of the store. */
+  readonly byTicket = new Map<string, Bid>();
+  readonly #lines: Readonly<Record<LockMode, Map<string, Line>>> = {
+    exclusive: new Map(),
+    shared: new Map(),
+    permits: new Map(),
+  };
+  /** Made when a call had to wait: an uncontended call passes by. */
+  #contested?: ContestedKeys;
+  /** The keys of which it was said that calls name different limits. */
+  readonly #limitsSaid = new Set<string>();
 
   constructor({ backend, now, limits, processName, registration }: EngineParts) {
-    const events = (this.events = new LockEvents(registration));
     this.backend = backend;
     this.now = now;
+    this.limits = limits;
+    this.order = limits.fair && backend.waitQueue?.handsOver ? BY_ARRIVAL : ALTERNATING;
     this.nextOwner = ownerSequence(processName);
-    this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events });
-    this.lines = new Lines({
-      backend,
-      now,
-      order: limits.fair && backend.waitQueue?.handsOver ? BY_ARRIVAL : ALTERNATING,
-      limits,
-      leases: this.leases,
-      inFlight: this.inFlight,
-      warn: events.warn,
-      nextOwner: this.nextOwner,
-    });
+    this.events = new LockEvents(registration);
+    this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events: this.events });
     this.transfers = new Transfers(this);
-    this.#calls = new Calls(this);
+    this.checks = new Pacer<Bid>({
+      now,
+      atOnce: CHECKS_AT_ONCE,
+      leewayMs: () => CHECK_MS * COALESCE,
+      isUrgent: () => false,
+      onDue: (bid) => {
+        this.checks.remove(bid);
+        bid.bidder.onDue();
+      },
+    });
   }
 
   /** How much it keeps in memory: 0 when nothing is held or waited for. */
   get size(): number {
-    return this.lines.size + this.leases.size + this.transfers.size;
+    const { exclusive, shared, permits } = this.#lines;
+    const lines = exclusive.size + shared.size + permits.size;
+    return lines + this.byTicket.size + this.leases.size + this.transfers.size;
   }
 
   /** How wrong the order of calls of several processes may be, as far as that is known. */
@@ -81,14 +120,50 @@ export class LockEngine {
     return this.backend.waitQueue?.clockErrorMs?.();
   }
 
-  /** How many calls wait for the key. */
-  waiting(key: string): number {
-    return this.lines.waiting(key);
+  /** The line of the key for calls in this mode. */
+  lineOf(key: string, mode: LockMode): Line {
+    const lines = this.#lines[mode];
+    let line = lines.get(key);
+    if (!line) lines.set(key, (line = new Line(key, mode, this)));
+    return line;
   }
 
-  /** What this process holds of the key: one lease, unless it is shared, or permits. */
+  /** Called by a line of which nothing is wanted or held any more. */
+  forget({ key, mode }: Line): void {
+    this.#lines[mode].delete(key);
+  }
+
+  /** How many calls wait for the key, in whatever mode. */
+  waiting(key: string): number {
+    const { exclusive, shared, permits } = this.#lines;
+    const size = (lines: Map<string, Line>) => lines.get(key)?.size ?? 0;
+    return size(exclusive) + size(shared) + size(permits);
+  }
+
+  /** What this process holds of the key, in whatever mode: one lease, unless it is shared, or permits. */
   leasesOf(key: string): Lease[] {
-    return this.lines.leasesOf(key);
+    return this.#of(key).flatMap((line) => line.leases);
+  }
+
+  /** Calls for the permits of a key name different limits. */
+  noteLimits(key: string, hold: Hold | undefined, smaller: number): void {
+    if (hold?.mode !== 'permits' || this.#limitsSaid.has(key) || this.#limitsSaid.size >= KEYS_SAID) return;
+    this.#limitsSaid.add(key);
+    this.events.warn(
+      key,
+      `Calls for permits of ${quoted(key)} name different limits: ${hold.limit} here, and ${smaller} elsewhere, which counts as long as such ` +
+        'a call holds permits. Name the same limit in all of them.',
+    );
+  }
+
+  /** Whether a call of this process had to wait for the key a moment ago. */
+  wasContested(key: string): boolean {
+    return this.#contested !== undefined && this.#contested.has(key);
+  }
+
+  /** Another process holds the key, or held it until now. */
+  noteContested(key: string): void {
+    (this.#contested ??= new ContestedKeys(this.now)).note(key);
   }
 
   /** What is held, and what is waited for, by label and mode. */
@@ -101,14 +176,14 @@ export class LockEngine {
       return entry;
     };
     this.leases.eachLabel((label, { grant: { hold = EXCLUSIVE } }) => of(label, hold.mode).held++);
-    this.lines.eachWaiter(({ key, label = this.leases.labels.of(key), hold }) => of(label, hold.mode).waiting++);
+    this.#eachWaiter(({ key, label = this.leases.labels.of(key), hold }) => of(label, hold.mode).waiting++);
     return [...stats.values()];
   }
 
   /** The labels of what is held and waited for, by key. */
   labels(): Map<string, string> {
     const labels = new Map<string, string>();
-    this.lines.eachWaiter(({ key, label = this.leases.labels.of(key) }) => labels.set(key, label));
+    this.#eachWaiter(({ key, label = this.leases.labels.of(key) }) => labels.set(key, label));
     this.leases.eachLabel((label, { key }) => labels.set(key, label));
     return labels;
   }
@@ -121,10 +196,14 @@ export class LockEngine {
    */
   acquire(key: string, request: WaitRequest, closing: Closing, label?: string): Promise<LockHandle> {
     if (closing.phase === 'closed') throw closed(key);
-    const waiter = new Waiter(key, request, closing, this.#calls, label);
+    const waiter = new Waiter(key, request, closing, this, label);
     this.inFlight.begin();
     this.leases.settle(); // a lease that was found lost in this very line is not in the way
-    this.lines.join(waiter);
+    try {
+      this.lineOf(key, waiter.hold.mode).join(waiter);
+    } catch (bug) {
+      if (!waiter.isSettled) waiter.refuse(bug);
+    }
     return waiter.lock;
   }
 
@@ -208,7 +287,7 @@ export class LockEngine {
 
   /** Refuses the calls that may not wait any more, as the closing has entered its next phase. */
   refuseWaiting(closing: Closing): void {
-    this.lines.refuseWaiting(closing);
+    for (const line of this.#all()) line.refuseWaiting(closing);
   }
 
   /** Settles when nothing is in flight: neither a call, nor an attempt, nor a transfer, nor what undoes an adoption. */
@@ -216,6 +295,51 @@ export class LockEngine {
     await this.inFlight.settled();
     this.backend.insist?.();
     await this.transfers.close();
+  }
+
+  onTurn(ticket?: string, handOver?: HandOver, key?: string): void {
+    if (ticket !== undefined) this.#wake(ticket, handOver, key);
+    else this.checks.hurry([...this.byTicket.values()].filter((bid) => bid.wake()));
+  }
+
+  onListening(key: string): void {
+    for (const line of this.#of(key)) line.onListening();
+  }
+
+  onTaken(key: string, owner: string): void {
+    for (const line of this.#of(key)) line.onTaken(owner);
+  }
+
+  onWarning(message: string): void {
+    const lines = this.#all();
+    const { key = '' } = lines.find(({ size }) => size > 0) ?? lines[0] ?? {};
+    this.events.warn(key, message);
+  }
+
+  #of(key: string): Line[] {
+    return Object.values(this.#lines).flatMap((lines) => lines.get(key) ?? []);
+  }
+
+  #all(): Line[] {
+    return Object.values(this.#lines).flatMap((lines) => [...lines.values()]);
+  }
+
+  #wake(ticket: string, handOver?: HandOver, key?: string): void {
+    const bid = this.byTicket.get(ticket);
+    if (bid?.wake()) bid.bidder.onTurn(handOver);
+    else if (!bid && key !== undefined && !this.#mayHold(key, ticket)) this.backend.waitQueue?.decline?.(key, ticket);
+  }
+
+  /**
+   * The bid may have won the lock by an attempt before its message came. If not, the place was given up, or has come back with an older state of
+   * the store.
+   */
+  #mayHold(key: string, owner: string): boolean {
+    return this.leases.runsOn(owner) || this.leasesOf(key).some(({ grant }) => grant.owner === owner);
+  }
+
+  #eachWaiter(call: (waiter: Waiter) => void): void {
+    for (const line of this.#all()) line.eachWaiter(call);
   }
 
   #confirmed(keepings: readonly Keeping[], request: WaitRequest, since: number): Promise<unknown> {

@@ -214,9 +214,14 @@ export class Transfers {
   }
 
   #begin({ grant, sentAt }: Transferred, ttlMs: number, autoExtend: boolean): Lease {
-    const { leases, lines } = this.engine;
     const { key, fencingToken, hold = EXCLUSIVE } = grant;
-    return leases.add(lines.lineOf(key, hold.mode), { grant, fencingToken, ttlMs, sentAt, autoExtend });
+    return this.engine.leases.add(this.engine.lineOf(key, hold.mode), {
+      grant,
+      fencingToken,
+      ttlMs,
+      sentAt,
+      autoExtend,
+    });
   }
 
   /** Why a lock that was adopted is of no use to its caller. */

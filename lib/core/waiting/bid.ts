@@ -4,11 +4,10 @@ import {
   type AcquireRequest,
   type HandOver,
   type Hold,
-  type LockBackend,
   type Place,
 } from '../backend/lock-backend.js';
-import type { Paced, Pacer } from '../time/pacer.js';
-import type { Order } from './order.js';
+import type { LockEngine } from '../engine/lock-engine.js';
+import type { Paced } from '../time/pacer.js';
 
 /**
  * The period of the checks of a bid, in milliseconds: shorter than a grant that is not confirmed stands, so that no waiter is stuck
@@ -41,21 +40,6 @@ export interface Bidder {
   onDue(): void;
 }
 
-/** What the bids of a service have in common. */
-export interface BidParts {
-  readonly backend: LockBackend;
-  readonly now: () => number;
-  readonly order: Order;
-  /** Makes the owner values of attempts, and the tickets of places. */
-  readonly nextOwner: () => string;
-  /** By the ticket of its place. */
-  readonly byTicket: Map<string, Bid>;
-  /** How many calls of this process wait for the key. */
-  waiting(key: string): number;
-  /** Of the bids that wait for a message, and of those that ask for calls which have no timer yet. */
-  readonly checks: Pacer<Bid>;
-}
-
 /**
  * The bid of a process for one lock, among those of all processes: it makes one attempt at a time on behalf of the first call that
  * waits, and keeps the place in the queue of the store between them. It is passive: its line makes the attempts that it describes.
@@ -86,7 +70,7 @@ export class Bid implements Paced<Bid> {
 
   constructor(
     readonly bidder: Bidder,
-    private readonly parts: BidParts,
+    private readonly engine: LockEngine,
   ) {}
 
   get isAsking(): boolean {
@@ -109,7 +93,7 @@ export class Bid implements Paced<Bid> {
    * @param beside for how many more calls that want the same, if there is room
    */
   ask({ request, hold, arrivedAt }: Asking, turns: number | undefined, beside: number): AcquireRequest {
-    const { backend, now, nextOwner, order } = this.parts;
+    const { backend, now, nextOwner, order } = this.engine;
     const { key } = this.bidder;
     const { waitQueue } = backend;
     this.#stopWaiting();
@@ -126,11 +110,11 @@ export class Bid implements Paced<Bid> {
 
   /** Its attempt was answered. */
   answered(outcome: AcquireOutcome): void {
-    this.parts.checks.remove(this);
+    this.engine.checks.remove(this);
     switch (outcome.status) {
       case 'acquired':
         // The grant came without a message.
-        if (this.#place?.isTaken && !this.#wasWoken) this.parts.backend.waitQueue?.checkListening(this.bidder.key);
+        if (this.#place?.isTaken && !this.#wasWoken) this.engine.backend.waitQueue?.checkListening(this.bidder.key);
         this.#dropPlace();
         break;
       case 'contended':
@@ -148,12 +132,12 @@ export class Bid implements Paced<Bid> {
    */
   pauseMs(refusal: Extract<AcquireOutcome, { status: 'contended' }>, answeredAt: number): number | undefined {
     const { remainingMs, queued } = refusal;
-    const { waitQueue } = this.parts.backend;
+    const { waitQueue } = this.engine.backend;
     const isListening = waitQueue?.isListening(this.bidder.key) ?? false;
     // A bid takes its place at once, also before messages arrive: after a pause by chance, calls for another mode would come first.
     if (this.#isWoken || (waitQueue && !this.#place && remainingMs !== undefined)) return undefined;
     if (!queued || !isListening || remainingMs === undefined)
-      return (this.#backOff ??= new BackOff(this.parts.backend.pollEveryMs)).next(
+      return (this.#backOff ??= new BackOff(this.engine.backend.pollEveryMs)).next(
         remainingMs,
         answeredAt - this.#attemptedAt,
       );
@@ -166,14 +150,14 @@ export class Bid implements Paced<Bid> {
    * @param isTied nobody won: only the time ends the pause
    */
   wait(pauseMs: number, isTied: boolean): void {
-    if (pauseMs === Infinity) this.checkAfter(this.parts.now());
+    if (pauseMs === Infinity) this.checkAfter(this.engine.now());
     else this.#timer = setTimeout(Bid.#pauseIsOver, pauseMs, this);
     this.#state = isTied ? 'resting' : 'queued';
   }
 
   /** Has it come due `CHECK_MS` after this time, unless it begins to ask before, or its attempt is answered. */
   checkAfter(time: number): void {
-    this.parts.checks.add(this, time + CHECK_MS, CHECK_MS);
+    this.engine.checks.add(this, time + CHECK_MS, CHECK_MS);
   }
 
   /** Its turn may have come. @returns whether it waits for that; otherwise it is remembered for the answer in flight */
@@ -197,15 +181,15 @@ export class Bid implements Paced<Bid> {
   #stopWaiting(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.parts.checks.remove(this);
+    this.engine.checks.remove(this);
   }
 
   // One function for all, as a closure for each bid is memory that lives as long as it waits.
-  static readonly #pauseIsOver = (bid: Bid): void => bid.parts.checks.hurry([bid]);
+  static readonly #pauseIsOver = (bid: Bid): void => bid.engine.checks.hurry([bid]);
 
   /** @returns the place as it is asked for now: its calls, its time, and what the store said of it, may be others in the next attempt */
   #takePlace(hold: Hold, turns: number, firstArrivedAt: number): Place {
-    const { byTicket, nextOwner, order } = this.parts;
+    const { byTicket, nextOwner, order } = this.engine;
     // The call that it was taken for has given up.
     if (this.#place && !isSameHold(this.#place.hold, hold)) this.#leavePlace();
     if (!this.#place) {
@@ -215,18 +199,18 @@ export class Bid implements Paced<Bid> {
       byTicket.set(ticket, this);
     }
     const arrivedAt = order.placeAt(firstArrivedAt, this.#placeAskedAt);
-    const calls = this.parts.waiting(this.bidder.key);
+    const calls = this.engine.waiting(this.bidder.key);
     return (this.#place = { ...this.#place, calls, arrivedAt });
   }
 
   #leavePlace(): void {
-    if (this.#place?.isTaken) this.parts.backend.waitQueue?.leave(this.bidder.key, this.#place);
+    if (this.#place?.isTaken) this.engine.backend.waitQueue?.leave(this.bidder.key, this.#place);
     this.#dropPlace();
   }
 
   #dropPlace(): void {
     if (!this.#place) return;
-    this.parts.byTicket.delete(this.#place.ticket);
+    this.engine.byTicket.delete(this.#place.ticket);
     this.#place = undefined;
   }
 }

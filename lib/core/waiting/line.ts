@@ -4,39 +4,20 @@ import {
   type AcquireRequest,
   type Grant,
   type HandOver,
-  type Hold,
-  type LockBackend,
   type ReleaseOutcome,
-  type WaitListener,
 } from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
-import { quoted } from '../../api/printable.js';
 import type { LockGrant } from '../../api/events.js';
 import type { LockMode } from '../../api/lock.js';
+import type { LockEngine } from '../engine/lock-engine.js';
 import type { Lease } from '../lease/lease.js';
-import type { Leases } from '../lease/leases.js';
 import { leftMs, validityMs } from '../time/clock.js';
 import { setImmediate } from '../time/event-loop.js';
-import type { InFlight } from '../time/in-flight.js';
-import { Pacer } from '../time/pacer.js';
 import { onAbort } from './abort-listener.js';
-import { Bid, CHECK_MS, isSameHold, type Bidder, type BidParts } from './bid.js';
-import { ContestedKeys } from './contested-keys.js';
-import type { Order } from './order.js';
+import { Bid, CHECK_MS, isSameHold, type Bidder } from './bid.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
 import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
 
-/** The bounds of the waiting in one process. */
-export interface LineLimits {
-  readonly marginMs: number;
-  readonly maxWaiters: number;
-  readonly cohortMs: number;
-}
-
-/** Bids that come due within this part of a second are checked along. */
-const COALESCE = 1 / 10;
-/** How many bids are checked at once. */
-const CHECKS_AT_ONCE = 500;
 /** How many turns are asked for beside those of the calls that wait, as a part of these. */
 const SURPLUS = 1 / 4;
 /**
@@ -44,8 +25,6 @@ const SURPLUS = 1 / 4;
  * less than a hundredth of a command for each call.
  */
 const COHORT_PASSES = 100;
-/** Of how many keys it is said that calls name different limits. */
-const KEYS_SAID = 100;
 /** For how many calls beside the first one permits are asked for at once. */
 const MOST_BESIDE = 100;
 /** A lock that was handed over is begun with if it stands for this part of its time longer: enough to be extended. */
@@ -73,11 +52,12 @@ export class Line implements Bidder {
   constructor(
     readonly key: string,
     readonly mode: LockMode,
-    private readonly lines: Lines,
+    private readonly engine: LockEngine,
   ) {}
 
-  get leases(): Pick<LineLeases, 'all' | 'first'> {
-    return this.#leases;
+  /** What it holds. */
+  get leases(): Lease[] {
+    return this.#leases.all;
   }
 
   /** How many calls wait. */
@@ -100,7 +80,7 @@ export class Line implements Bidder {
   }
 
   join(waiter: Waiter): void {
-    const { backend, limits } = this.lines;
+    const { backend, limits } = this.engine;
     const shared = this.#waiters.size === 0 ? this.#sharedWith(waiter) : undefined;
     if (shared) return this.#share(shared, waiter);
     const mayBeFree = this.#mayBeFree;
@@ -109,7 +89,7 @@ export class Line implements Bidder {
       return;
     }
     // A call that asks for a lock that may be free does not wait yet.
-    if (this.lines.waiting(this.key) >= limits.maxWaiters + (mayBeFree ? 1 : 0)) {
+    if (this.engine.waiting(this.key) >= limits.maxWaiters + (mayBeFree ? 1 : 0)) {
       waiter.refuse(contended(waiter, this.#known, limits.maxWaiters));
       return;
     }
@@ -133,7 +113,7 @@ export class Line implements Bidder {
     this.#endStale();
     this.#leases.add(lease);
     if (this.mode === 'exclusive') return;
-    const { limits, now } = this.lines;
+    const { limits, now } = this.engine;
     // The time limit of one call must not end the lock of others.
     if (lease.overstaysAt === Infinity) lease.share = { turnsLeft: COHORT_PASSES, until: now() + limits.cohortMs };
     this.#goOn();
@@ -169,7 +149,7 @@ export class Line implements Bidder {
     const lease = this.#leases.of(owner);
     if (!lease) return;
     lease.share = undefined;
-    this.lines.leases.check(lease);
+    this.engine.leases.check(lease);
   }
 
   /** Calls that may not wait any more are refused. A call that asks for a lock that may be free does not wait yet. */
@@ -182,7 +162,7 @@ export class Line implements Bidder {
   /** Messages arrive from now on: the turn of a bid with a place may have come before. */
   onListening(): void {
     const bid = this.#bid;
-    if (bid?.place && bid.wake()) this.lines.checks.hurry([bid]);
+    if (bid?.place && bid.wake()) this.engine.checks.hurry([bid]);
   }
 
   /** The turn of the bid, which waits, may have come. @param handOver the lock was handed over to it */
@@ -200,13 +180,13 @@ export class Line implements Bidder {
 
   /** @param givenBack a grant that is given back in the same step, and who is told the outcome */
   #ask(givenBack?: { grant: Grant; released: (outcome: ReleaseOutcome) => void }): void {
-    const { backend, inFlight, now, order } = this.lines;
+    const { backend, inFlight, now, order } = this.engine;
     const first = this.#waiters.first!;
-    const bid = (this.#bid ??= new Bid(this, this.lines));
+    const bid = (this.#bid ??= new Bid(this, this.engine));
     if (this.#seen) this.#seen.askedAt ??= now();
     // An attempt that will probably win, or has no call behind it, does without a place, which costs arguments.
     const hasCompany = this.#seen !== undefined || this.#waiters.size > 1;
-    const mayWait = hasCompany || (!first.triesOnce && this.lines.wasContested(this.key));
+    const mayWait = hasCompany || (!first.triesOnce && this.engine.wasContested(this.key));
     const takesPlace = bid.place !== undefined || (order.isByArrival ? !first.triesOnce : mayWait);
     const turns = takesPlace ? this.#turns(first) : undefined;
     const request = bid.ask(first, turns, this.#beside(first));
@@ -247,7 +227,7 @@ export class Line implements Bidder {
   #beginWith(handOver: HandOver): boolean {
     const { place } = this.#bid!;
     const first = this.#waiters.first!;
-    const { limits, now } = this.lines;
+    const { limits, now } = this.engine;
     const { ttlMs, watchdog } = first.request;
     const handed = place && watchdog ? handOver.grantOf(this.key, place) : undefined;
     if (!place || !handed) return false;
@@ -286,12 +266,12 @@ export class Line implements Bidder {
     { grant, others = [], sentAt, smallerLimit }: Extract<AcquireOutcome, { status: 'acquired' }>,
     arrivedAt: number | undefined,
   ): void {
-    if (smallerLimit !== undefined) this.lines.noteLimits(this.key, request.hold, smallerLimit);
+    if (smallerLimit !== undefined) this.engine.noteLimits(this.key, request.hold, smallerLimit);
     for (const each of [grant, ...others]) this.#use(each, request, sentAt, arrivedAt);
   }
 
   #use(grant: Grant, { ttlMs, hold }: AcquireRequest, sentAt: number, arrivedAt: number | undefined): void {
-    const { limits, now } = this.lines;
+    const { limits, now } = this.engine;
     const answeredAt = now();
     const isOfUse = answeredAt < sentAt + validityMs(ttlMs, limits.marginMs);
     const first = this.#waiters.first;
@@ -310,10 +290,10 @@ export class Line implements Bidder {
 
   #contended(bid: Bid, refusal: Extract<AcquireOutcome, { status: 'contended' }>): void {
     const { owner, others, remainingMs, isKept, smallerLimit } = refusal;
-    if (smallerLimit !== undefined) this.lines.noteLimits(this.key, this.#waiters.first?.hold, smallerLimit);
-    const answeredAt = this.lines.now();
+    if (smallerLimit !== undefined) this.engine.noteLimits(this.key, this.#waiters.first?.hold, smallerLimit);
+    const answeredAt = this.engine.now();
     this.#seen = { owner, others, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs, isKept };
-    this.lines.noteContested(this.key);
+    this.engine.noteContested(this.key);
     this.#refuseTriers();
     const { first } = this.#waiters;
     if (first && first.closing.phase !== 'open') this.#refuse(first, closed(this.key));
@@ -322,8 +302,8 @@ export class Line implements Bidder {
       this.#withdraw(bid);
       return;
     }
-    const { waitQueue } = this.lines.backend;
-    if (waitQueue && !waitQueue.isListening(this.key)) waitQueue.listen(this.key, this.lines);
+    const { waitQueue } = this.engine.backend;
+    if (waitQueue && !waitQueue.isListening(this.key)) waitQueue.listen(this.key, this.engine);
     const pauseMs = bid.pauseMs(refusal, answeredAt);
     if (pauseMs === undefined) this.#ask();
     else bid.wait(pauseMs, remainingMs === undefined);
@@ -340,7 +320,7 @@ export class Line implements Bidder {
 
   /** Gives a grant back, and asks for the next call: in one step, where the store can. */
   #handBack(grant: Grant, released: (outcome: ReleaseOutcome) => void = ignore, keepUntil = 0): void {
-    const { backend } = this.lines;
+    const { backend } = this.engine;
     // A bid beside a lease that was adopted has its place already, and may be asking.
     if (this.#waiters.size > 0 && !this.#bid && leftMs(keepUntil) === 0 && backend.turn) {
       this.#ask({ grant, released });
@@ -353,12 +333,12 @@ export class Line implements Bidder {
   /** Whether the first call may have a grant: the one that it was asked for may have given up, and others elsewhere come before the next. */
   #mayBegin({ arrivedAt }: Waiter, { nobodyBefore = -Infinity }: Grant, placeAt: number | undefined): boolean {
     if (placeAt === undefined) return true; // without a place it was asked for by whoever is first
-    const { now, order } = this.lines;
+    const { now, order } = this.engine;
     return order.mayServe({ nobodyBefore: Math.max(nobodyBefore, placeAt), until: Infinity }, arrivedAt, now());
   }
 
   #begin(first: Waiter, grant: Grant, ttlMs: number, sentAt: number, extendTo?: number): void {
-    const { leases, limits, now } = this.lines;
+    const { leases, limits, now } = this.engine;
     const { fencingToken, lastToken = fencingToken, nobodyBefore } = grant;
     this.#endStale();
     const autoExtend = first.request.watchdog;
@@ -377,7 +357,7 @@ export class Line implements Bidder {
   #endStale(): void {
     const { first } = this.#leases;
     if (this.mode !== 'exclusive' || !first) return;
-    this.lines.leases.lose(first, 'expired');
+    this.engine.leases.lose(first, 'expired');
     this.#leases.remove(first);
   }
 
@@ -388,7 +368,7 @@ export class Line implements Bidder {
     const { nextToken } = share;
     if (nextToken !== undefined) share.nextToken = nextToken + 1;
     // Readers have no tokens of their own: this one is of the same phase.
-    this.#grant(next, this.lines.leases.pass(lease, nextToken ?? lease.fencingToken), 'passed');
+    this.#grant(next, this.engine.leases.pass(lease, nextToken ?? lease.fencingToken), 'passed');
   }
 
   /** The lease of this process that a call can share. */
@@ -404,7 +384,7 @@ export class Line implements Bidder {
 
   #grant(waiter: Waiter, lease: Lease, how: LockGrant): void {
     this.#waiters.remove(waiter);
-    if (this.#seen?.owner !== undefined) this.lines.noteContested(this.key); // until now: the refusal may have been long ago
+    if (this.#seen?.owner !== undefined) this.engine.noteContested(this.key); // until now: the refusal may have been long ago
     if (!this.#bid) this.#seen = undefined; // one that waits beside a lease that is passed on has found the others in its way
     lease.label = waiter.label;
     this.#leases.add(lease);
@@ -433,7 +413,7 @@ export class Line implements Bidder {
   #limit(waiter: Waiter): void {
     if (waiter.isLimited || waiter.isSettled) return;
     const { signal } = waiter.request;
-    const remainingMs = Math.max(0, timeOf(waiter.request, this.lines.backend) - waiter.waitedMs);
+    const remainingMs = Math.max(0, timeOf(waiter.request, this.engine.backend) - waiter.waitedMs);
     waiter.limitBy(
       setTimeout(Line.#timeIsOver, Math.ceil(remainingMs), this, waiter),
       signal && onAbort(signal, () => this.#giveUp(waiter, signal.reason)),
@@ -460,8 +440,8 @@ export class Line implements Bidder {
     const { sentAt, deadline, isUnsettled, provisionalTtlMs, askedForMs, standsTooLong } = lease;
     const isProvisional = provisionalTtlMs !== undefined;
     if ((isUnsettled && !isProvisional) || askedForMs > 0 || standsTooLong) return false;
-    const now = this.lines.now();
-    if (!this.lines.order.mayServe(share, arrivedAt, now)) return false;
+    const now = this.engine.now();
+    if (!this.engine.order.mayServe(share, arrivedAt, now)) return false;
     return now < sentAt + (deadline - sentAt) * (isProvisional ? PASSED_MEANWHILE : PASSED_WITHIN);
   }
 
@@ -493,7 +473,7 @@ export class Line implements Bidder {
     } else if (this.#bid && !this.#bid.isAsking) this.#withdraw(this.#bid);
     if (this.#waiters.size > 0 || this.#bid) return;
     this.#seen = undefined; // nothing renews it, and leases of the line may keep that
-    if (!this.#leases.first) this.lines.forget(this);
+    if (!this.#leases.first) this.engine.forget(this);
   }
 
   /** Calls that wait share a lease that was just granted. */
@@ -507,7 +487,7 @@ export class Line implements Bidder {
   }
 
   get #known(): Knowledge {
-    const { backend, now } = this.lines;
+    const { backend, now } = this.engine;
     // Asking may find a lease lost that has yet to leave: the lock was held until now.
     const own = this.mode === 'exclusive' ? this.#leases.first : undefined;
     const lease = own?.checkAlive() ? own : undefined;
@@ -560,166 +540,6 @@ class LineLeases {
     if (this.#first?.grant.owner === owner) return this.#first;
     if (this.#others) for (const lease of this.#others) if (lease.grant.owner === owner) return lease;
     return undefined;
-  }
-}
-
-/** The lines of all keys that calls of this process want or hold. */
-export class Lines implements BidParts, WaitListener {
-  readonly backend: LockBackend;
-  readonly now: () => number;
-  readonly order: Order;
-  readonly limits: LineLimits;
-  readonly leases: Pick<Leases, 'add' | 'pass' | 'check' | 'lose' | 'runsOn'>;
-  /** Counts the attempts whose answer is still to come. */
-  readonly inFlight: InFlight;
-  /** @param key of a call that waits */
-  readonly warn: (key: string, message: string) => void;
-  readonly nextOwner: () => string;
-  readonly byTicket = new Map<string, Bid>();
-  readonly checks: Pacer<Bid>;
-  /** Made when a call had to wait: an uncontended call passes by. */
-  #contested?: ContestedKeys;
-  readonly #lines: Readonly<Record<LockMode, Map<string, Line>>> = {
-    exclusive: new Map(),
-    shared: new Map(),
-    permits: new Map(),
-  };
-  /** The keys of which it was said that calls name different limits. */
-  readonly #limitsSaid = new Set<string>();
-
-  constructor(
-    parts: Pick<Lines, 'backend' | 'now' | 'order' | 'limits' | 'leases' | 'inFlight' | 'warn' | 'nextOwner'>,
-  ) {
-    this.backend = parts.backend;
-    this.now = parts.now;
-    this.order = parts.order;
-    this.limits = parts.limits;
-    this.leases = parts.leases;
-    this.inFlight = parts.inFlight;
-    this.warn = parts.warn;
-    this.nextOwner = parts.nextOwner;
-    this.checks = new Pacer<Bid>({
-      now: parts.now,
-      atOnce: CHECKS_AT_ONCE,
-      leewayMs: () => CHECK_MS * COALESCE,
-      isUrgent: () => false,
-      onDue: (bid) => {
-        this.checks.remove(bid);
-        bid.bidder.onDue();
-      },
-    });
-  }
-
-  /** How much it keeps: nothing unless keys are held or waited for in this process. */
-  get size(): number {
-    const { exclusive, shared, permits } = this.#lines;
-    return exclusive.size + shared.size + permits.size + this.byTicket.size;
-  }
-
-  /** All leases of the key, in whatever mode. */
-  leasesOf(key: string): Lease[] {
-    return this.#of(key).flatMap((line) => line.leases.all);
-  }
-
-  /** How many calls of this process wait for the key. */
-  waiting(key: string): number {
-    const { exclusive, shared, permits } = this.#lines;
-    const size = (lines: Map<string, Line>) => lines.get(key)?.size ?? 0;
-    return size(exclusive) + size(shared) + size(permits);
-  }
-
-  /** Calls back for each call that waits. */
-  eachWaiter(call: (waiter: Waiter) => void): void {
-    for (const line of this.#all()) line.eachWaiter(call);
-  }
-
-  /** Calls for the permits of a key name different limits. */
-  noteLimits(key: string, hold: Hold | undefined, smaller: number): void {
-    if (hold?.mode !== 'permits' || this.#limitsSaid.has(key) || this.#limitsSaid.size >= KEYS_SAID) return;
-    this.#limitsSaid.add(key);
-    this.warn(
-      key,
-      `Calls for permits of ${quoted(key)} name different limits: ${hold.limit} here, and ${smaller} elsewhere, which counts as long as such ` +
-        'a call holds permits. Name the same limit in all of them.',
-    );
-  }
-
-  /** Whether a call of this process had to wait for the key a moment ago. */
-  wasContested(key: string): boolean {
-    return this.#contested !== undefined && this.#contested.has(key);
-  }
-
-  /** Another process holds the key, or held it until now. */
-  noteContested(key: string): void {
-    (this.#contested ??= new ContestedKeys(this.now)).note(key);
-  }
-
-  /** The waiter is granted a lease, or refused, sooner or later. */
-  join(waiter: Waiter): void {
-    try {
-      this.lineOf(waiter.key, waiter.hold.mode).join(waiter);
-    } catch (bug) {
-      if (!waiter.isSettled) waiter.refuse(bug);
-    }
-  }
-
-  /** The closing has come to its next phase: refuses the calls that may not wait any more. */
-  refuseWaiting(closing: Closing): void {
-    for (const line of this.#all()) line.refuseWaiting(closing);
-  }
-
-  onTurn(ticket?: string, handOver?: HandOver, key?: string): void {
-    if (ticket !== undefined) this.#wake(ticket, handOver, key);
-    else this.checks.hurry([...this.byTicket.values()].filter((bid) => bid.wake()));
-  }
-
-  onListening(key: string): void {
-    for (const line of this.#of(key)) line.onListening();
-  }
-
-  onTaken(key: string, owner: string): void {
-    for (const line of this.#of(key)) line.onTaken(owner);
-  }
-
-  onWarning(message: string): void {
-    const lines = this.#all();
-    const { key = '' } = lines.find(({ size }) => size > 0) ?? lines[0] ?? {};
-    this.warn(key, message);
-  }
-
-  /** Called by a line of which nothing is wanted or held any more. */
-  forget({ key, mode }: Line): void {
-    this.#lines[mode].delete(key);
-  }
-
-  /** The line of the key for calls in this mode. */
-  lineOf(key: string, mode: LockMode): Line {
-    const lines = this.#lines[mode];
-    let line = lines.get(key);
-    if (!line) lines.set(key, (line = new Line(key, mode, this)));
-    return line;
-  }
-
-  #of(key: string): Line[] {
-    return Object.values(this.#lines).flatMap((lines) => lines.get(key) ?? []);
-  }
-
-  #all(): Line[] {
-    return Object.values(this.#lines).flatMap((lines) => [...lines.values()]);
-  }
-
-  #wake(ticket: string, handOver?: HandOver, key?: string): void {
-    const bid = this.byTicket.get(ticket);
-    if (bid?.wake()) bid.bidder.onTurn(handOver);
-    else if (!bid && key !== undefined && !this.#mayHold(key, ticket)) this.backend.waitQueue?.decline?.(key, ticket);
-  }
-
-  /**
-   * The bid may have won the lock by an attempt before its message came. If not, the place was given up, or has come back with an older state of
-   * the store.
-   */
-  #mayHold(key: string, owner: string): boolean {
-    return this.leases.runsOn(owner) || this.leasesOf(key).some(({ grant }) => grant.owner === owner);
   }
 }
 

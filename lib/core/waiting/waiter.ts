@@ -44,78 +44,7 @@ export class Closing {
   phase: 'open' | 'waiting-ends' | 'closed' = 'open';
 }
 
-/** The calls of a service: how they end. */
-export class Calls {
-  constructor(private readonly engine: LockEngine) {}
-
-  get now(): () => number {
-    return this.engine.now;
-  }
-
-  /** Ends a call that was granted a lease. @returns the handle for its caller */
-  granted(waiter: Waiter, lease: Lease, grant: LockGrant): LockHandle | Promise<LockHandle> {
-    if (this.engine.events.observed) {
-      const waitedMs = Math.round(waiter.waitedMs);
-      this.#emit({ type: 'acquired', waitedMs, grant, ...this.engine.leases.identity(lease) });
-    }
-    if (lease.provisionalTtlMs === undefined || !this.engine.leases.sendsLater)
-      return this.#given(waiter, lease, grant);
-    // The extension that confirms a grant is sent first: the work may block the process for longer than the grant stands.
-    return loopTurn()
-      .then(loopTurn)
-      .then(() => (lease.checkState() === 'unknown' ? lease.answered() : undefined)) // the process was busy meanwhile
-      .then(() =>
-        lease.checkHeld() ? this.#given(waiter, lease, grant) : this.#decline(waiter, lease, lostBefore(waiter.key)),
-      );
-  }
-
-  #given(waiter: Waiter, lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
-    const { key, closing, request } = waiter;
-    // Both happened at once.
-    if (closing.phase === 'closed') return this.#decline(waiter, lease, closed(key));
-    if (request.signal?.aborted) return this.#decline(waiter, lease, request.signal.reason);
-    this.engine.inFlight.end();
-    const handle = new LockHandle(lease, this.engine, grant, request.ttlMs);
-    if (request.isWatched) handle.watch();
-    return handle;
-  }
-
-  /** Ends a call that was refused. @param reject lets its caller know */
-  refused(waiter: Waiter, reason: unknown, reject: (reason: unknown) => void): void {
-    const isContended = reason instanceof LockContendedError;
-    if (!isContended || (this.engine.events.observed && !waiter.request.isProbe))
-      this.#emit(this.#failure(waiter, reason));
-    this.engine.gate.settle(reason, () => {
-      reject(reason);
-      this.engine.inFlight.end();
-    });
-  }
-
-  async #decline(waiter: Waiter, lease: Lease, reason: unknown): Promise<never> {
-    try {
-      await Promise.resolve(); // the queue is still at work
-      await this.engine.leases.release(lease, waiter.request.ttlMs);
-      this.#emit(this.#failure(waiter, reason));
-    } finally {
-      this.engine.inFlight.end();
-    }
-    return this.engine.gate.refuse(reason);
-  }
-
-  #failure(
-    { key, label = this.engine.leases.labels.of(key), waitedMs, hold }: Waiter,
-    reason: unknown,
-  ): LockEvent | undefined {
-    return failureEvent(reason, { key, label, waitedMs: Math.round(waitedMs), ...heldAs(hold) });
-  }
-
-  /** Not at once: observers may ask for locks, and the queue is still at work. */
-  #emit(event: LockEvent | undefined): void {
-    if (event) void Promise.resolve(event).then((happened) => this.engine.events.next(happened));
-  }
-}
-
-/** One call that wants a lock, until it is granted a lease, or refused. The queue of its key decides when. */
+/** One call that wants a lock, until it is granted a lease, or refused. Its line decides when. */
 export class Waiter implements Linked<Waiter> {
   readonly startedAt: number;
   /** The same by the monotonic clock, for the order among processes. */
@@ -137,12 +66,12 @@ export class Waiter implements Linked<Waiter> {
     readonly key: string,
     readonly request: WaitRequest,
     readonly closing: Closing,
-    private readonly calls: Calls,
+    private readonly engine: LockEngine,
     /** Undefined: made of the key. */
     readonly label?: string,
   ) {
     request.signal?.throwIfAborted();
-    this.startedAt = calls.now();
+    this.startedAt = engine.now();
     this.lock = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -155,7 +84,7 @@ export class Waiter implements Linked<Waiter> {
   }
 
   get waitedMs(): number {
-    return this.calls.now() - (this.request.since ?? this.startedAt);
+    return this.engine.now() - (this.request.since ?? this.startedAt);
   }
 
   /** Until the deadline; never negative. */
@@ -195,13 +124,25 @@ export class Waiter implements Linked<Waiter> {
   }
 
   grant(lease: Lease, grant: LockGrant): void {
+    const { events, leases } = this.engine;
     this.#settle();
-    this.#resolve(this.calls.granted(this, lease, grant));
+    if (events.observed) {
+      const waitedMs = Math.round(this.waitedMs);
+      this.#emit({ type: 'acquired', waitedMs, grant, ...leases.identity(lease) });
+    }
+    const isSentLater = lease.provisionalTtlMs !== undefined && leases.sendsLater;
+    this.#resolve(isSentLater ? this.#givenLater(lease, grant) : this.#given(lease, grant));
   }
 
   refuse(reason: unknown): void {
+    const { events, gate, inFlight } = this.engine;
     this.#settle();
-    this.calls.refused(this, reason, this.#reject);
+    const isContended = reason instanceof LockContendedError;
+    if (!isContended || (events.observed && !this.request.isProbe)) this.#emit(this.#failure(reason));
+    gate.settle(reason, () => {
+      this.#reject(reason);
+      inFlight.end();
+    });
   }
 
   #settle(): void {
@@ -209,6 +150,47 @@ export class Waiter implements Linked<Waiter> {
     if (!this.#isLimited) return;
     clearTimeout(this.#timer);
     this.#stopListening?.();
+  }
+
+  /** The extension that confirms a grant is sent first: the work may block the process for longer than the grant stands. */
+  async #givenLater(lease: Lease, grant: LockGrant): Promise<LockHandle> {
+    await loopTurn();
+    await loopTurn();
+    if (lease.checkState() === 'unknown') await lease.answered(); // the process was busy meanwhile
+    return lease.checkHeld() ? this.#given(lease, grant) : this.#decline(lease, lostBefore(this.key));
+  }
+
+  #given(lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
+    const { closing, engine, key, request } = this;
+    // Both happened at once.
+    if (closing.phase === 'closed') return this.#decline(lease, closed(key));
+    if (request.signal?.aborted) return this.#decline(lease, request.signal.reason);
+    engine.inFlight.end();
+    const handle = new LockHandle(lease, engine, grant, request.ttlMs);
+    if (request.isWatched) handle.watch();
+    return handle;
+  }
+
+  async #decline(lease: Lease, reason: unknown): Promise<never> {
+    const { gate, inFlight, leases } = this.engine;
+    try {
+      await Promise.resolve(); // the line is still at work
+      await leases.release(lease, this.request.ttlMs);
+      this.#emit(this.#failure(reason));
+    } finally {
+      inFlight.end();
+    }
+    return gate.refuse(reason);
+  }
+
+  #failure(reason: unknown): LockEvent | undefined {
+    const { key, label = this.engine.leases.labels.of(key), waitedMs, hold } = this;
+    return failureEvent(reason, { key, label, waitedMs: Math.round(waitedMs), ...heldAs(hold) });
+  }
+
+  /** Not at once: observers may ask for locks, and the line is still at work. */
+  #emit(event: LockEvent | undefined): void {
+    if (event) void Promise.resolve(event).then((happened) => this.engine.events.next(happened));
   }
 }
 
