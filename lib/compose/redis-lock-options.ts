@@ -4,9 +4,9 @@ import { oneOf, refuseUnknown, unfit } from '../core/options/checks.js';
 import {
   DEFAULT_REGISTRATION,
   resolveServiceOptions,
-  SERVICE_CHECKS,
   type ResolvedServiceOptions,
 } from '../core/options/service-options.js';
+import { CHECKS } from '../core/options/option-rows.js';
 import type { RedisSource } from '../stores/redis/client/source.js';
 import {
   checkServed,
@@ -57,7 +57,7 @@ export interface ResolvedOptions extends ResolvedServiceOptions, ResolvedRedisOp
 }
 
 const BACKENDS = ['redis', 'redlock', 'memory'] as const;
-const NAMES = [...Object.keys(SERVICE_CHECKS), ...Object.keys(REDIS_CHECKS), ...BACKENDS];
+const NAMES = [...Object.keys(CHECKS.service), ...Object.keys(REDIS_CHECKS), ...BACKENDS];
 const CHECK_MEMORY = oneOf(true);
 
 const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';

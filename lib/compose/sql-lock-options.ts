@@ -5,9 +5,9 @@ import { refuseUnknown, unfit } from '../core/options/checks.js';
 import {
   DEFAULT_REGISTRATION,
   resolveServiceOptions,
-  SERVICE_CHECKS,
   type ResolvedServiceOptions,
 } from '../core/options/service-options.js';
+import { CHECKS } from '../core/options/option-rows.js';
 import { checkMysql, type MysqlSource } from '../stores/sql/mysql/mysql-source.js';
 import {
   DIALECTS,
@@ -63,7 +63,7 @@ export interface ResolvedSqlLockOptions extends ResolvedServiceOptions, Resolved
   backend: SqlServer;
 }
 
-const NAMES = [...Object.keys(SERVICE_CHECKS), ...Object.keys(SQL_CHECKS), ...DIALECTS];
+const NAMES = [...Object.keys(CHECKS.service), ...Object.keys(SQL_CHECKS), ...DIALECTS];
 
 /** They are refused with a sentence of their own. */
 const NOT_OF_MYSQL = ['fair'];

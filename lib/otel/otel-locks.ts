@@ -19,7 +19,7 @@ import type {
   ObservedLocks,
 } from '../api/telemetry.js';
 import { VERSION } from '../api/version.js';
-import { checked, oneOf, refuseUnknown, unfit, type Check } from '../core/options/checks.js';
+import { checked, fits, isFunction, oneOf, refuseUnknown, type Check } from '../core/options/checks.js';
 import { errorType, LockMeters } from './lock-meters.js';
 
 /** Options of `otelLocks`. */
@@ -38,13 +38,8 @@ export interface OtelLocksOptions {
 
 const SCOPE = 'nest-redis-lock';
 
-const providerWith =
-  (method: 'getTracer' | 'getMeter'): Check =>
-  (name, value) => {
-    if (typeof (value as Record<string, unknown> | null)?.[method] !== 'function') {
-      throw unfit(name, value, `an object with a method ${method}`);
-    }
-  };
+const providerWith = (method: 'getTracer' | 'getMeter') =>
+  fits((value) => isFunction((value as Record<string, unknown> | null)?.[method]), `an object with a method ${method}`);
 
 const CHECKS: Readonly<Record<keyof OtelLocksOptions, Check>> = {
   spans: oneOf(true, false),

@@ -1,7 +1,7 @@
 import type { CanActivate, ExecutionContext, ModuleMetadata, Type } from '@nestjs/common';
 import { LockOptionsError } from '../api/errors.js';
-import { checked, oneOf, refuseUnknown, unfit, type Check } from '../core/options/checks.js';
-import { checkRegistration } from '../nest/injection/tokens.js';
+import { checked, fits, isFunction, oneOf, refuseUnknown, unfit, type Check } from '../core/options/checks.js';
+import { CHECKS as OPTIONS } from '../core/options/option-rows.js';
 
 /** A guard as `@UseGuards` takes it. */
 export type PageGuard = Type<CanActivate> | CanActivate;
@@ -29,9 +29,7 @@ export interface LocksPageOptions {
 }
 
 const CHECKS: Readonly<Record<string, Check>> = {
-  path: (name, value) => {
-    if (typeof value !== 'string') throw unfit(name, value, 'a string, such as "admin/locks"');
-  },
+  path: fits((value) => typeof value === 'string', 'a string, such as "admin/locks"'),
   guards: (_, value) => {
     if (value === 'none' || (Array.isArray(value) && value.length > 0 && value.every(isGuard))) return;
     throw new LockOptionsError(
@@ -40,10 +38,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
     );
   },
   allowRelease: oneOf(true, false),
-  mayRelease: (name, value) => {
-    if (typeof value !== 'function') throw unfit(name, value, 'a function of the ExecutionContext');
-  },
-  registration: checkRegistration,
+  mayRelease: fits(isFunction, 'a function of the ExecutionContext'),
+  registration: OPTIONS['@Locked'].registration!,
 };
 
 /** @throws LockOptionsError */

@@ -14,7 +14,8 @@ import { ownerSequence } from '../core/engine/lock-engine.js';
 import { checkKey } from '../core/keys/key.js';
 import { permitsOf } from '../core/options/call-options.js';
 import { count, oneOf, refuseUnknown } from '../core/options/checks.js';
-import { DEFAULT_REGISTRATION, resolveServiceOptions, SERVICE_CHECKS } from '../core/options/service-options.js';
+import { CHECKS } from '../core/options/option-rows.js';
+import { DEFAULT_REGISTRATION, resolveServiceOptions } from '../core/options/service-options.js';
 import { callSite } from '../core/service/lock-order.js';
 import { LockService } from '../core/service/lock.service.js';
 import { Shutdown } from '../core/service/shutdown.js';
@@ -57,7 +58,7 @@ export class LockBench {
   /** @internal @param shutdown that of the application */
   constructor(options: LockBenchOptions | undefined, shutdown: Shutdown);
   constructor({ name = DEFAULT_REGISTRATION, ...options }: LockBenchOptions = {}, shutdown = new Shutdown()) {
-    refuseUnknown(options, ['name', ...Object.keys(SERVICE_CHECKS)]);
+    refuseUnknown(options, ['name', ...Object.keys(CHECKS.service)]);
     this.locks = LockService.of({
       backend: this.#backend,
       options: resolveServiceOptions({ shutdownTimeoutMs: 0, ...options }),

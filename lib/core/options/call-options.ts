@@ -11,8 +11,9 @@ import type {
   WithPolicy,
 } from '../../api/options.js';
 import { quoted } from '../../api/printable.js';
-import { EXCLUSIVE, type Bounds, type Hold } from '../backend/lock-backend.js';
-import { checked, count, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
+import type { Bounds, Hold } from '../backend/lock-backend.js';
+import { checked, refuseUnknown, unfit } from './checks.js';
+import { checkOption, CHECKS, type CallKind } from './option-rows.js';
 
 /** The options of one call, with the defaults of its service. */
 export type LockRequest = Required<
@@ -35,77 +36,12 @@ export type Policies = ReadonlyMap<string, LockPolicy>;
 /** How a call wants to hold a lock, or permits, whose limit can come from its policy. */
 export type AskedHold = Exclude<Hold, { mode: 'permits' }> | { mode: 'permits'; permits: number; limit?: number };
 
-/** All who hold permits stand in one value of the store, which each call for the key reads. */
-const MOST_PERMITS = 1_000;
-const MAX_LABEL = 100;
-const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
-
-/** Checks of options that a service has, too, as the defaults of its calls. */
-export const LEASE_CHECKS = {
-  ttlMs: milliseconds(20, DAY_MS),
-  waitMs: milliseconds(0, MAX_TIMER_MS),
-  watchdog: oneOf(true, false),
-  reentrant: oneOf(true, false),
-  onTransaction: oneOf('warn', 'refuse', 'allow'),
-  onLost: oneOf('reject', 'ignore'),
-} satisfies Record<string, Check>;
-
-export const HOLD_CHECKS = {
-  holdMs: milliseconds(0, DAY_MS),
-  maxHoldMs: milliseconds(1, MAX_TIMER_MS),
-} satisfies Record<keyof HoldOptions, Check>;
-
-const checkPolicy: Check = (name, value) => {
-  if (typeof value !== 'string' || value === '') throw unfit(name, value, 'the name of a policy');
-};
-
-/** Checks of options that a call and a locked method have. */
-const METHOD_CHECKS = {
-  ...LEASE_CHECKS,
-  ...HOLD_CHECKS,
-  mode: oneOf('exclusive', 'shared'),
-  label: (name: string, value: unknown) => {
-    const isLabel = typeof value === 'string' && value.length > 0 && value.length <= MAX_LABEL;
-    if (!isLabel) throw unfit(name, value, `a string of 1 to ${MAX_LABEL} characters`);
-  },
-  scope: scopeOrNone,
-  policy: checkPolicy,
-};
-
-/** Checks the scope that a call names itself. */
-export function scopeOrNone(name: string, value: unknown): void {
-  const isScope = value === null || (typeof value === 'string' && value !== '');
-  if (!isScope) throw unfit(name, value, 'a string that is not empty, or null for none');
-}
-
-const CALL_CHECKS: Readonly<Record<keyof WithLockOptions, Check>> = {
-  ...METHOD_CHECKS,
-  signal: (name, value) => {
-    if (!(value instanceof AbortSignal)) throw unfit(name, value, 'an AbortSignal');
-  },
-};
-
-/** Options that permits do not have. */
-const ONLY_OF_LOCKS = new Set(['holdMs', 'mode']);
-
-const CALL_OPTIONS = Object.keys(CALL_CHECKS);
-const IS_OF_CALL = new Set(CALL_OPTIONS);
-/** The options that a kind of call does not have. */
-const NOT_OF = {
-  withLock: new Set<string>(),
-  acquire: new Set<string>(['onLost']),
-  tryAcquire: new Set<string>(['onLost', 'waitMs']),
-};
-/** The method of the service that is called. */
-export type CallKind = keyof typeof NOT_OF;
-
+const OF_METHODS = 'It belongs to @Locked and @Limited: here';
 /** Advice for names that are no options of a call. */
 const MEANT = {
-  registration:
-    'It belongs to @Locked and @Limited: here inject the service of that registration with @InjectLockService(name).',
-  onContended:
-    'It belongs to @Locked and @Limited: here catch LockContendedError, or use tryAcquire or tryAcquirePermits.',
-  onUnavailable: 'It belongs to @Locked and @Limited: here catch LockUnavailableError.',
+  registration: `${OF_METHODS} inject the service of that registration with @InjectLockService(name).`,
+  onContended: `${OF_METHODS} catch LockContendedError, or use tryAcquire or tryAcquirePermits.`,
+  onUnavailable: `${OF_METHODS} catch LockUnavailableError.`,
   waitMs: 'It never waits: use acquire or acquirePermits, and catch LockContendedError.',
   onLost:
     'It belongs to withLock and @Locked, withPermits and @Limited: here listen to lock.signal, or call lock.assertHeld().',
@@ -124,25 +60,16 @@ export function resolveRequest(
   mode?: Hold['mode'],
 ): LockRequest {
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
-  for (const name in options) if (!IS_OF_CALL.has(name) || NOT_OF[call].has(name)) refuseForCall(options, call);
+  const checks = CHECKS[call];
+  for (const name in options)
+    if (!Object.hasOwn(checks, name)) refuseForCall(options, name as keyof WithLockOptions, call);
   const policy = policyOf(options, defaults.policies);
   const ofPolicy = policy && optionsOf(policy, options.policy!, call, mode);
-  const request = { ...pickDefaults(defaults), ...ofPolicy, ...checked(options, CALL_CHECKS) };
+  const request = { ...pickDefaults(defaults), ...ofPolicy, ...checked(options, checks) };
   if (options.ttlMs !== undefined) checkMargin(request.ttlMs, defaults.marginMs);
   checkHold(request);
   checkTransactions(request, defaults);
   return request;
-}
-
-/**
- * @param also the names of options that are checked elsewhere
- * @throws LockOptionsError for options that a decorated method which holds its lock so cannot have, or with a value out of bounds
- */
-export function checkRequest(options: object, also: readonly string[] = [], { mode }: AskedHold = EXCLUSIVE): void {
-  const known = Object.keys(METHOD_CHECKS).filter((name) => mode !== 'permits' || !ONLY_OF_LOCKS.has(name));
-  refuseUnknown(options, [...known, ...also]);
-  checked(options, METHOD_CHECKS);
-  checkHold(options);
 }
 
 /**
@@ -152,7 +79,7 @@ export function checkRequest(options: object, also: readonly string[] = [], { mo
  */
 export function policyOf({ policy: name }: WithPolicy, policies: Policies): LockPolicy | undefined {
   if (name === undefined) return undefined;
-  checkPolicy('policy', name);
+  checkOption('withLock', 'policy', name);
   const policy = policies.get(name);
   if (policy) return policy;
   const advice =
@@ -178,8 +105,6 @@ function optionsOf({ limit, ...options }: LockPolicy, name: string, call: CallKi
   return call === 'tryAcquire' ? { ...options, waitMs: 0 } : options;
 }
 
-export const PERMIT_CHECKS = { limit: count(1, MOST_PERMITS), permits: count(1, MOST_PERMITS) };
-
 /**
  * Splits the options of a call for permits.
  * @returns how it wants to hold them, and the options that every call has
@@ -190,8 +115,8 @@ export function permitsOf<Options extends object>(
 ): { hold: AskedHold; rest: Omit<Options, keyof PermitCount> } {
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object with a limit');
   const { limit, permits = 1, ...rest } = options;
-  if (limit !== undefined || options.policy === undefined) PERMIT_CHECKS.limit('limit', limit);
-  PERMIT_CHECKS.permits('permits', permits);
+  if (limit !== undefined || options.policy === undefined) checkOption('@Limited', 'limit', limit);
+  checkOption('@Limited', 'permits', permits);
   if (limit !== undefined) checkPermits(permits, limit);
   const { holdMs, mode } = rest as HoldOptions & ModeOptions;
   if (holdMs !== undefined) {
@@ -226,7 +151,7 @@ function checkPermits(permits: number, limit: number): void {
 
 /** @throws LockOptionsError */
 export function checkTtl(ttlMs: number, marginMs: number, bounds: Bounds): void {
-  LEASE_CHECKS.ttlMs('ttlMs', ttlMs);
+  checkOption('withLock', 'ttlMs', ttlMs);
   checkMargin(ttlMs, marginMs);
   checkBounds({ ttlMs }, bounds);
 }
@@ -281,9 +206,9 @@ function pickDefaults(defaults: LockRequest): LockRequest {
   return { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, isWatched };
 }
 
-/** Refuses options that this kind of call does not have, unless they are `undefined`, and names that no call has in any case. */
-function refuseForCall(options: object, call: CallKind): void {
-  const given = Object.entries(options).filter(([name, value]) => value !== undefined || !NOT_OF[call].has(name));
-  const known = CALL_OPTIONS.filter((name) => !NOT_OF[call].has(name));
-  refuseUnknown(Object.fromEntries(given), known, MEANT);
+/** Refuses an option that this kind of call does not have, unless it is `undefined`, or a name that no call has in any case. */
+function refuseForCall(options: WithLockOptions, name: keyof WithLockOptions, call: CallKind): void {
+  const isLeftOut = options[name] === undefined && Object.hasOwn(CHECKS.withLock, name);
+  if (Object.hasOwn(options, name) && !isLeftOut)
+    refuseUnknown({ [name]: options[name] }, Object.keys(CHECKS[call]), MEANT);
 }

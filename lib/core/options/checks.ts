@@ -11,17 +11,31 @@ export function milliseconds(min: number, max: number): Check {
 }
 
 export function count(min: number, max: number, what = 'a whole number'): Check {
+  const isFit = (value: unknown) => Number.isInteger(value) && (value as number) >= min && (value as number) <= max;
+  return fits(isFit, `${what} from ${min} to ${max}`);
+}
+
+export function oneOf(...values: readonly unknown[]): Check {
+  return fits((value) => values.includes(value), values.map((each) => JSON.stringify(each)).join(' or '));
+}
+
+/** @param expected for messages */
+export function fits(isFit: (value: unknown) => boolean, expected: string): Check {
   return (name, value) => {
-    if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
-      throw unfit(name, value, `${what} from ${min} to ${max}`);
-    }
+    if (!isFit(value)) throw unfit(name, value, expected);
   };
 }
 
-export function oneOf(...values: (string | boolean)[]): Check {
-  return (name, value) => {
-    if (!values.includes(value as string)) throw unfit(name, value, values.map((v) => JSON.stringify(v)).join(' or '));
-  };
+export function isText(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function isFunction(value: unknown): boolean {
+  return typeof value === 'function';
 }
 
 /** Checks the options that are given and have a check, and returns those. @param place for messages: put before each name */

@@ -1,9 +1,7 @@
 import type { LeaderOptions } from '../../api/leader.js';
 import type { Bounds } from '../backend/lock-backend.js';
-import { checkTtl, LEASE_CHECKS } from './call-options.js';
-import { checked, refuseUnknown } from './checks.js';
-
-const DEFAULTS = { ttlMs: 15_000 } as const satisfies Required<LeaderOptions>;
+import { checkTtl } from './call-options.js';
+import { checkOptions, withDefaults } from './option-rows.js';
 
 /**
  * Checks the options of an election and fills in their defaults.
@@ -16,22 +14,9 @@ export function resolveLeaderOptions(
   marginMs: number,
   bounds: Bounds,
 ): Required<LeaderOptions> {
-  checkLeaderOptions(options);
-  const { ttlMs = Math.min(DEFAULTS.ttlMs, bounds.longestMs?.ms ?? Infinity) } = options;
-  const resolved = withLeaderDefaults({ ...options, ttlMs });
-  checkTtl(resolved.ttlMs, marginMs, bounds);
-  return resolved;
+  checkOptions('leader', options);
+  const { ttlMs: byDefault } = withDefaults('leader', options);
+  const { ttlMs = Math.min(byDefault, bounds.longestMs?.ms ?? Infinity) } = options;
+  checkTtl(ttlMs, marginMs, bounds);
+  return { ttlMs };
 }
-
-/** @throws LockOptionsError for a value out of bounds */
-export function withLeaderDefaults(options: LeaderOptions): Required<LeaderOptions> {
-  return { ...DEFAULTS, ...checked(options, LEADER_CHECKS) };
-}
-
-/** @throws LockOptionsError for an unknown name, or a value that is out of bounds for every service */
-export function checkLeaderOptions(options: LeaderOptions, also: readonly string[] = []): void {
-  refuseUnknown(options, [...Object.keys(LEADER_CHECKS), ...also]);
-  checked(options, LEADER_CHECKS);
-}
-
-const LEADER_CHECKS = { ttlMs: LEASE_CHECKS.ttlMs };

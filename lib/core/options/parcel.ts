@@ -1,8 +1,8 @@
 import { LockOptionsError } from '../../api/errors.js';
 import { isDetachedOwner } from '../../api/holder.js';
 import type { LockParcel } from '../../api/parcel.js';
-import { LEASE_CHECKS } from './call-options.js';
 import { described, refuseUnknown } from './checks.js';
+import { checkOption } from './option-rows.js';
 
 /** Says what is wrong with a parcel without a word of what is in it: it may be a secret. */
 function unfit(problem: string): LockOptionsError {
@@ -25,7 +25,7 @@ export function checkParcel(parcel: unknown): LockParcel {
   if (typeof owner !== 'string' || !isDetachedOwner(owner)) throw unfit('its owner is not that of a detached lock');
   if (!Number.isSafeInteger(fencingToken) || (fencingToken as number) < 1) throw unfit('its fencingToken is no token');
   try {
-    LEASE_CHECKS.ttlMs('ttlMs', ttlMs);
+    checkOption('withLock', 'ttlMs', ttlMs);
   } catch {
     throw unfit('its ttlMs is no time that a lock can have');
   }
@@ -40,6 +40,6 @@ export function checkParcelOptions(call: 'detach' | 'extend', options: unknown):
     );
   refuseUnknown(options, ['ttlMs']);
   const { ttlMs } = options as { ttlMs?: unknown };
-  LEASE_CHECKS.ttlMs('ttlMs', ttlMs);
+  checkOption('withLock', 'ttlMs', ttlMs);
   return ttlMs as number;
 }

@@ -6,41 +6,17 @@ import {
   checkHold,
   checkMargin,
   checkTransactions,
-  HOLD_CHECKS,
-  LEASE_CHECKS,
-  PERMIT_CHECKS,
   type CallDefaults,
   type Policies,
 } from './call-options.js';
-import { checked, refuseUnknown, unfit, type Check } from './checks.js';
-
-const { onLost: _, ...LEASE } = LEASE_CHECKS;
-const POLICY_CHECKS: Readonly<Record<keyof LockPolicy, Check>> = {
-  ...LEASE,
-  ...HOLD_CHECKS,
-  limit: PERMIT_CHECKS.limit,
-};
+import { checked, refuseUnknown, unfit } from './checks.js';
+import { CHECKS } from './option-rows.js';
 
 const OF_THE_CALL = 'It says what the code does: give it where the policy is named.';
-
 /** Advice for names that are no options of a policy. */
-const MEANT = {
-  label: OF_THE_CALL,
-  mode: OF_THE_CALL,
-  onContended: OF_THE_CALL,
-  onLost: OF_THE_CALL,
-  onUnavailable: OF_THE_CALL,
-  permits: OF_THE_CALL,
-  registration: OF_THE_CALL,
-  scope: OF_THE_CALL,
-  signal: OF_THE_CALL,
-};
-
-export const checkPolicies: Check = (name, value) => {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw unfit(name, value, 'an object with a policy for each name, like { slow: { ttlMs: 120_000 } }');
-  }
-};
+const MEANT = Object.fromEntries(
+  Object.keys({ ...CHECKS.withLock, ...CHECKS['@Limited'] }).map((name) => [name, OF_THE_CALL]),
+);
 
 /**
  * Checks the policies of a registration.
@@ -53,8 +29,8 @@ export function resolvePolicies(given: object, defaults: Omit<CallDefaults, 'pol
     const place = `policies.${name}`;
     if (name === '') throw new LockOptionsError('A policy needs a name: got "" in policies.');
     if (typeof policy !== 'object' || policy === null) throw unfit(place, policy, 'an object with options');
-    inPlace(place, () => refuseUnknown(policy, Object.keys(POLICY_CHECKS), MEANT));
-    const resolved: LockPolicy = checked(policy, POLICY_CHECKS, `${place}.`);
+    inPlace(place, () => refuseUnknown(policy, Object.keys(CHECKS.policy), MEANT));
+    const resolved: LockPolicy = checked(policy, CHECKS.policy, `${place}.`);
     inPlace(place, () => {
       const { ttlMs = defaults.ttlMs, onTransaction = defaults.onTransaction } = resolved;
       checkMargin(ttlMs, defaults.marginMs);

@@ -6,9 +6,8 @@ import { keptUntil, type Holder, type Holding, type LockBackend, type Waiting } 
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockEngine } from '../engine/lock-engine.js';
 import { splitScope } from '../keys/scope.js';
-import { scopeOrNone } from '../options/call-options.js';
 import { refuseUnknown, unfit } from '../options/checks.js';
-import { resolveListOptions } from '../options/list-options.js';
+import { checkOption, checkOptions, withDefaults } from '../options/option-rows.js';
 import type { Shutdown } from './shutdown.js';
 
 /** What operators ask of the locks of one service, and do to them: the methods of `LockService` of the same names. */
@@ -32,7 +31,8 @@ export class LockAdmin {
 
   list(options: ListOptions): Promise<LockList> {
     return this.#answer(async () => {
-      const { locks, complete, scanned } = await this.backend.list(resolveListOptions(options));
+      checkOptions('list', options);
+      const { locks, complete, scanned } = await this.backend.list(withDefaults('list', options));
       const infos = locks.map(({ key, holding }) => this.#infoOf(key, holding));
       return { locks: infos.sort((a, b) => (a.key < b.key ? -1 : 1)), complete, scanned };
     });
@@ -63,7 +63,7 @@ export class LockAdmin {
   /** @throws LockKeyError, LockOptionsError for an option that is not known */
   #keyOf(key: string, options: ScopeOptions, others: string[]): string {
     refuseUnknown(options, ['scope', ...others]);
-    if (options.scope !== undefined) scopeOrNone('scope', options.scope);
+    if (options.scope !== undefined) checkOption('withLock', 'scope', options.scope);
     return this.keyOf(key, options.scope);
   }
 

@@ -31,12 +31,12 @@ import {
   permitsOf,
   resolveRequest,
   type AskedHold,
-  type CallKind,
   type LockRequest,
 } from '../options/call-options.js';
 import { unfit } from '../options/checks.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import { checkParcel, checkParcelOptions } from '../options/parcel.js';
+import type { CallKind } from '../options/option-rows.js';
 import { checkPolicyBounds } from '../options/policies.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { loopTurn, outsideOfCalls } from '../time/event-loop.js';

@@ -1,5 +1,4 @@
 import { Inject } from '@nestjs/common';
-import { unfit, type Check } from '../../core/options/checks.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 import { noteCopy } from './copies.js';
@@ -21,11 +20,6 @@ export function registrationOf(token: unknown): string | undefined {
   if (token === LockService) return DEFAULT_REGISTRATION;
   return typeof token === 'string' ? /^LockService\((.+)\)$/s.exec(token)?.[1] : undefined;
 }
-
-/** Checks an option that names a registration. */
-export const checkRegistration: Check = (name, value) => {
-  if (typeof value !== 'string' || value === '') throw unfit(name, value, 'the name of a registration');
-};
 
 /** Injects the `LockService` of the registration with this `name`. */
 export function InjectLockService(registration?: string): PropertyDecorator & ParameterDecorator;

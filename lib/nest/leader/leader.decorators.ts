@@ -3,12 +3,11 @@ import { LockOptionsError } from '../../api/errors.js';
 import type { LeaderOptions, Leadership } from '../../api/leader.js';
 import { KeyTemplate } from '../../core/keys/key.js';
 import { unfit } from '../../core/options/checks.js';
-import { checkLeaderOptions } from '../../core/options/leader-options.js';
+import { checkOptions } from '../../core/options/option-rows.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { noteOn } from '../injection/decorated-methods.js';
 import { injectInto, serveMethod, workWith, type ServedCall } from '../injection/injected-service.js';
 import { methodDecorator, type DecoratedMethod } from '../injection/method-decorator.js';
-import { checkRegistration } from '../injection/tokens.js';
 
 /** Options of `@LeaderOnly` and `@WhileLeader`. */
 export interface LeaderMethodOptions extends LeaderOptions {
@@ -131,9 +130,8 @@ function readPlan(
   key: string,
   given: LeaderMethodOptions,
 ): LeaderPlan {
-  checkLeaderOptions(given, ['registration']);
+  checkOptions('@LeaderOnly', given);
   const { registration = DEFAULT_REGISTRATION, ...options } = given;
-  checkRegistration('registration', registration);
   if (typeof key !== 'string' || key === '' || new KeyTemplate(key).origin !== 'static') {
     throw unfit('the key', key, 'a fixed string like "outbox", since an election begins before there are any calls');
   }

@@ -3,7 +3,7 @@ import { ModulesContainer } from '@nestjs/core';
 import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import type { Leadership } from '../../api/leader.js';
 import { printable, quoted } from '../../api/printable.js';
-import { withLeaderDefaults } from '../../core/options/leader-options.js';
+import { withDefaults } from '../../core/options/option-rows.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { ApplicationStart } from '../injection/application-start.js';
 import { hostsOf, type Host } from '../injection/decorated-methods.js';
@@ -84,7 +84,7 @@ function leaderMethods({ module, wrapper, methods }: Host): LeaderMethod[] {
  * @throws LockOptionsError when another method has the same election, but not the same options
  */
 function refuseClash({ plan, service }: LeaderMethod, methods: readonly LeaderMethod[]): void {
-  const ttlOf = ({ options }: LeaderPlan) => withLeaderDefaults(options).ttlMs;
+  const ttlOf = ({ options }: LeaderPlan) => withDefaults('leader', options).ttlMs;
   const isClash = (each: LeaderMethod) =>
     each.service === service && each.plan.key === plan.key && ttlOf(each.plan) !== ttlOf(plan);
   const other = methods.find(isClash)?.plan;

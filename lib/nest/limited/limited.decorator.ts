@@ -40,7 +40,6 @@ const LIMITED: LockedKind = {
   example: "@Limited('key', { limit: 5 })",
   under: 'permits',
   call: 'LockService.withPermits',
-  options: ['limit', 'permits'],
   takesSeveral: false,
   split: (given) => permitsOf(given as AnyLockedOptions & LimitOptions),
 };

@@ -10,13 +10,13 @@ import {
 import type { WithLockOptions } from '../../api/options.js';
 import { quoted } from '../../api/printable.js';
 import { checkKey, checkKeys, KeyTemplate, type KeyOrigin } from '../../core/keys/key.js';
-import { checkRequest, type AskedHold } from '../../core/options/call-options.js';
+import { checkHold, type AskedHold } from '../../core/options/call-options.js';
+import { checkOptions, type MethodKind } from '../../core/options/option-rows.js';
 import { unfit } from '../../core/options/checks.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { noteOn } from '../injection/decorated-methods.js';
 import { isThenable, workWith, type ServedCall } from '../injection/injected-service.js';
-import { checkRegistration } from '../injection/tokens.js';
 import { InterceptedCall } from './intercepted-call.js';
 import { lockedStream } from './locked-stream.js';
 import { requestValues, UnmadeKeys } from './request-keys.js';
@@ -40,16 +40,14 @@ export type AnyKey = OneOrMoreKeys | ContextKey | ((...args: never[]) => OneOrMo
 
 /** What the decorators differ in whose methods run under a lock: `@Locked` and `@Limited`. */
 export interface LockedKind {
-  /** For messages: `@Locked`. */
-  readonly decorator: string;
+  /** For messages, and where its options are checked. */
+  readonly decorator: MethodKind;
   /** For messages: how it is written. */
   readonly example: string;
   /** For messages: what its methods run under. */
   readonly under: 'lock' | 'permits';
   /** For messages: the call that does the same for a part of a method. */
   readonly call: string;
-  /** The names of options that only it has. */
-  readonly options: readonly string[];
   /** Whether its methods can run under the locks of several keys. */
   readonly takesSeveral: boolean;
   /**
@@ -93,10 +91,8 @@ export class LockedMethod {
     const { hold, rest } = kind.split(given);
     const { onContended = 'throw', onUnavailable = 'throw', registration = DEFAULT_REGISTRATION, ...options } = rest;
     if ('signal' in options) throw new LockOptionsError(`it takes no signal: use ${kind.call}.`);
-    checkRequest(options, [...kind.options, 'onContended', 'onUnavailable', 'registration'], hold);
-    checkOnRefused('onContended', onContended);
-    checkOnRefused('onUnavailable', onUnavailable);
-    checkRegistration('registration', registration);
+    checkOptions(kind.decorator, rest);
+    checkHold(options);
     this.registration = registration;
     this.source = sourceOf(key, kind);
     this.template = this.source.template;
@@ -232,12 +228,6 @@ export class LockedMethod {
 /** Whether the application closes: no node is to blame for that. */
 function isOfClosing({ causes }: LockUnavailableError): boolean {
   return causes.length === 0;
-}
-
-/** @throws LockOptionsError */
-function checkOnRefused(name: string, value: unknown): void {
-  if (value === 'throw' || value === 'skip' || typeof value === 'function') return;
-  throw unfit(name, value, '"throw", "skip" or a function');
 }
 
 /** The context of what is logged. */

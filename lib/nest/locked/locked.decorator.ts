@@ -66,7 +66,6 @@ const LOCKED: LockedKind = {
   example: "@Locked('key')",
   under: 'lock',
   call: 'LockService.withLock',
-  options: [],
   takesSeveral: true,
   split: (given: AnyLockedOptions = {}) => {
     if (typeof given !== 'object' || given === null) throw unfit('the options', given, 'an object');

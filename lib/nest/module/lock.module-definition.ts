@@ -3,11 +3,12 @@ import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import type { ComposedLocks, LockComposition } from '../../compose/composition.js';
-import { checked, oneOf, unfit } from '../../core/options/checks.js';
+import { unfit } from '../../core/options/checks.js';
+import { withDefaults } from '../../core/options/option-rows.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { Shutdown } from '../../core/service/shutdown.js';
 import { ApplicationStart } from '../injection/application-start.js';
-import { checkRegistration, getLockServiceToken } from '../injection/tokens.js';
+import { getLockServiceToken } from '../injection/tokens.js';
 import { LeaderModule } from '../leader/leader.module.js';
 import { lockedInterceptorOf } from '../locked/locked.interceptor.js';
 import { DecoratorChecksModule } from './decorator-checks.module.js';
@@ -35,7 +36,6 @@ export interface LockModuleExtras {
 }
 
 const ASYNC_FORMS = ['useFactory', 'useClass', 'useExisting'] as const;
-const CHECKS = { isGlobal: oneOf(true, false), name: checkRegistration };
 const ASYNC_OPTIONS = [...ASYNC_FORMS, 'inject', 'imports', 'provideInjectionTokensFrom', 'isGlobal', 'name'];
 
 /**
@@ -52,7 +52,7 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
     .setClassMethodName('forRoot')
     .setFactoryMethodName(factoryMethod)
     .setExtras<LockModuleExtras>({ isGlobal: true, name: undefined }, (definition, extras) => {
-      const { isGlobal = true, name }: LockModuleExtras = checked(extras, CHECKS);
+      const { isGlobal, name } = withDefaults('forRoot', extras);
       const interceptor = lockedInterceptorOf(name);
       return {
         ...definition,

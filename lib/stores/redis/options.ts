@@ -1,6 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LockOptionsError } from '../../api/errors.js';
-import { checked, count, milliseconds, oneOf, refuseUnknown, unfit, type Check } from '../../core/options/checks.js';
+import {
+  checked,
+  count,
+  fits,
+  milliseconds,
+  oneOf,
+  refuseUnknown,
+  unfit,
+  type Check,
+} from '../../core/options/checks.js';
 import type { ResolvedServiceOptions } from '../../core/options/service-options.js';
 import { checkSource, isClient } from './client/check-source.js';
 import type { RedisSource } from './client/source.js';
@@ -58,12 +67,11 @@ export type RedisServers = { kind: 'redis'; source: RedisSource } | { kind: 'red
 const DEFAULTS = { keyPrefix: 'lock', admission: true } as const satisfies RedisStoreOptions;
 
 export const REDIS_CHECKS: Readonly<Record<keyof RedisStoreOptions, Check>> = {
-  keyPrefix: (name, value) => {
-    // A brace would move the hash tag, and the keys of one lock to different slots of a Cluster.
-    if (typeof value !== 'string' || !/^[^{}]{1,200}$/.test(value)) {
-      throw unfit(name, value, 'a string of 1 to 200 characters without braces');
-    }
-  },
+  // A brace would move the hash tag, and the keys of one lock to different slots of a Cluster.
+  keyPrefix: fits(
+    (value) => typeof value === 'string' && /^[^{}]{1,200}$/.test(value),
+    'a string of 1 to 200 characters without braces',
+  ),
   commandTimeoutMs: milliseconds(10, 60_000),
   waitForReplicas: checkReplicas,
   admission: oneOf(true, false),
