@@ -68,6 +68,6 @@ export async function openSqlBackend(
   const source = await openPostgres(backend.source, commandTimeoutMs);
   const node = new PostgresNode(source, settings);
   return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, (timeoutMs) =>
-    reportOnPostgres(node, source, quoted, timeoutMs),
+    reportOnPostgres(node, quoted, timeoutMs),
   );
 }

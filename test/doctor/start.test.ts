@@ -1,5 +1,6 @@
+import { Redis } from 'ioredis';
 import { LockOptionsError, LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -101,6 +102,16 @@ describe('An application does not start', () => {
     const error = await failureOf({ redis: (await replicaOf(master, master, '--replica-read-only', 'no')).url });
     expect(error).toBeInstanceOf(LockOptionsError);
     expect(error.message).toContain('its master overwrites them, and locks disappear');
+  });
+
+  it('an application does not start with a client whose database its server refuses, as it goes on in another one', async () => {
+    const { port } = await redisServer();
+    const client = new Redis({ host: '127.0.0.1', port, db: 99 });
+    onTestFinished(() => client.disconnect());
+    client.on('error', () => {}); // which is all that ioredis does
+    const error = await failureOf({ redis: client });
+    expect(error).toBeInstanceOf(LockOptionsError);
+    expect(error.message).toMatch(/refuses the database of its client \(ERR .*\), which then uses another one/);
   });
 
   it('an application does not start on a single replica that refuses writes, which is not unsafe, but unavailable [G229]', async () => {

@@ -5,9 +5,7 @@ import { formatDiagnosis, LockService } from 'nest-redis-lock';
 import { ddl, SqlLockModule, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { findingsOf, reportOnPostgres } from '../../lib/stores/sql/postgres/postgres-doctor.js';
-import { PostgresNode } from '../../lib/stores/sql/postgres/postgres-node.js';
-import { openPostgres } from '../../lib/stores/sql/postgres/postgres-source.js';
+import { findingsOf } from '../../lib/stores/sql/postgres/postgres-doctor.js';
 import { commandTimeoutMs, logOfAnswering } from '../doctor/diagnosed.js';
 import { startModules } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
@@ -142,7 +140,7 @@ describe('The doctor of locks in PostgreSQL', () => {
     expect({ none, nodes }).toMatchObject({ none: [], nodes: [{ name: 'PGlite', reachable: true }] });
   });
 
-  it('the doctor reports a table that a crash empties, and each right that the user lacks [G722]', async () => {
+  it('the doctor reports a table that a crash empties, and one that nothing cleans up [G722]', async () => {
     const unlogged = await table((statement) => statement.replace('CREATE TABLE', 'CREATE UNLOGGED TABLE'));
     const [crash] = (await diagnosed(await openLocks({ postgres: server.url, table: unlogged }))).findings;
     expect(crash).toMatchObject({
@@ -152,50 +150,31 @@ describe('The doctor of locks in PostgreSQL', () => {
     });
 
     const name = await table();
-    await server.query(`CREATE ROLE reader LOGIN; GRANT SELECT, INSERT ON ${name} TO reader`);
-    const locks = await openLocks({ postgres: server.url.replace('postgres@', 'reader@'), table: name });
-    const { findings } = await diagnosed(locks);
-    expect(findings).toMatchObject([{ severity: 'error', code: 'missing-rights' }]);
-    expect(findings[0]!.message).toContain(`does not give its user the rights UPDATE, DELETE on "${name}"`);
-    await expect(locks.acquire('key')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    await server.query(`GRANT UPDATE, DELETE ON ${name} TO reader`);
-    expect((await diagnosed(locks)).findings).toEqual([]);
-    await locks.withLock('key', () => 'done');
     await server.query(`ALTER TABLE ${name} SET (autovacuum_enabled = off)`);
-    expect((await diagnosed(locks)).findings).toMatchObject([
+    expect((await diagnosed(await openLocks({ postgres: server.url, table: name }))).findings).toMatchObject([
       { severity: 'warning', message: expect.stringContaining(`does not vacuum "${name}"`) },
     ]);
   });
 
-  it('the doctor names row level security, and tries a change, as a user may have all rights and still not change the table [G981]', async () => {
+  it('the doctor names row level security, and the first call names the rights that its user lacks [G981]', async () => {
     const name = await table();
-    await server.query(`CREATE ROLE tenant LOGIN; GRANT ALL ON ${name} TO tenant`);
+    await server.query(`CREATE ROLE tenant LOGIN; GRANT SELECT, INSERT ON ${name} TO tenant`);
     const locks = await openLocks({ postgres: server.url.replace('postgres@', 'tenant@'), table: name });
-    const found = async () =>
-      (await diagnosed(locks)).findings.map(({ severity, code, message }) => `${severity} ${code}: ${message}`);
+    const found = async () => (await diagnosed(locks)).findings.map(({ severity, code }) => `${severity} ${code}`);
+    const refusal = () => locks.acquire('key').then(String, String);
     expect(await found()).toEqual([]);
-    const hidden = expect.stringMatching(
-      /^error row-security: .* has row level security on "locks_\d+": .*DISABLE ROW LEVEL/,
-    );
-    const refused = (why: string) =>
-      expect.stringMatching(
-        new RegExp(`^error missing-rights: .* not let its user change .*${why}.*Row level security of`),
-      );
+    expect(await refusal()).toContain('Give its user the rights SELECT, INSERT, UPDATE and DELETE on the table.');
+    await server.query(`GRANT UPDATE, DELETE ON ${name} TO tenant`);
+    await locks.withLock('key', () => 'done');
 
     await server.query(`ALTER TABLE ${name} ENABLE ROW LEVEL SECURITY`);
-    expect(await found()).toEqual([refused('violates row-level security policy'), hidden]);
-    const refusal: unknown = await locks.acquire('key').catch((error: unknown) => error);
-    expect(String(refusal)).toContain('Row level security of the table must not apply');
-    await server.query(`CREATE POLICY reading ON ${name} FOR SELECT USING (true)`);
-    await server.query(`CREATE POLICY writing ON ${name} FOR INSERT WITH CHECK (true)`);
-    expect(await found()).toEqual([refused('does not find the row that it has written'), hidden]);
-    await server.query(`CREATE POLICY everything ON ${name} USING (true)`);
-    expect(await found()).toEqual([hidden]);
+    expect(await found()).toEqual(['error row-security']);
+    expect((await diagnosed(locks)).findings[0]!.message).toMatch(
+      /has row level security on "locks_\d+": .*DISABLE ROW/,
+    );
+    expect(await refusal()).toContain('Row level security of the table must not apply');
     await server.query(`ALTER TABLE ${name} DISABLE ROW LEVEL SECURITY`);
-    await server.query(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'frozen'; END $$`);
-    await server.query(`CREATE TRIGGER frozen BEFORE UPDATE ON ${name} EXECUTE FUNCTION refuse()`);
-    expect(await found()).toEqual([expect.stringMatching(/^error missing-rights: .*\(frozen \(P0001\)\)/)]);
-    expect(await server.query(`SELECT 1 FROM ${name}`)).toEqual([]);
+    expect(await found()).toEqual([]);
   });
 
   it('the doctor sees the age of the oldest transaction, and warns when it is ten minutes [G770]', async () => {
@@ -206,33 +185,12 @@ describe('The doctor of locks in PostgreSQL', () => {
     const age = async () => (await diagnosed(locks)).nodes[0]!.oldestTransactionMs!;
     const first = await age();
     expect(await until(async () => (await age()) > first + 20, { what: 'it is older' })).toBe(true);
-    const row = { version: '15.18', major: 15, columns: '{}', has_key: 1, persistence: 'p', lacking: null };
-    const codes = (change: object) => findingsOf('db', 'locks', { row: { ...row, ...change } }).map(({ code }) => code);
+    const row = { version: '15.18', major: 15, columns: '{}', has_key: 1, persistence: 'p' };
+    const codes = (change: object) => findingsOf('db', 'locks', { ...row, ...change }).map(({ code }) => code);
     expect(codes({ oldest: 599_000 })).toEqual(['wrong-column']);
     expect(codes({ oldest: 601_000 })).toEqual(['wrong-column', 'old-transaction']);
     expect(codes({ version: '11.22', major: 11 })).toEqual(['too-old', 'wrong-column']);
     expect(codes({ synchronous_commit: 'off' })).toEqual(['wrong-column', 'not-durable']);
-  });
-
-  it('the doctor warns when notifications are taken and not delivered [G723]', async () => {
-    const settings = {
-      table: `"${await table()}"`,
-      createTable: false,
-      commandTimeoutMs,
-      processName: 'host/1/doctor',
-      now: () => 0,
-    };
-    const source = await openPostgres(server.url, commandTimeoutMs);
-    const node = new PostgresNode(source, settings);
-    onTestFinished(() => node.close());
-    const deaf = {
-      name: source.name,
-      connect: async (onEnd: () => void) => ({ ...(await source.connect(onEnd)), listen: async () => {} }),
-    };
-    const { findings } = await reportOnPostgres(node, deaf, settings.table, 60_000);
-    expect(findings).toMatchObject([{ severity: 'warning', code: 'not-heard' }]);
-    expect((await reportOnPostgres(node, source, settings.table, 60_000)).findings).toEqual([]);
-    await until(async () => (await server.query(OURS)).length === 1, { what: 'the doctor has closed its connections' });
   });
 
   it('the doctor, a ping and a health check say once what is wrong with a database that is down or only reads, without its password [G724]', async () => {
@@ -282,4 +240,3 @@ describe('The doctor of locks in PostgreSQL', () => {
 });
 
 /** The connections of locks. */
-const OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'nest-redis-lock'";

@@ -449,7 +449,7 @@ export class LockService {
   }
 
   /**
-   * Checks each server: whether it is reachable and configured safely, and which rights are missing. For a health page; the
+   * Checks each server: whether it is reachable and configured safely. For a health page; the
    * application does the same when it starts. Takes a second at most, and never rejects.
    * @typeParam Node the backend's report on a server: `NodeDiagnosis` for Redis
    */

@@ -23,10 +23,8 @@ const ADVICE_ON: Readonly<Record<string, string>> = {
 
 /** A server that refuses a command is up. */
 function adviceOn(problem: string): string | undefined {
-  // The command itself is refused, or a script that calls it: Redis 7.0 words that otherwise than later versions and Valkey.
-  if (/NOPERM|can't run this command|ACL failure in script/.test(problem)) {
-    return 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.';
-  }
+  const right = rightOf(problem);
+  if (right !== undefined) return `Give its user ${right} (ACL SETUSER).`;
   if (/^not connected .*\b(certificate|altnames)\b/.test(problem)) {
     return (
       'Its TLS certificate is not trusted: give the certificate of its authority in NODE_EXTRA_CA_CERTS, or as ca in the option tls ' +
@@ -49,6 +47,18 @@ function adviceOn(problem: string): string | undefined {
   }
   const [, code = ''] = /\b(OOM|MISCONF|NOREPLICAS|BUSY) /.exec(problem) ?? [];
   return ADVICE_ON[code];
+}
+
+/** The commands that locks on one Redis need: docs/operations.md says what for. */
+export const COMMANDS =
+  '+evalsha +eval +get +set +del +pttl +pexpire +time +zadd +zrange +zmscore +zrem +zremrangebyscore +publish +subscribe +pubsub|numsub';
+
+/** The right that this answer says is missing. Until 7.0 Redis does not say which command of a script it has refused. */
+function rightOf(problem: string): string | undefined {
+  if (!/NOPERM|can't run this command|ACL failure in script/.test(problem)) return undefined;
+  if (/access (a|one of the) keys?/.test(problem)) return 'the right to the keys of locks, such as ~lock:*';
+  const [, command] = /run the '([^']+)' command/.exec(problem) ?? [];
+  return command === undefined ? `all rights that locks need: ${COMMANDS}` : `the right +${command}`;
 }
 
 /** The error of an application whose start has waited for Redis: `errors` says why it cannot take locks, node by node. */

@@ -53,10 +53,6 @@ export interface NodeDiagnosis extends NodeReport {
   roundTripMs?: number;
   /** How long it may take, in milliseconds: `commandTimeoutMs`, or its default. */
   commandTimeoutMs?: number;
-  /** Rights that the user of Redis lacks, in the words of `ACL SETUSER`: `+zadd`, `~lock:*`, `&lock:inbox:*`. */
-  missingRights: string[];
-  /** Commands that the server does not know, such as `zrange`: it is too old, or they were renamed. */
-  unknownCommands: string[];
   /** The error that it answers to writes, such as `OOM` when its memory is full, or `MISCONF`. */
   refusesWrites?: string;
   /** The error that it answers to scripts, such as that they are disabled. */
@@ -94,8 +90,6 @@ export type FindingCode =
   | 'read-only-replica'
   | 'unreachable'
   | 'too-old'
-  | 'missing-rights'
-  | 'unknown-commands'
   | 'refuses-writes'
   /** Scripts are disabled. */
   | 'no-scripts'

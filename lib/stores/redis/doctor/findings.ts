@@ -1,7 +1,6 @@
 import { printable } from '../../../api/printable.js';
 import type { OddCounter } from './counters.js';
 import type { ExaminedNode, FindingCode, RedisFinding, RedisKind, ServerName } from './diagnosis.js';
-import { purposeOf, WITHOUT } from './rights.js';
 
 /** The difference between clocks of nodes from which a finding is made, in milliseconds. */
 const CLOCK_TOLERANCE_MS = 1_000;
@@ -83,7 +82,7 @@ function uselessBecause(node: ExaminedNode): About[] {
   }
   const { roundTripMs = 0, commandTimeoutMs = Infinity } = node;
   if (roundTripMs >= commandTimeoutMs) reasons.push(farAway(roundTripMs, commandTimeoutMs));
-  return [...reasons, ...missing(node, true)];
+  return reasons;
 }
 
 /** A script that the server does not know yet takes two round trips, and any command longer when either side is busy. */
@@ -180,7 +179,7 @@ function doubts(node: ExaminedNode, backend: RedisKind): About[] {
         'the right +info is needed for that.',
     ]);
   }
-  return [...about, ...missing(node, false)];
+  return about;
 }
 
 function oddCounters({ oddCounters: odd = [] }: ExaminedNode): About[] {
@@ -217,29 +216,6 @@ function farthest(ahead: readonly OddCounter[]): string {
 
 function counted(key: string, count: number): string {
   return count === 1 ? printable(key) : `${printable(key)} (and ${count - 1} more)`;
-}
-
-/** Rights and commands that are missing: of those that every lock needs, or of the others. */
-function missing(node: ExaminedNode, isNeeded: boolean): About[] {
-  const of = (names: readonly string[]) =>
-    names.filter((name) => purposeOf(name) !== 'doctor' && (purposeOf(name) === 'locks') === isNeeded);
-  const rights = of(node.missingRights);
-  const commands = of(node.unknownCommands.map((name) => `+${name}`));
-  const about: About[] = [];
-  if (rights.length > 0) {
-    const message = `does not give its user the rights ${rights.join(' ')}: ${consequence(rights)}. Add them with ACL SETUSER.`;
-    about.push(['missing-rights', message]);
-  }
-  if (commands.length > 0) {
-    const unknown = commands.map((name) => name.slice(1).toUpperCase()).join(', ');
-    const message = `does not know ${unknown}: ${consequence(commands)}. Use Redis 6.2 or newer, and do not rename commands.`;
-    about.push(['unknown-commands', message]);
-  }
-  return about;
-}
-
-function consequence(names: readonly string[]): string {
-  return [...new Set(names.map((name) => WITHOUT[purposeOf(name)]))].join('; ');
 }
 
 /** Nodes of a Redlock that fail together, or whose vote counts twice. */

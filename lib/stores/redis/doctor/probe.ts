@@ -2,10 +2,9 @@ import { performance } from 'node:perf_hooks';
 import type { ExaminedNode } from './diagnosis.js';
 import { countersOf, LockKeys } from '../node/lock-keys.js';
 import { findOddCounters } from './counters.js';
-import { commandRights, purposeOf, type Right } from './rights.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import type { RedisClient } from '../client/redis-client.js';
-import { ask, trySubscribing, trySubscribingSharded, type Answer } from './ask.js';
+import { ask, type Answer } from './ask.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import { problemOf } from '../../node/problem-of.js';
 import { refusesDatabase } from '../client/problem-of.js';
@@ -29,17 +28,7 @@ export interface Usage {
 /** The part of the time that a step may take which can be done without: the rest is still reported in time. */
 const FOR_ONE_STEP = 0.9;
 
-/** Rights that only the check itself needs. */
-const FOR_CHECKS = ['info', 'config|get'];
-/** Shows all settings of the server, its passwords included: it is not asked of anybody, and its lack is not reported. */
-const SHOWS_PASSWORDS = 'config|get';
-/** What cannot be seen without it. */
-const WITHOUT_SETTINGS = 'snapshots and appendfsync';
-
-/**
- * Checks a Redis server, or each master of a Cluster, and changes nothing there: rights are tried out by commands on a
- * key that does not exist. (ACL DRYRUN needs Redis 7, and a right that reveals all users.)
- */
+/** Checks a Redis server, or each master of a Cluster, and changes nothing there. */
 export class NodeProbe {
   /** Checks in flight: a server that hangs gets no second one. */
   readonly #open = new WeakMap<RedisClient, Promise<ExaminedNode>>();
@@ -76,25 +65,19 @@ export class NodeProbe {
     // `call` does not put the key prefix of a Cluster before the keys of one of its masters.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const keys = new LockKeys(keyPrefix, countersOf(handsOver, isCluster), this.#clientPrefix);
-    const key = prefix + keys.lock(`doctor:${processName}`);
-    const channel = keys.inbox(`doctor:${processName}`);
-    const shard = isCluster && handsOver ? keys.channelOf(0, channel) : undefined;
-    const rights = commandRights(key, channel, awaitedReplicas > 0, shard);
+    const key = prefix + keys.lock(`doctor:${processName}`); // nobody has it
     const endsAt = performance.now() + timeoutMs;
     try {
-      const { clientName } = this.connection;
-      const stepMs = timeoutMs * FOR_ONE_STEP;
-      const listening = trySubscribing(client, channel, clientName, stepMs);
-      const sharding = shard === undefined ? undefined : trySubscribingSharded(client, shard, clientName, stepMs);
-      const trials = [...rights, ...this.#selection(client)];
       // All at once, so that a server that is far away is checked in time, too.
-      const [clock, [info, save, fsync, ...tried], odd] = await Promise.all([
+      const [clock, [info, save, fsync, write, script, select], odd] = await Promise.all([
         clockOf(client),
         ask(client, [
           ['INFO'],
           ['CONFIG', 'GET', 'save'],
           ['CONFIG', 'GET', 'appendfsync'],
-          ...trials.map(({ probe }) => probe),
+          ['SET', key, '', 'PX', '1', 'XX'],
+          ['EVAL', 'return 1', '1', key],
+          ...this.#selection(client),
         ]),
         findOddCounters(client, this.#countersOf(client, keys)),
       ]);
@@ -103,22 +86,17 @@ export class NodeProbe {
         name: client.name,
         reachable: true,
         isClusterClient: isCluster,
-        ...nothingFound(),
+        notChecked: notChecked(info!, save!),
         ...(needsAdmission && { needsAdmission }),
         ...(awaitedReplicas > 0 && { awaitedReplicas }),
         ...('value' in info! ? readInfo(String(info.value)) : {}),
         ...clock,
         ...(roundTripMs !== undefined && { roundTripMs }),
         commandTimeoutMs,
+        ...(odd.length > 0 && { oddCounters: odd }),
       };
       addPersistence(diagnosis, save!, fsync!);
-      tried.forEach((answer, index) => noteRefusal(diagnosis, trials[index]!.name, answer));
-      noteRefusal(diagnosis, 'subscribe', await listening);
-      if (sharding) noteRefusal(diagnosis, 'ssubscribe', await sharding);
-      noteRefusal(diagnosis, 'info', info!);
-      noteRefusal(diagnosis, 'config|get', save!);
-      if (odd.length > 0) diagnosis.oddCounters = odd;
-      this.#namePatterns(diagnosis);
+      addRefusals(diagnosis, refusalIn(write), refusalIn(script), refusalIn(select));
       return diagnosis;
     } catch (error) {
       return this.#unreachable(client.name, problemOf(error)); // the connection broke
@@ -139,11 +117,10 @@ export class NodeProbe {
     return Math.min(firstMs, rounded(2 * (second.clockToleranceMs ?? Infinity)));
   }
 
-  /** The trial of the database that the client believes to be in: ioredis reports a refusal, and goes on in database 0. */
-  #selection({ topology: { database } }: RedisClient): Pick<Right, 'name' | 'probe'>[] {
+  /** Selects the database that the client believes to be in: ioredis reports a refusal, and goes on in database 0. */
+  #selection({ topology: { database } }: RedisClient): ['SELECT', string][] {
     // The nodes of a Cluster have only one.
-    if (database === 0 || this.connection.client.topology.isCluster) return [];
-    return [{ name: 'select', probe: ['SELECT', String(database)] }];
+    return database === 0 || this.connection.client.topology.isCluster ? [] : [['SELECT', String(database)]];
   }
 
   /** The keys of the fencing counters that a server may have, as it knows them. */
@@ -153,28 +130,14 @@ export class NodeProbe {
     return here.map((fence) => this.#clientPrefix + fence); // no client adds it to an argument
   }
 
-  /** Names the patterns of keys and channels that the user of Redis may not use. */
-  #namePatterns({ missingRights }: ExaminedNode): void {
-    const { keyPrefix } = this.usage;
-    const patterns: Record<string, string> = {
-      '~': `~${this.#clientPrefix}${keyPrefix}:*`,
-      '&': `&${keyPrefix}:inbox:*`,
-    };
-    missingRights.splice(0, Infinity, ...new Set(missingRights.map((right) => patterns[right] ?? right)));
-  }
-
   get #clientPrefix(): string {
     return this.connection.client.topology.keyPrefix;
   }
 
   #unreachable(name: string, problem: string): ExaminedNode {
     const { isCluster } = this.connection.client.topology;
-    return { name, reachable: false, problem, isClusterClient: isCluster, ...nothingFound() };
+    return { name, reachable: false, problem, isClusterClient: isCluster, notChecked: [] };
   }
-}
-
-function nothingFound(): Pick<ExaminedNode, 'missingRights' | 'unknownCommands' | 'notChecked'> {
-  return { missingRights: [], unknownCommands: [], notChecked: [] };
 }
 
 type ClockReading = Pick<ExaminedNode, 'clockOffsetMs' | 'clockToleranceMs'>;
@@ -204,35 +167,36 @@ function addPersistence(diagnosis: ExaminedNode, save: Answer, fsync: Answer): v
   if (appendFsync !== undefined) persistence.appendFsync = appendFsync;
 }
 
-/** Notes the meaning of a refusal, by the messages of Redis 6 to 8. */
-function noteRefusal(diagnosis: ExaminedNode, right: string, answer: Answer): void {
-  if (!('refusal' in answer)) return;
-  const { refusal } = answer;
-  const { missingRights, unknownCommands, notChecked } = diagnosis;
-  const isForbidden = refusal.startsWith('NOPERM'); // which from Redis 7.2 on repeats the name of the user
-  if (isForbidden && right === SHOWS_PASSWORDS) {
-    notChecked.push(`${WITHOUT_SETTINGS}: no right to ${right}`);
-    return;
+/** What could not be checked, and why. CONFIG shows all settings of the server, its passwords included: few users may read it. */
+function notChecked(info: Answer, settings: Answer): string[] {
+  const [ofInfo, ofSettings] = [refusalIn(info), refusalIn(settings)];
+  const checks: string[] = [];
+  if (ofInfo !== undefined) checks.push(`info: ${isForbidden(ofInfo) ? 'no right to it' : ofInfo}`);
+  if (ofSettings !== undefined) {
+    checks.push(
+      isForbidden(ofSettings) ? 'snapshots and appendfsync: no right to config|get' : `config|get: ${ofSettings}`,
+    );
   }
-  if (FOR_CHECKS.includes(right)) notChecked.push(`${right}: ${isForbidden ? 'no right to it' : refusal}`);
-  if (right === 'select' && refusesDatabase(refusal)) {
-    diagnosis.refusesDatabase = isForbidden ? 'no right to SELECT' : refusal;
-  }
-  if (isForbidden) {
-    if (/access (a|one of the) keys?/.test(refusal)) missingRights.push('~');
-    else if (/access (a|one of the) channels?/.test(refusal)) missingRights.push('&');
-    else missingRights.push(`+${right}`);
-  } else if (/unknown (sub)?command/i.test(refusal)) {
-    // Redis 6.2 has no sharded publish/subscribe, and does without.
-    if (purposeOf(`+${right}`) !== 'sharding') unknownCommands.push(right);
-  } else if (refusal.startsWith('READONLY')) {
+  return checks;
+}
+
+/** Notes the meaning of refusals, by the messages of Redis 6 to 8. A right that is missing is named by the first call that needs it. */
+function addRefusals(diagnosis: ExaminedNode, write = '', script = '', select = ''): void {
+  if (write.startsWith('READONLY')) {
     diagnosis.readOnly = true;
     diagnosis.role = 'replica';
-  } else if (right === 'eval' && /scripting support disabled/i.test(refusal)) {
-    diagnosis.refusesScripts = refusal; // in the words of Garnet
-  } else if (right === 'set' && !/^(MOVED|ASK|CLUSTERDOWN) /.test(refusal)) {
-    diagnosis.refusesWrites = refusal;
-  } else if (right === 'subscribe') {
-    notChecked.push(`${right}: ${refusal}`);
+  } else if (write !== '' && !/^(NOPERM|MOVED|ASK|CLUSTERDOWN) /.test(write)) {
+    diagnosis.refusesWrites = write;
   }
+  if (/scripting support disabled/i.test(script)) diagnosis.refusesScripts = script; // in the words of Garnet
+  if (refusesDatabase(select)) diagnosis.refusesDatabase = isForbidden(select) ? 'no right to SELECT' : select;
+}
+
+function refusalIn(answer: Answer | undefined): string | undefined {
+  return answer && 'refusal' in answer ? answer.refusal : undefined;
+}
+
+/** From Redis 7.2 on its message repeats the name of the user, which is not shown. */
+function isForbidden(refusal: string): boolean {
+  return refusal.startsWith('NOPERM');
 }

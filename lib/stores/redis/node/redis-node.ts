@@ -86,6 +86,9 @@ const CONGESTED =
 /** How long after a refusal that passes a release is sent again, in milliseconds. */
 const REFUSED_PAUSE_MS = 50;
 
+/** What a process needs in a Cluster to hear of its turns without a message to all nodes. */
+const FOR_SHARDED_MESSAGES = '+ssubscribe +sunsubscribe +spublish +pubsub|shardnumsub';
+
 const MODES: readonly LockMode[] = ['shared', 'permits'];
 
 /** Settings of a node. */
@@ -520,6 +523,12 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
       const plain = this.#plainInbox();
       this.#inbox = plain;
       if (!this.#closed) plain.open();
+      if (refusal.startsWith('NOPERM')) {
+        this.#listener?.onWarning(
+          `${this.name} does not let this process use sharded messages (${refusal}): each lock that is handed over sends a ` +
+            `message to all nodes of the Cluster. Give its user the rights ${FOR_SHARDED_MESSAGES} (ACL SETUSER).`,
+        );
+      }
       return;
     }
     const isOfChannel = /access (a|one of the) channels?/.test(refusal);

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { LockOptionsError, NodeError } from '../../../api/errors.js';
 import type { Finding, NodeReport } from '../../../api/diagnosis.js';
 import { ACQUISITION } from '../../../core/backend/lane.js';
@@ -30,8 +29,6 @@ export type MysqlFindingCode =
   | 'no-table'
   /** Its user has no rights on the table, or there is none: MySQL tells such a user the same. */
   | 'no-table-or-rights'
-  /** Its user may not change the table. */
-  | 'missing-rights'
   /** Its binary log consists of statements, so that it refuses each write of locks. */
   | 'statement-log'
   | 'too-old'
@@ -93,26 +90,6 @@ async function seen(client: SqlClient, table: string): Promise<Row> {
   return { ...row, engine: status?.engine, rows: status?.row_count };
 }
 
-/** Changes the table in a transaction that is rolled back. @param table quoted */
-function trialOf(table: string): Statement {
-  const text = [
-    'START TRANSACTION',
-    `INSERT INTO ${table} (resource_lock_key, resource_lock_value, fence, is_kept, acquired_at, update_time, expires_at)
-VALUES (?, '', 0, 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))`,
-    `UPDATE ${table} SET fence = 1 WHERE resource_lock_key = ?`,
-    `DELETE FROM ${table} WHERE resource_lock_key = ?`,
-  ].join(';\n');
-  const run = async (client: SqlClient, [key]: readonly unknown[]) => {
-    try {
-      await client.query({ name: 'trial', text }, [key, key, key]);
-    } finally {
-      await client.query({ name: 'rollback', text: 'ROLLBACK' }, []);
-    }
-    return [];
-  };
-  return { order: ACQUISITION + 1, most: 1, run };
-}
-
 /** Checks the database and its table, and changes nothing there. Never rejects; settles within `timeoutMs`. */
 export async function reportOnMysql(node: MysqlNode, table: string, timeoutMs: number): Promise<BackendReport> {
   const { name } = node;
@@ -133,10 +110,7 @@ export async function reportOnMysql(node: MysqlNode, table: string, timeoutMs: n
 const UNSAFE = new Set<MysqlFindingCode>(['wrong-column', 'no-primary-key', 'wrong-engine', 'several-primaries']);
 
 async function look(node: MysqlNode, table: string, timeoutMs: number): Promise<Row | NodeError> {
-  const row = (await node.connection.ready(timeoutMs)) ?? (await node.ask(lookOf(table), []));
-  if (row instanceof NodeError) return row;
-  const trial = await node.ask(trialOf(table), [`}doctor ${randomUUID()}`]);
-  return trial instanceof NodeError && node.connection.isReady ? { ...row, refused: trial } : row;
+  return (await node.connection.ready(timeoutMs)) ?? node.ask(lookOf(table), []);
 }
 
 function isMariaDb({ version }: Row): boolean {
@@ -182,13 +156,6 @@ export function findingsOf(node: string, table: string, row: Row): MysqlFinding[
       'error',
       'wrong-engine',
       `has ${table} in the engine ${String(row.engine)}: two callers can hold the same lock. Use ENGINE = InnoDB.`,
-    );
-  const refused = row.refused as NodeError | undefined;
-  if (refused && wrong.length === 0)
-    found(
-      'error',
-      'missing-rights',
-      `does not let its user change ${table} (${refused.problem}): locks cannot be taken. ${refused.advice ?? 'Let it.'}`,
     );
   if (
     row.wsrep_on === 'ON' ||

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { LockOptionsError, NodeError } from '../../../api/errors.js';
 import { quoted } from '../../../api/printable.js';
 import type { Finding, NodeReport } from '../../../api/diagnosis.js';
@@ -6,12 +5,9 @@ import { ACQUISITION } from '../../../core/backend/lane.js';
 import type { BackendReport } from '../../../core/backend/report.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { sqlError } from '../advice.js';
-import type { Row, SqlClient, SqlSource } from '../sql-client.js';
-import { faultOf } from '../sql-fault.js';
-import type { Statement } from '../statement.js';
+import type { Row } from '../sql-client.js';
 import { unusable } from '../unusable.js';
 import type { PostgresNode } from './postgres-node.js';
-import type { PostgresClient } from './postgres-source.js';
 import { ddl, PostgresStatement } from './statements.js';
 
 /** The state of the database and of the table of the locks. `undefined` stands for what could not be found out. */
@@ -42,8 +38,6 @@ export type PostgresFindingCode =
   | 'no-primary-key'
   /** A crash empties the table, or it is seen by one session only. */
   | 'not-permanent'
-  /** Its user may not change the table. */
-  | 'missing-rights'
   /** Policies of the table decide which rows its user sees. */
   | 'row-security'
   /** A crash of the server can undo what it has answered. */
@@ -53,16 +47,12 @@ export type PostgresFindingCode =
   /** The table grows while a transaction is open for long. */
   | 'old-transaction'
   /** The search_path has several tables of that name. */
-  | 'several-tables'
-  /** LISTEN does not work: whoever waits asks from time to time instead. */
-  | 'not-heard';
+  | 'several-tables';
 
 /** From this age on a transaction is reported, in milliseconds. */
 const OLD_TRANSACTION_MS = 600_000;
 /** The first version with `AS MATERIALIZED`. */
 const OLDEST = 12;
-const RIGHTS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
-const CHANNEL = 'nest_redis_lock_doctor';
 
 /** Runs on any version. Whom this user may not watch is not seen: their transactions have no time. */
 const LOOK = new PostgresStatement(
@@ -72,8 +62,7 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
   current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
   current_setting('autovacuum') AS autovacuum, array_to_string(t.reloptions, ' ') AS storage,
   t.relpersistence::text AS persistence, pg_stat_get_live_tuples(t.oid)::text AS rows, pg_stat_get_dead_tuples(t.oid)::text AS dead,
-  (SELECT string_agg(r.name, ', ' ORDER BY r.n) FROM unnest($2::text[]) WITH ORDINALITY AS r(name, n)
-    WHERE NOT has_table_privilege(t.oid, r.name)) AS lacking, row_security_active(t.oid)::int AS has_policies,
+  row_security_active(t.oid)::int AS has_policies,
   (SELECT json_object_agg(a.attname, format_type(a.atttypid, a.atttypmod) ||
       CASE WHEN a.attname = 'resource_lock_key' THEN ' ' || coalesce(c.collname, '') ELSE '' END)::text
     FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
@@ -91,101 +80,24 @@ FROM pg_class t WHERE t.oid = to_regclass($1::text)`,
   ACQUISITION + 1,
 );
 
-/** Changes the table in a transaction that is rolled back. @param table quoted */
-function trialOf(table: string): Statement {
-  const set = "VALUES ($1, '', 0, now(), now(), now())";
-  const steps = [
-    `INSERT INTO ${table} (resource_lock_key, resource_lock_value, fence, acquired_at, update_time, expires_at) ${set} RETURNING 1`,
-    `UPDATE ${table} SET fence = 1 WHERE resource_lock_key = $1 RETURNING 1`,
-    `DELETE FROM ${table} WHERE resource_lock_key = $1 RETURNING 1`,
-  ];
-  const run = async (client: SqlClient, values: readonly unknown[]) => {
-    await client.query({ name: 'begin', text: 'BEGIN' }, []);
-    try {
-      for (const [at, text] of steps.entries()) {
-        const rows = await client.query({ name: `trial_${at}`, text }, values);
-        if (rows.length === 0) throw new NotFound();
-      }
-    } finally {
-      await client.query({ name: 'rollback', text: 'ROLLBACK' }, []);
-    }
-    return [];
-  };
-  return { order: ACQUISITION + 1, most: 1, run };
-}
-
-/** Its code keeps it from being taken for an error of the connection. */
-class NotFound extends Error {
-  readonly code = '42501';
-
-  constructor() {
-    super('it does not find the row that it has written');
-  }
-}
-
-const NOTIFY = new PostgresStatement('doctor_notify', `SELECT pg_notify($1, 'heard')::text`, ACQUISITION + 1);
-
-/** Checks the database, its table and its notifications, and changes nothing there. Never rejects; settles within `timeoutMs`. */
-export async function reportOnPostgres(
-  node: PostgresNode,
-  source: SqlSource<PostgresClient>,
-  table: string,
-  timeoutMs: number,
-): Promise<BackendReport> {
-  const late = () => sqlError(source.name, `no answer within ${timeoutMs} ms`);
-  const seen = await inTime(look(node, source, table, timeoutMs), timeoutMs, late);
-  const where = `in PostgreSQL (${source.name})`;
-  if (seen instanceof NodeError) {
-    const { report, finding } = unusable(source.name, table, seen);
+/** Checks the database and its table, and changes nothing there. Never rejects; settles within `timeoutMs`. */
+export async function reportOnPostgres(node: PostgresNode, table: string, timeoutMs: number): Promise<BackendReport> {
+  const { name } = node;
+  const late = () => sqlError(name, `no answer within ${timeoutMs} ms`);
+  const row = await inTime(look(node, table, timeoutMs), timeoutMs, late);
+  const where = `in PostgreSQL (${name})`;
+  if (row instanceof NodeError) {
+    const { report, finding } = unusable(name, table, row);
     return { backend: 'postgres', where, nodes: [report], findings: [finding] };
   }
-  const findings = findingsOf(source.name, table, seen);
+  const findings = findingsOf(name, table, row);
   const unsafe = findings.filter(({ code }) => code === 'wrong-column' || code === 'no-primary-key');
   const refusal = unsafe.length > 0 ? new LockOptionsError(unsafe.map(({ message }) => message).join(' ')) : undefined;
-  return { backend: 'postgres', where, nodes: [reportOf(source.name, table, seen.row)], findings, refusal };
+  return { backend: 'postgres', where, nodes: [reportOf(name, table, row)], findings, refusal };
 }
 
-/** What was seen of a database that answers. */
-interface Seen {
-  readonly row: Row;
-  /** Why no message arrives; undefined: it does. */
-  readonly deafBecause?: string;
-  /** Why the table cannot be changed; undefined: it can. */
-  readonly refused?: NodeError;
-}
-
-async function look(
-  node: PostgresNode,
-  source: SqlSource<PostgresClient>,
-  table: string,
-  timeoutMs: number,
-): Promise<Seen | NodeError> {
-  const problem = await node.connection.ready(timeoutMs);
-  if (problem) return problem;
-  const [row, deafBecause] = await Promise.all([node.ask(LOOK, [table, RIGHTS]), deafness(node, source)]);
-  if (row instanceof NodeError) return row;
-  // That of PGlite is the connection of the application, too.
-  const trial = source.name === 'PGlite' ? undefined : await node.ask(trialOf(table), [`}doctor ${randomUUID()}`]);
-  return { row, deafBecause, refused: trial instanceof NodeError && node.connection.isReady ? trial : undefined };
-}
-
-/** Sends a message to a connection of its own, which has it before it answers the next statement. */
-async function deafness(node: PostgresNode, source: SqlSource<PostgresClient>): Promise<string | undefined> {
-  let client: PostgresClient | undefined;
-  try {
-    let isHeard = false;
-    client = await source.connect(() => {});
-    const channel = `${CHANNEL}_${Math.random().toString(36).slice(2)}`;
-    await client.listen(channel, () => (isHeard = true));
-    const sent = await node.ask(NOTIFY, [channel]);
-    if (sent instanceof NodeError) return sent.problem;
-    await client.query({ name: 'heard', text: 'SELECT 1' }, []);
-    return isHeard ? undefined : 'it takes LISTEN, and delivers nothing';
-  } catch (error) {
-    return faultOf(error, true).problem;
-  } finally {
-    client?.close();
-  }
+async function look(node: PostgresNode, table: string, timeoutMs: number): Promise<Row | NodeError> {
+  return (await node.connection.ready(timeoutMs)) ?? node.ask(LOOK, [table]);
 }
 
 function reportOf(name: string, table: string, row: Row): PostgresDiagnosis {
@@ -207,7 +119,7 @@ function reportOf(name: string, table: string, row: Row): PostgresDiagnosis {
 type PostgresFinding = Finding & { code: PostgresFindingCode };
 
 /** The findings, errors first. */
-export function findingsOf(node: string, table: string, { row, deafBecause, refused }: Seen): PostgresFinding[] {
+export function findingsOf(node: string, table: string, row: Row): PostgresFinding[] {
   const findings: PostgresFinding[] = [];
   const found = (severity: Finding['severity'], code: PostgresFindingCode, message: string) =>
     findings.push({ severity, code, node, message: `${node} ${message}` });
@@ -234,18 +146,6 @@ export function findingsOf(node: string, table: string, { row, deafBecause, refu
       'not-permanent',
       `has ${table} as ${row.persistence === 'u' ? 'an UNLOGGED table: a crash or a failover empties it' : 'a temporary table: other sessions do not see it'}, ` +
         'and then two callers can hold the same lock. Make it an ordinary one (ALTER TABLE ... SET LOGGED).',
-    );
-  if (typeof row.lacking === 'string')
-    found(
-      'error',
-      'missing-rights',
-      `does not give its user the rights ${row.lacking} on ${table}: locks cannot be taken. Add them with GRANT.`,
-    );
-  else if (refused && wrong.length === 0)
-    found(
-      'error',
-      'missing-rights',
-      `does not let its user change ${table} (${refused.problem}): locks cannot be taken. ${refused.advice ?? 'Let it.'}`,
     );
   if (Number(row.has_policies) === 1)
     found(
@@ -283,13 +183,6 @@ export function findingsOf(node: string, table: string, { row, deafBecause, refu
       'old-transaction',
       `has a transaction that is open for ${Math.floor(Number(row.oldest) / 60_000)} minutes: until it ends no old version of a row is ` +
         'cleaned up, and locks that are often taken slow down. End it: see pg_stat_activity.',
-    );
-  if (deafBecause !== undefined)
-    found(
-      'warning',
-      'not-heard',
-      `does not deliver notifications (${deafBecause}): calls that wait for a lock ask from time to time instead. ` +
-        'If a pooler is in between, give the address of PostgreSQL itself.',
     );
   return findings;
 }
