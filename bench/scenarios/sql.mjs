@@ -90,9 +90,10 @@ export const sql = ({ title, id }) => ({
       const database = DATABASES[id];
       client.sent = 0;
       database.countSent(() => client.sent++);
-      const { composeSqlLocks } = await library('compose/open-sql.js');
+      const { composeLocks } = await library('compose/composition.js');
+      const { SQL } = await library('compose/sql-lock-options.js');
       const options = { ...database.options(url), createTable: true, waitMs: 120_000 };
-      const { service } = await composeSqlLocks(options).open();
+      const { service } = await composeLocks(SQL, options).open();
       client.ours = {
         contestant: {
           acquire: (key) => service.acquire(key),

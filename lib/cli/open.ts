@@ -1,5 +1,5 @@
 import { LockUnavailableError, type NodeError } from '../api/errors.js';
-import type { OpenedLocks } from '../compose/composition.js';
+import { composeLocks, type OpenedLocks } from '../compose/composition.js';
 import { openLocks } from '../compose/open-locks.js';
 import type { RedisLockSettings } from '../compose/redis-lock-options.js';
 import type { LockService } from '../core/service/lock.service.js';
@@ -63,6 +63,6 @@ async function openOn({ servers, keyPrefix }: Call, settings: RedisLockSettings)
   if ('redis' in servers || 'redlock' in servers) return openLocks({ ...servers, keyPrefix, ...settings });
   const { admission: _, fair: _fair, ...others } = settings; // no command has a queue of its own
   // Loaded when needed: no driver of a database may be installed.
-  const { composeSqlLocks } = await import('../compose/open-sql.js');
-  return composeSqlLocks({ ...servers, janitor: false, ...others }).open();
+  const { SQL } = await import('../compose/sql-lock-options.js');
+  return composeLocks(SQL, { ...servers, janitor: false, ...others }).open();
 }

@@ -3,23 +3,115 @@ import { formatDiagnosis } from '../api/diagnosis.js';
 import { adviceFor, type NodeError } from '../api/errors.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS, type BackendReport } from '../core/backend/report.js';
+import { refuseUnknown, unfit } from '../core/options/checks.js';
+import { CHECKS } from '../core/options/option-rows.js';
+import {
+  DEFAULT_REGISTRATION,
+  resolveServiceOptions,
+  type ResolvedServiceOptions,
+} from '../core/options/service-options.js';
 import { LockService, type LockServiceParts } from '../core/service/lock.service.js';
 import { Shutdown } from '../core/service/shutdown.js';
+import { Clock, monotonic } from '../core/time/clock.js';
+import { processName } from './process-name.js';
 
-/** Checks the options of a registration, and returns what opens its locks. @throws LockOptionsError */
-export type LockComposition<Options> = (options: Options, registration?: string) => ComposedLocks;
+/** Options of a registration with every default filled in and every bound checked. */
+export interface ResolvedLockOptions extends ResolvedServiceOptions {
+  /** Name of the registration; the default one is called `default`. */
+  registration: string;
+  /** What keeps the locks. */
+  backend: { readonly kind: string };
+}
+
+/** A kind of store, for which there is a lock module: its options, and how locks in it are opened. */
+export interface StoreKind<Given extends object = object, Resolved extends ResolvedLockOptions = ResolvedLockOptions> {
+  /** The names of its options, beside those of every registration. */
+  readonly names: readonly string[];
+  /** Advice for names that are no options. */
+  readonly meant: Readonly<Record<string, string>>;
+  /** Names that an error does not offer. */
+  unlistedIn?(options: Given): readonly string[];
+  /**
+   * Checks the options of the store, and whether it can serve those of the service.
+   * @throws LockOptionsError
+   */
+  resolve(
+    options: Given,
+    settings: ResolvedServiceOptions,
+  ): Omit<Resolved, keyof ResolvedServiceOptions | 'registration'>;
+  /** Whether two registrations have the same store. */
+  isSame(one: Resolved['backend'], other: Resolved['backend']): boolean;
+  /**
+   * Makes the backend; connects to nothing yet.
+   * @param now the clock that `sentAt` is read from, in milliseconds
+   * @param processName the beginning of the owner values of this service
+   */
+  open(options: Resolved, now: () => number, processName: string): Promise<LockBackend>;
+  /** What an operator should know of the options. */
+  noticesOn?(options: Resolved): Notice[];
+}
+
+/**
+ * The one place where module options are checked and defaulted, whichever form of `forRoot` they came by.
+ * @throws LockOptionsError for an unknown option, or a value out of bounds
+ */
+export function resolveOptions<Given extends object, Resolved extends ResolvedLockOptions>(
+  kind: StoreKind<Given, Resolved>,
+  options: Given,
+  registration = DEFAULT_REGISTRATION,
+): Resolved {
+  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
+  const names = [...Object.keys(CHECKS.service), ...kind.names];
+  refuseUnknown(options, names, { ...MEANT, ...kind.meant }, kind.unlistedIn?.(options));
+  const settings = resolveServiceOptions(options);
+  return { ...kind.resolve(options, settings), ...settings, registration } as Resolved;
+}
+
+const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';
+const MEANT = { name: BESIDE_FACTORY, isGlobal: BESIDE_FACTORY };
+
+/** Checks the options of a registration. @throws LockOptionsError */
+export function composeLocks<Given extends object, Resolved extends ResolvedLockOptions>(
+  kind: StoreKind<Given, Resolved>,
+  options: Given,
+  registration?: string,
+): ComposedLocks {
+  return new ComposedLocks(kind, resolveOptions(kind, options, registration));
+}
 
 /** The locks of one registration, whose options are checked; nothing is connected yet. */
-export interface ComposedLocks {
+export class ComposedLocks {
+  constructor(
+    private readonly kind: StoreKind,
+    private readonly options: ResolvedLockOptions,
+  ) {}
+
   /** Name of the registration. */
-  readonly registration: string;
+  get registration(): string {
+    return this.options.registration;
+  }
+
   /** The names of the options in which another registration differs; none when both lock the same in the same way. */
-  differencesFrom(other: ComposedLocks): string[];
+  differencesFrom({ kind, options }: ComposedLocks): string[] {
+    const { backend, ...settings } = this.options;
+    if (kind !== this.kind) return [backend.kind];
+    const { backend: otherBackend, ...others } = options;
+    const servers = kind.isSame(backend, otherBackend) ? [] : [backend.kind, otherBackend.kind];
+    return [...new Set([...servers, ...differingIn(settings, others)])];
+  }
+
   /**
    * Connects, unless the options say not to wait for it.
    * @throws LockUnavailableError when the store cannot be reached
    */
-  open(opening?: Opening): Promise<OpenedLocks>;
+  async open(opening?: Opening): Promise<OpenedLocks> {
+    const { kind, options, registration } = this;
+    const now = options.backend.kind === 'memory' ? monotonic : new Clock().now;
+    const name = processName();
+    const backend = await kind.open(options, now, name);
+    const { service, notices } = await openService(backend, { options, registration, now, processName: name }, opening);
+    return { service, notices: [...(kind.noticesOn?.(options) ?? []), ...notices] };
+  }
 }
 
 export interface Opening {
@@ -45,7 +137,7 @@ export interface Notice {
 }
 
 /** The names of the settings in which two registrations differ. */
-export function differingIn<Settings extends object>(one: Settings, other: Settings): string[] {
+function differingIn<Settings extends object>(one: Settings, other: Settings): string[] {
   const names = Object.keys({ ...one, ...other }) as (keyof Settings & string)[];
   return names.filter((name) => !isDeepStrictEqual(one[name], other[name]));
 }

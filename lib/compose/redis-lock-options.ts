@@ -1,15 +1,11 @@
 import { LockOptionsError } from '../api/errors.js';
 import type { LockServiceOptions } from '../api/options.js';
-import { oneOf, refuseUnknown, unfit } from '../core/options/checks.js';
-import {
-  DEFAULT_REGISTRATION,
-  resolveServiceOptions,
-  type ResolvedServiceOptions,
-} from '../core/options/service-options.js';
-import { CHECKS } from '../core/options/option-rows.js';
+import { oneOf } from '../core/options/checks.js';
+import { MemoryBackend } from '../stores/memory/memory.backend.js';
 import type { RedisSource } from '../stores/redis/client/source.js';
 import {
   checkServed,
+  haveSameServers,
   REDIS_CHECKS,
   resolveRedisOptions,
   resolveServers,
@@ -17,6 +13,7 @@ import {
   type RedisStoreOptions,
   type ResolvedRedisOptions,
 } from '../stores/redis/options.js';
+import type { Notice, ResolvedLockOptions, StoreKind } from './composition.js';
 
 /** Settings of one registration of the module. */
 export interface RedisLockSettings extends LockServiceOptions, RedisStoreOptions {}
@@ -50,42 +47,48 @@ export interface RedisLockOptionsFactory {
 }
 
 /** Options with every default filled in and every bound checked. */
-export interface ResolvedOptions extends ResolvedServiceOptions, ResolvedRedisOptions {
-  /** Name of the registration; the default one is called `default`. */
-  registration: string;
+export interface ResolvedOptions extends ResolvedLockOptions, ResolvedRedisOptions {
   backend: RedisServers | { kind: 'memory' };
 }
 
 const BACKENDS = ['redis', 'redlock', 'memory'] as const;
-const NAMES = [...Object.keys(CHECKS.service), ...Object.keys(REDIS_CHECKS), ...BACKENDS];
 const CHECK_MEMORY = oneOf(true);
-
-const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';
 const REDIS_OPTION = 'Did you mean redis: { host: ... }?';
 
-/** Advice for names that are no options. */
-const MEANT = {
-  name: BESIDE_FACTORY,
-  isGlobal: BESIDE_FACTORY,
-  url: "Did you mean redis: 'redis://host:port'?",
-  host: REDIS_OPTION,
-  port: REDIS_OPTION,
-  username: REDIS_OPTION,
-  password: REDIS_OPTION,
-  db: REDIS_OPTION,
+/** Locks on Redis, on a Redlock, or in memory. */
+export const REDIS: StoreKind<RedisLockModuleOptions, ResolvedOptions> = {
+  names: [...Object.keys(REDIS_CHECKS), ...BACKENDS],
+  meant: {
+    url: "Did you mean redis: 'redis://host:port'?",
+    host: REDIS_OPTION,
+    port: REDIS_OPTION,
+    username: REDIS_OPTION,
+    password: REDIS_OPTION,
+    db: REDIS_OPTION,
+  },
+  resolve: (options, settings) => {
+    const store = resolveRedisOptions(options);
+    const backend = resolveBackend(options);
+    checkServed(backend.kind, { ...settings, ...store });
+    return { ...store, backend };
+  },
+  isSame: haveSameServers,
+  open: async (options, now, processName) => {
+    const { backend } = options;
+    if (backend.kind === 'memory') return new MemoryBackend(now);
+    // Loaded when needed: applications whose locks are in memory load none of it, and need no ioredis.
+    const { openRedis, openRedlock } = await import('./open-redis.js');
+    return backend.kind === 'redis'
+      ? openRedis(backend.source, options, now, processName)
+      : openRedlock(backend.sources, options, now, processName);
+  },
+  noticesOn: ({ backend }) => (backend.kind === 'redlock' ? evenNumber(backend.sources.length) : []),
 };
 
-/**
- * The one place where module options are checked and defaulted, whichever form of `forRoot` they came by.
- * @throws LockOptionsError for an unknown option, or a value out of bounds
- */
-export function resolveOptions(options: RedisLockModuleOptions, registration = DEFAULT_REGISTRATION): ResolvedOptions {
-  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
-  refuseUnknown(options, NAMES, MEANT);
-  const settings = { ...resolveRedisOptions(options), ...resolveServiceOptions(options) };
-  const backend = resolveBackend(options);
-  checkServed(backend.kind, settings);
-  return { ...settings, registration, backend };
+function evenNumber(count: number): Notice[] {
+  if (count % 2 === 1) return [];
+  const message = `redlock has ${count} nodes, which tolerate no more failures than ${count - 1}: use an odd number.`;
+  return [{ level: 'warn', message }];
 }
 
 function resolveBackend(options: RedisLockModuleOptions): ResolvedOptions['backend'] {

@@ -1,13 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LockOptionsError } from '../api/errors.js';
 import type { LockServiceOptions } from '../api/options.js';
-import { refuseUnknown, unfit } from '../core/options/checks.js';
-import {
-  DEFAULT_REGISTRATION,
-  resolveServiceOptions,
-  type ResolvedServiceOptions,
-} from '../core/options/service-options.js';
-import { CHECKS } from '../core/options/option-rows.js';
 import { checkMysql, type MysqlSource } from '../stores/sql/mysql/mysql-source.js';
 import {
   DIALECTS,
@@ -17,6 +10,8 @@ import {
   type SqlStoreOptions,
 } from '../stores/sql/options.js';
 import { checkPostgres, type PostgresSource } from '../stores/sql/postgres/postgres-source.js';
+import type { ResolvedLockOptions, StoreKind } from './composition.js';
+import { openSqlBackend } from './open-sql.js';
 
 /** Settings of one registration of the module. */
 export interface SqlLockSettings extends LockServiceOptions, SqlStoreOptions {}
@@ -57,65 +52,52 @@ export type SqlServer =
   | { readonly kind: 'mysql'; readonly source: MysqlSource };
 
 /** Options with every default filled in and every bound checked. */
-export interface ResolvedSqlLockOptions extends ResolvedServiceOptions, ResolvedSqlOptions {
-  /** Name of the registration; the default one is called `default`. */
-  registration: string;
+export interface ResolvedSqlLockOptions extends ResolvedLockOptions, ResolvedSqlOptions {
   backend: SqlServer;
 }
 
-const NAMES = [...Object.keys(CHECKS.service), ...Object.keys(SQL_CHECKS), ...DIALECTS];
-
-/** They are refused with a sentence of their own. */
-const NOT_OF_MYSQL = ['fair'];
-
-const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';
 const OF_THE_DATABASE = 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?';
 const OF_REDIS = 'It is an option of RedisLockModule, which keeps locks in Redis.';
 
-/** Advice for names that are no options. */
-const MEANT = {
-  name: BESIDE_FACTORY,
-  isGlobal: BESIDE_FACTORY,
-  url: "Did you mean postgres: 'postgres://user:password@host:5432/database', or mysql: 'mysql://...'?",
-  mariadb: 'Did you mean mysql? MariaDB is one.',
-  connectionString: 'Did you mean postgres: { connectionString: ... }?',
-  pool: 'Did you mean postgres: pool, or mysql: pool?',
-  host: OF_THE_DATABASE,
-  port: OF_THE_DATABASE,
-  user: OF_THE_DATABASE,
-  password: OF_THE_DATABASE,
-  database: OF_THE_DATABASE,
-  schema: "Did you mean table: 'schema.name'?",
-  tableName: "Did you mean table: 'name'?",
-  redis: OF_REDIS,
-  redlock: OF_REDIS,
-  memory: 'RedisLockModule.forRoot({ memory: true }) keeps locks in memory.',
-  keyPrefix: 'Locks of another application go into another table: see the option table.',
-  waitForReplicas:
-    'A database waits for its replicas itself: see synchronous_standby_names, or semi-synchronous replication.',
-  admission: 'It is an option of a Redlock. A database that writes to disk before it answers forgets no lock.',
+/** Locks in a table of a database. */
+export const SQL: StoreKind<SqlLockModuleOptions, ResolvedSqlLockOptions> = {
+  names: [...Object.keys(SQL_CHECKS), ...DIALECTS],
+  meant: {
+    url: "Did you mean postgres: 'postgres://user:password@host:5432/database', or mysql: 'mysql://...'?",
+    mariadb: 'Did you mean mysql? MariaDB is one.',
+    connectionString: 'Did you mean postgres: { connectionString: ... }?',
+    pool: 'Did you mean postgres: pool, or mysql: pool?',
+    host: OF_THE_DATABASE,
+    port: OF_THE_DATABASE,
+    user: OF_THE_DATABASE,
+    password: OF_THE_DATABASE,
+    database: OF_THE_DATABASE,
+    schema: "Did you mean table: 'schema.name'?",
+    tableName: "Did you mean table: 'name'?",
+    redis: OF_REDIS,
+    redlock: OF_REDIS,
+    memory: 'RedisLockModule.forRoot({ memory: true }) keeps locks in memory.',
+    keyPrefix: 'Locks of another application go into another table: see the option table.',
+    waitForReplicas:
+      'A database waits for its replicas itself: see synchronous_standby_names, or semi-synchronous replication.',
+    admission: 'It is an option of a Redlock. A database that writes to disk before it answers forgets no lock.',
+  },
+  // It is refused there with a sentence of its own.
+  unlistedIn: (options) => ('mysql' in options ? ['fair'] : []),
+  resolve: (options, { fair }) => {
+    const backend = serverOf(options);
+    const store = resolveSqlOptions(options);
+    if (backend.kind === 'mysql' && fair) {
+      throw new LockOptionsError(
+        'fair needs a queue in the database, and MySQL and MariaDB tell nobody when its turn has come: leave it out, or keep the locks in ' +
+          'PostgreSQL or Redis.',
+      );
+    }
+    return { ...store, backend };
+  },
+  isSame: isSameDatabase,
+  open: openSqlBackend,
 };
-
-/**
- * The one place where the options of `SqlLockModule` are checked and defaulted.
- * @throws LockOptionsError for an unknown option, or a value out of bounds
- */
-export function resolveSqlLockOptions(
-  options: SqlLockModuleOptions,
-  registration = DEFAULT_REGISTRATION,
-): ResolvedSqlLockOptions {
-  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
-  refuseUnknown(options, NAMES, MEANT, 'mysql' in options ? NOT_OF_MYSQL : []);
-  const backend = serverOf(options);
-  const settings = { ...resolveSqlOptions(options), ...resolveServiceOptions(options) };
-  if (backend.kind === 'mysql' && settings.fair) {
-    throw new LockOptionsError(
-      'fair needs a queue in the database, and MySQL and MariaDB tell nobody when its turn has come: leave it out, or keep the locks in ' +
-        'PostgreSQL or Redis.',
-    );
-  }
-  return { ...settings, registration, backend };
-}
 
 /** @throws LockOptionsError */
 function serverOf(options: { postgres?: unknown; mysql?: unknown }): SqlServer {
@@ -138,7 +120,7 @@ function serverOf(options: { postgres?: unknown; mysql?: unknown }): SqlServer {
 }
 
 /** Whether two registrations have the same table. Two pools count as different, whatever they are connected to. */
-export function isSameDatabase(one: SqlServer, other: SqlServer): boolean {
+function isSameDatabase(one: SqlServer, other: SqlServer): boolean {
   const [source, another] = [one.source, other.source];
   if (one.kind !== other.kind) return false;
   if (source === another) return true;

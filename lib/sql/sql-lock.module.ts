@@ -1,7 +1,6 @@
 import { Inject, Module, type DynamicModule } from '@nestjs/common';
 import { ModuleRef, ModulesContainer } from '@nestjs/core';
-import { composeSqlLocks } from '../compose/open-sql.js';
-import type { SqlLockModuleOptions } from '../compose/sql-lock-options.js';
+import { SQL, type SqlLockModuleOptions } from '../compose/sql-lock-options.js';
 import {
   anAsyncForm,
   anObject,
@@ -11,7 +10,7 @@ import {
 import { moduleOf, refuseBare } from '../nest/module/registrations.js';
 
 const OPTIONS = Symbol('SqlLockModuleOptions');
-const KIND: LockModuleKind<SqlLockModuleOptions> = { name: 'SqlLockModule', compose: composeSqlLocks };
+const KIND: LockModuleKind<SqlLockModuleOptions> = { name: 'SqlLockModule', store: SQL };
 
 const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModuleDefinition(
   KIND,

@@ -7,8 +7,8 @@ import type { LockService } from 'nest-redis-lock';
 import { LocksPageModule } from 'nest-redis-lock/page';
 import { it, onTestFinished } from 'vitest';
 import { LockService as Locks } from '../../lib/index.js';
-import { openBackend } from '../../lib/compose/open-locks.js';
-import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
+import { resolveOptions } from '../../lib/compose/composition.js';
+import { REDIS } from '../../lib/compose/redis-lock-options.js';
 import { Shutdown } from '../../lib/core/service/shutdown.js';
 import { monotonic } from '../../lib/core/time/clock.js';
 import { startApp } from '../support/nest-app.js';
@@ -24,8 +24,8 @@ class Everybody implements CanActivate {
 /** A lock service as a process on another machine has it. */
 async function openOn(host: string, pid: number, redis: string): Promise<LockService> {
   const processName = `${host}/${pid}/${randomBytes(9).toString('base64url')}`;
-  const options = resolveOptions({ redis, shutdownTimeoutMs: 0 });
-  const backend = await openBackend(options, monotonic, processName);
+  const options = resolveOptions(REDIS, { redis, shutdownTimeoutMs: 0 });
+  const backend = await REDIS.open(options, monotonic, processName);
   await backend.connect(1_000);
   const parts = { backend, options, registration: 'default', now: monotonic, processName, shutdown: new Shutdown() };
   const service = Locks.of(parts);

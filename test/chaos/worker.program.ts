@@ -69,7 +69,7 @@ function sourceOf(): object {
 const openLocks: typeof library.openLocks = (options) =>
   store === 'redis'
     ? library.openLocks(options)
-    : library.composeSqlLocks({ ...options, createTable: true } as unknown as SqlLockModuleOptions).open();
+    : library.composeLocks(library.SQL, { ...options, createTable: true } as unknown as SqlLockModuleOptions).open();
 
 let healed = false;
 let looks = 0;

@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { LockError, lockKey, LockKeyError, LockOptionsError, type Lock } from '../../lib/index.js';
 import { KeyTemplate } from '../../lib/core/keys/key.js';
-import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
+import { resolveOptions } from '../../lib/compose/composition.js';
+import { REDIS } from '../../lib/compose/redis-lock-options.js';
 import { openLocks } from '../support/open-locks.js';
 import { fuzz } from './seeds.js';
 
@@ -122,7 +123,7 @@ describe('whatever it is given', () => {
     const options = fc.dictionary(fc.constantFrom(...names, '__proto__', 'nonsense'), fc.oneof(number, value, word));
     await fuzz(
       fc.property(fc.oneof(options, value), (given) => {
-        const resolved = outcome(() => resolveOptions(given as never));
+        const resolved = outcome(() => resolveOptions(REDIS, given as never));
         const isSane =
           !(resolved instanceof LockError) &&
           Number.isInteger(resolved.ttlMs) &&
@@ -160,7 +161,7 @@ describe('whatever it is given', () => {
     );
     await fuzz(
       fc.property(url, (redis) => {
-        const resolved = outcome(() => resolveOptions({ redis }));
+        const resolved = outcome(() => resolveOptions(REDIS, { redis }));
         expect(resolved instanceof LockError ? resolved.message : '').not.toContain(SECRET);
         expect(resolved instanceof LockError || /^(rediss?:\/\/|\/)/.test(redis)).toBe(true);
       }),

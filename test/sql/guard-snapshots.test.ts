@@ -3,7 +3,8 @@ import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Lock, LockService } from 'nest-redis-lock';
 import type { LockBackend } from 'nest-redis-lock/testing';
-import { composeSqlLocks } from '../../lib/compose/open-sql.js';
+import { composeLocks } from '../../lib/compose/composition.js';
+import { SQL } from '../../lib/compose/sql-lock-options.js';
 import { acquireOn, claimOn, connectedSql, freshKey, holderOn, placeOf, type Claim } from '../support/claims.js';
 import { expire, PATIENT, postgresOfFile, rowOf } from './stage.js';
 
@@ -16,7 +17,7 @@ const work = new pg.Client(server.url);
 
 beforeAll(async () => {
   const options = { postgres: server.url, createTable: true, shutdownTimeoutMs: 0, ...PATIENT };
-  ({ service: locks } = await composeSqlLocks(options).open());
+  ({ service: locks } = await composeLocks(SQL, options).open());
   other = await connectedSql(options);
   await work.connect();
   await server.query('CREATE TABLE account (n int); INSERT INTO account VALUES (1)');

@@ -1,10 +1,11 @@
 // A process that holds locks and waits for some: to be killed, or to close them, after which it must end by itself.
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
-const { composeSqlLocks } = await load('compose/open-sql.js');
+const { composeLocks } = await load('compose/composition.js');
+const { SQL } = await load('compose/sql-lock-options.js');
 const open = async () =>
   (
-    await composeSqlLocks({
+    await composeLocks(SQL, {
       postgres: settings.url,
       createTable: true,
       shutdownTimeoutMs: 0,

@@ -4,7 +4,8 @@ import { getLockServiceToken, Limited, Locked, LockOptionsError, LockService, Re
 import { ddl, SqlLockModule, type SqlLockModuleOptions, type SqlLockOptionsFactory } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
-import { resolveSqlLockOptions } from '../../lib/compose/sql-lock-options.js';
+import { resolveOptions } from '../../lib/compose/composition.js';
+import { SQL } from '../../lib/compose/sql-lock-options.js';
 import { freshKey } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { startModules } from '../support/nest-app.js';
@@ -114,9 +115,9 @@ it('each option of SqlLockModule has the default that it is described with', () 
     keepMs: 86_400_000,
     ttlMs: 30_000,
   };
-  expect(resolveSqlLockOptions({ postgres: url })).toMatchObject(defaults);
-  expect(resolveSqlLockOptions({ postgres: url, janitor: false }).keepMs).toBeUndefined();
-  expect(resolveSqlLockOptions({ postgres: url, janitor: { keepMs: 60_000 } }).keepMs).toBe(60_000);
+  expect(resolveOptions(SQL, { postgres: url })).toMatchObject(defaults);
+  expect(resolveOptions(SQL, { postgres: url, janitor: false }).keepMs).toBeUndefined();
+  expect(resolveOptions(SQL, { postgres: url, janitor: { keepMs: 60_000 } }).keepMs).toBe(60_000);
 });
 
 it.each(Object.entries(FORMS))('an application has its locks in a PGlite with %s', async (_, registration) => {

@@ -1,12 +1,11 @@
 import type { SqlLockModuleOptions } from '../../lib/sql/index.js';
 import type { LockBackend, Place } from '../../lib/testing/index.js';
 import type { RedisLockModuleOptions } from '../../lib/index.js';
-import { openBackend } from '../../lib/compose/open-locks.js';
-import { openSqlBackend } from '../../lib/compose/open-sql.js';
-import { resolveSqlLockOptions } from '../../lib/compose/sql-lock-options.js';
+import { resolveOptions } from '../../lib/compose/composition.js';
+import { REDIS } from '../../lib/compose/redis-lock-options.js';
+import { SQL } from '../../lib/compose/sql-lock-options.js';
 import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import { processName } from '../../lib/compose/process-name.js';
-import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 
 export {
   acquireOn,
@@ -32,12 +31,12 @@ export async function connected(options: RedisLockModuleOptions): Promise<LockBa
 
 /** A backend as the module opens it with `lazyConnect`. */
 export function opened(options: RedisLockModuleOptions): Promise<LockBackend> {
-  return openBackend(resolveOptions(options), now, processName());
+  return REDIS.open(resolveOptions(REDIS, options), now, processName());
 }
 
 /** A backend on a table of PostgreSQL, which is made if it is not there. */
 export async function connectedSql(options: SqlLockModuleOptions): Promise<LockBackend> {
-  const backend = await openSqlBackend(resolveSqlLockOptions({ createTable: true, ...options }), now, processName());
+  const backend = await SQL.open(resolveOptions(SQL, { createTable: true, ...options }), now, processName());
   await backend.connect(15_000);
   return backend;
 }

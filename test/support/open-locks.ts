@@ -3,7 +3,8 @@ import type { LockBackend } from '../../lib/testing/index.js';
 import { LockService, type LockServiceOptions, type RedisLockModuleOptions } from '../../lib/index.js';
 import type { SqlLockModuleOptions } from '../../lib/sql/index.js';
 import { openLocks as open } from '../../lib/compose/open-locks.js';
-import { composeSqlLocks } from '../../lib/compose/open-sql.js';
+import { composeLocks } from '../../lib/compose/composition.js';
+import { SQL } from '../../lib/compose/sql-lock-options.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
 import { Shutdown } from '../../lib/core/service/shutdown.js';
@@ -18,7 +19,7 @@ export async function openLocks(options: RedisLockModuleOptions, registration?: 
 
 /** The same on a table of PostgreSQL, which is made if it is not there. */
 export async function openSqlLocks(options: SqlLockModuleOptions): Promise<LockService> {
-  const { service } = await composeSqlLocks({ shutdownTimeoutMs: 0, createTable: true, ...options }).open();
+  const { service } = await composeLocks(SQL, { shutdownTimeoutMs: 0, createTable: true, ...options }).open();
   onTestFinished(() => service.onApplicationShutdown());
   return service;
 }

@@ -2,7 +2,7 @@ import { ConfigurableModuleBuilder, Logger, type FactoryProvider, type Injection
 import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
-import type { ComposedLocks, LockComposition } from '../../compose/composition.js';
+import { composeLocks, type ComposedLocks, type StoreKind } from '../../compose/composition.js';
 import { unfit } from '../../core/options/checks.js';
 import { withDefaults } from '../../core/options/option-rows.js';
 import type { LockService } from '../../core/service/lock.service.js';
@@ -17,11 +17,11 @@ import { logTroubles } from './log-troubles.js';
 import { moduleOf, register } from './registrations.js';
 
 /** The particulars of one lock module. */
-export interface LockModuleKind<Options> {
+export interface LockModuleKind<Options extends object> {
   /** For messages: a literal, since bundlers shorten the names of classes. */
   name: string;
-  /** Opens its locks. */
-  compose: LockComposition<Options>;
+  /** What keeps its locks. */
+  store: StoreKind<Options>;
 }
 
 /** Every registration imports these modules, of which an application has one instance each. */
@@ -91,7 +91,7 @@ export function anAsyncForm<T extends Partial<Record<(typeof ASYNC_FORMS)[number
 }
 
 /** Makes the service of one registration when the application starts. */
-function lockServiceProvider<Options>(
+function lockServiceProvider<Options extends object>(
   kind: LockModuleKind<Options>,
   optionsToken: InjectionToken,
   name?: string,
@@ -101,7 +101,7 @@ function lockServiceProvider<Options>(
     inject: [optionsToken, ModulesContainer, ModuleRef, Shutdown],
     useFactory: async (given: Options, modules: ModulesContainer, ref: ModuleRef, shutdown: Shutdown) => {
       try {
-        const locks = kind.compose(given, name);
+        const locks = composeLocks(kind.store, given, name);
         return await register(kind.name, locks, moduleOf(ref, modules), modules, () => open(locks, shutdown, name));
       } catch (error) {
         void ApplicationStart.of(modules).refuse(); // not waited for: another registration may still be connecting

@@ -1,12 +1,11 @@
 import { Inject, Module, type DynamicModule } from '@nestjs/common';
 import { ModuleRef, ModulesContainer } from '@nestjs/core';
-import { composeLocks } from '../../compose/open-locks.js';
-import type { RedisLockModuleOptions } from '../../compose/redis-lock-options.js';
+import { REDIS, type RedisLockModuleOptions } from '../../compose/redis-lock-options.js';
 import { anAsyncForm, anObject, lockModuleDefinition, type LockModuleKind } from './lock.module-definition.js';
 import { moduleOf, refuseBare } from './registrations.js';
 
 const OPTIONS = Symbol('RedisLockModuleOptions');
-const KIND: LockModuleKind<RedisLockModuleOptions> = { name: 'RedisLockModule', compose: composeLocks };
+const KIND: LockModuleKind<RedisLockModuleOptions> = { name: 'RedisLockModule', store: REDIS };
 
 const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModuleDefinition(
   KIND,
