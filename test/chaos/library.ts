@@ -28,7 +28,6 @@ export {
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
 export { GIVE_AND_TURN, GIVE_CROWD } from '../../lib/stores/redis/scripts/hand-off.js';
-export { Bid } from '../../lib/core/waiting/bid.js';
 export { Line } from '../../lib/core/waiting/line.js';
 export { Term } from '../../lib/core/service/term.js';
 export { openLocks } from '../../lib/compose/open-locks.js';
@@ -44,7 +43,7 @@ export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 
 export type { Lock, LockParcel, RedisLockModuleOptions, RedisLockSettings } from '../../lib/index.js';
 export type { GuardStatement, SqlLockModuleOptions } from '../../lib/sql/index.js';
-export type { LockBackend } from '../../lib/testing/index.js';
+export type { Hold, LockBackend, Place } from '../../lib/core/backend/lock-backend.js';
 export type { LockHandle } from '../../lib/core/lease/lock-handle.js';
 export type { LeaseState } from '../../lib/core/lease/lease.js';
 export type { PostgresStatement } from '../../lib/stores/sql/postgres/statements.js';

@@ -1,4 +1,4 @@
-import type { Bid, Script } from './library.js';
+import type { Hold, Place, Script } from './library.js';
 import { replacePart, type Library, type Mutant } from './mutant.js';
 
 /** Broken in one way each: locks that several hold, or hold one after the other, or for a limited time. */
@@ -70,14 +70,16 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'begun-with-what-another-wanted': {
     what: 'a call begins with permits that were handed over for another one, which wanted more or fewer',
-    inject({ Bid: { prototype } }) {
-      const { get } = Object.getOwnPropertyDescriptor(prototype, 'place')!;
-      Object.defineProperty(prototype, 'place', {
-        get(this: Bid) {
-          const place = get!.call(this) as Bid['place'];
-          return place?.hold.mode === 'permits' ? { ...place, hold: firstHoldOf(this) ?? place.hold } : place;
-        },
-      });
+    inject({ Line: { prototype } }) {
+      const { onTurn } = prototype;
+      prototype.onTurn = function (handOver) {
+        const holdOf = ({ hold }: Place) => (hold.mode === 'permits' ? firstHoldOf(this) : undefined) ?? hold;
+        const meantForIt = handOver && {
+          ttlMs: handOver.ttlMs,
+          grantOf: (key: string, place: Place) => handOver.grantOf(key, { ...place, hold: holdOf(place) }),
+        };
+        onTurn.call(this, meantForIt);
+      };
     },
     nodes: 1,
   },
@@ -122,9 +124,9 @@ function servingScripts(library: Library): Script[] {
   return [CROWD, DOWNGRADE, FORCE_RELEASE, GIVE_AND_TURN, GIVE_CROWD, RELEASE, TURN, WITHDRAW];
 }
 
-/** How the first call of its line wants the lock. */
-function firstHoldOf({ bidder }: Bid) {
-  const holds: NonNullable<Bid['place']>['hold'][] = [];
-  (bidder as unknown as InstanceType<Library['Line']>).eachWaiter(({ hold }) => holds.push(hold));
+/** How the first call of a line wants the lock. */
+function firstHoldOf(line: InstanceType<Library['Line']>) {
+  const holds: Hold[] = [];
+  line.eachWaiter(({ hold }) => holds.push(hold));
   return holds[0];
 }

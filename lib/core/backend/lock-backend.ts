@@ -342,7 +342,7 @@ export interface LockBackend {
   /** A capability: waiting calls have places in a queue of the store. Without it they ask again after pauses that grow. */
   readonly waitQueue?: WaitQueue;
   /**
-   * A capability of a backend without a wait queue: an attempt for many locks costs little more than for one, so all bids of a process that
+   * A capability of a backend without a wait queue: an attempt for many locks costs little more than for one, so all lines of a process that
    * have waited for long ask at the same times, each so many milliseconds. Without it each asks after pauses of its own.
    */
   readonly pollEveryMs?: number;
@@ -359,7 +359,7 @@ export interface LockBackend {
   ): void;
 }
 
-/** A place in the queue of a lock, the same in all attempts of one bid, except for its time. */
+/** A place in the queue of a lock, the same in all attempts with it, except for its time. */
 export interface Place {
   /** Where locks are handed over this is also the owner value of the attempt. */
   readonly ticket: string;

@@ -23,9 +23,8 @@ import { notify } from '../time/notify.js';
 import { Pacer } from '../time/pacer.js';
 import { inTime } from '../time/time-limit.js';
 import { unlessAborted } from '../waiting/abort-listener.js';
-import { CHECK_MS, type Bid } from '../waiting/bid.js';
 import { ContestedKeys } from '../waiting/contested-keys.js';
-import { Line } from '../waiting/line.js';
+import { CHECK_MS, Line } from '../waiting/line.js';
 import { ALTERNATING, BY_ARRIVAL, type Order } from '../waiting/order.js';
 import { RefusalGate } from '../waiting/refusal-gate.js';
 import { closed, notKept } from '../waiting/refusals.js';
@@ -34,9 +33,9 @@ import { Transfers } from './transfers.js';
 
 /** For how long the lock of a probe stands if it cannot be released, in milliseconds. */
 const PROBE_TTL_MS = 1_000;
-/** Bids that come due within this part of a second are checked along. */
+/** Lines that come due within this part of a second are checked along. */
 const COALESCE = 1 / 10;
-/** How many bids are checked at once. */
+/** How many lines are checked at once. */
 const CHECKS_AT_ONCE = 500;
 /** Of how many keys it is said that calls name different limits. */
 const KEYS_SAID = 100;
@@ -73,10 +72,10 @@ export class LockEngine implements WaitListener {
   /** Counts calls until they have ended, and what is sent until it is answered. */
   readonly inFlight = new InFlight();
   readonly gate = new RefusalGate();
-  /** Of the bids that wait for a message, and of those that ask for calls which have no timer yet. */
-  readonly checks: Pacer<Bid>;
-  /** Those that have a place in the queue of the store. */
-  readonly byTicket = new Map<string, Bid>();
+  /** Of the lines that wait for a message, and of those that ask for calls which have no timer yet. */
+  readonly checks: Pacer<Line>;
+  /** The lines that have a place in the queue of the store. */
+  readonly byTicket = new Map<string, Line>();
   readonly #lines: Readonly<Record<LockMode, Map<string, Line>>> = {
     exclusive: new Map(),
     shared: new Map(),
@@ -96,14 +95,14 @@ export class LockEngine implements WaitListener {
     this.events = new LockEvents(registration);
     this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events: this.events });
     this.transfers = new Transfers(this);
-    this.checks = new Pacer<Bid>({
+    this.checks = new Pacer<Line>({
       now,
       atOnce: CHECKS_AT_ONCE,
       leewayMs: () => CHECK_MS * COALESCE,
       isUrgent: () => false,
-      onDue: (bid) => {
-        this.checks.remove(bid);
-        bid.bidder.onDue();
+      onDue: (line) => {
+        this.checks.remove(line);
+        line.onDue();
       },
     });
   }
@@ -298,12 +297,17 @@ export class LockEngine implements WaitListener {
   }
 
   onTurn(ticket?: string, handOver?: HandOver, key?: string): void {
-    if (ticket !== undefined) this.#wake(ticket, handOver, key);
-    else this.checks.hurry([...this.byTicket.values()].filter((bid) => bid.wake()));
+    if (ticket === undefined) {
+      this.checks.hurry([...this.byTicket.values()].filter((line) => line.mayHaveMissedItsTurn()));
+      return;
+    }
+    const line = this.byTicket.get(ticket);
+    if (line) line.onTurn(handOver);
+    else if (key !== undefined && !this.#mayHold(key, ticket)) this.backend.waitQueue?.decline?.(key, ticket);
   }
 
   onListening(key: string): void {
-    for (const line of this.#of(key)) line.onListening();
+    for (const line of this.#of(key)) if (line.mayHaveMissedItsTurn()) this.checks.hurry([line]);
   }
 
   onTaken(key: string, owner: string): void {
@@ -324,14 +328,8 @@ export class LockEngine implements WaitListener {
     return Object.values(this.#lines).flatMap((lines) => [...lines.values()]);
   }
 
-  #wake(ticket: string, handOver?: HandOver, key?: string): void {
-    const bid = this.byTicket.get(ticket);
-    if (bid?.wake()) bid.bidder.onTurn(handOver);
-    else if (!bid && key !== undefined && !this.#mayHold(key, ticket)) this.backend.waitQueue?.decline?.(key, ticket);
-  }
-
   /**
-   * The bid may have won the lock by an attempt before its message came. If not, the place was given up, or has come back with an older state of
+   * A line may have won the lock by an attempt before its message came. If not, the place was given up, or has come back with an older state of
    * the store.
    */
   #mayHold(key: string, owner: string): boolean {

@@ -4,6 +4,8 @@ import {
   type AcquireRequest,
   type Grant,
   type HandOver,
+  type Hold,
+  type Place,
   type ReleaseOutcome,
 } from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
@@ -11,12 +13,24 @@ import type { LockGrant } from '../../api/events.js';
 import type { LockMode } from '../../api/lock.js';
 import type { LockEngine } from '../engine/lock-engine.js';
 import type { Lease } from '../lease/lease.js';
-import { leftMs, validityMs } from '../time/clock.js';
+import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { setImmediate } from '../time/event-loop.js';
+import type { Paced } from '../time/pacer.js';
 import { onAbort } from './abort-listener.js';
-import { Bid, CHECK_MS, isSameHold, type Bidder } from './bid.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
 import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
+
+/**
+ * The period of the checks of a line that waits, in milliseconds: shorter than a grant that is not confirmed stands, so that no waiter is stuck
+ * for longer than that, whatever message, queue or lock was lost.
+ */
+export const CHECK_MS = 1_000;
+/** A wait until the holder's lease ends must find it ended. */
+const AFTER_EXPIRY_MS = 1;
+/** The first pause of a line that cannot be woken, and the longest, in milliseconds, on average. */
+const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [8, 250];
+/** The first pause of a line whose process asks for all locks together, in milliseconds, on average. */
+const FIRST_POLL_MS = 2;
 
 /** How many turns are asked for beside those of the calls that wait, as a part of these. */
 const SURPLUS = 1 / 4;
@@ -34,20 +48,66 @@ const PASSED_WITHIN = 1 / 3;
 /** The same for a grant that is just being extended, much of which may be over. */
 const PASSED_MEANWHILE = 2 / 3;
 
+type Acquired = Extract<AcquireOutcome, { status: 'acquired' }>;
+type Contended = Extract<AcquireOutcome, { status: 'contended' }>;
+
+/** Called with the outcome of a release. */
+type Released = (outcome: ReleaseOutcome) => void;
+
 /**
- * All calls of this process that want one lock in one mode, in the order of their arrival, what they hold of it, and one bid that asks the
- * store on behalf of the first of them. A lock that is granted is passed on among the calls for a while: lock cohorting
- * (Dice, Marathe, Shavit, PPoPP 2012). The store tells who waits elsewhere, and the order of the service what follows from that.
- *
- * - exclusive: one lease, or a bid. The lease serves one call after the other.
- * - permits: a lease for each call, and a bid beside them. Each lease serves one call after the other.
- * - shared: calls that come soon after a grant join its lease; for others there is a bid.
+ * - `idle`: it asks the store for nothing.
+ * - `asking`: an attempt on behalf of the first call is under way.
+ * - `queued`: it was refused, and waits for its turn. It asks at the latest a second after the last answer.
+ * - `resting`: nobody won, so that chance alone decides who is first: it waits for a while.
  */
-export class Line implements Bidder {
+type LineState = 'idle' | 'asking' | 'queued' | 'resting';
+
+/**
+ * All calls of this process that want one lock in one mode, in the order of their arrival, and what they hold of it. The line asks the store on
+ * behalf of the first of them: one attempt at a time, and between two attempts it keeps its place in the queue of the store. A lock that is
+ * granted is passed on among the calls for a while: lock cohorting (Dice, Marathe, Shavit, PPoPP 2012). The store tells who waits elsewhere,
+ * and the order of the service what follows from that.
+ *
+ * ```
+ * idle            ──▶ asking    a call waits, and no exclusive lease of this process is before it
+ * asking          ──▶ idle      granted; or no call waits any more
+ * asking          ──▶ queued    refused, as others hold the lock
+ * asking          ──▶ resting   refused, and nobody holds it
+ * asking          ──▶ asking    refused, but its turn came meanwhile, or it has no place yet; or not answered, and calls have come since
+ * queued          ──▶ asking    its turn has come, its pause is over, or it is to be checked
+ * queued          ──▶ idle      its turn has come with the lock
+ * resting         ──▶ asking    its pause is over
+ * queued, resting ──▶ idle      no call waits any more: it leaves its place
+ * ```
+ *
+ * docs/architecture.md has the same as a table: what it does in each state about all that can happen.
+ *
+ * - exclusive: one lease, which serves one call after the other. The line is idle meanwhile, unless a call adopted the lease while others waited.
+ * - permits: a lease for each call, and the line asks for more beside them. Each lease serves one call after the other.
+ * - shared: calls that come soon after a grant join its lease; for others the line asks.
+ */
+export class Line implements Paced<Line> {
+  list?: { remove(line: Line): void };
+  next?: Line;
+  previous?: Line;
+  dueAt = 0;
   readonly #waiters = new WaiterList();
-  #bid?: Bid;
   readonly #leases = new LineLeases();
+  #state: LineState = 'idle';
+  /** The last refusal: who holds the lock, or held it until now. Undefined: nobody else, as far as is known. */
   #seen?: HolderSeen;
+  /** Its place in the queue of the store, if it has one there, or would have by its next attempt. */
+  #place?: Place;
+  /** When the place was first asked for, by the monotonic clock. */
+  #placeAskedAt = 0;
+  /** When the latest attempt was about to be sent. */
+  #attemptedAt = 0;
+  /** Whether its turn may have come since it last began to ask: the answer in flight may be older than that. */
+  #isWoken = false;
+  /** The same before it last began to ask. */
+  #wasWoken = false;
+  #timer?: NodeJS.Timeout;
+  #backOff?: BackOff;
 
   constructor(
     readonly key: string,
@@ -65,7 +125,7 @@ export class Line implements Bidder {
     return this.#waiters.size;
   }
 
-  /** How many calls wait behind a lease, and so have no place in the store: for shared locks and permits there is a bid beside the leases. */
+  /** How many calls wait behind a lease, and so have no place in the store: shared locks and permits are asked for beside the leases. */
   get behind(): number {
     return this.mode === 'exclusive' ? this.#waiters.size : 0;
   }
@@ -79,35 +139,23 @@ export class Line implements Bidder {
     for (let waiter = this.#waiters.first; waiter; waiter = waiter.next) call(waiter);
   }
 
+  /** The call is granted a lease, or refused, sooner or later. */
   join(waiter: Waiter): void {
-    const { backend, limits } = this.engine;
     const shared = this.#waiters.size === 0 ? this.#sharedWith(waiter) : undefined;
     if (shared) return this.#share(shared, waiter);
-    const mayBeFree = this.#mayBeFree;
-    if (!mayBeFree && waiter.triesOnce) {
-      waiter.refuse(contended(waiter, this.#known));
-      return;
-    }
-    // A call that asks for a lock that may be free does not wait yet.
-    if (this.engine.waiting(this.key) >= limits.maxWaiters + (mayBeFree ? 1 : 0)) {
-      waiter.refuse(contended(waiter, this.#known, limits.maxWaiters));
-      return;
-    }
-    const asks = this.#needsBid;
-    if (waiter.closing.phase !== 'open' && (!mayBeFree || !asks)) {
-      waiter.refuse(closed(this.key));
-      return;
-    }
+    const refusal = this.#whyNotWait(waiter);
+    if (refusal) return waiter.refuse(refusal);
+    const asks = this.#mayAsk;
     this.#waiters.push(waiter);
     // Most calls are answered soon: one that asks at once gets its timer when that has taken as long as a check.
-    const isLong = !waiter.wasRefused && timeOf(waiter.request, backend) >= CHECK_MS;
+    const isLong = !waiter.wasRefused && timeOf(waiter.request, this.engine.backend) >= CHECK_MS;
     if (!asks || !isLong || waiter.request.signal) this.#limit(waiter);
     if (asks && !waiter.isSettled) this.#ask();
   }
 
   /**
-   * Keeps a lock that a call of this process has adopted, or downgraded. Calls that wait keep their bid, as behind a holder elsewhere: its
-   * place in the queue is older.
+   * Keeps a lock that a call of this process has adopted, or downgraded. Calls that wait keep their place, as behind a holder elsewhere: it
+   * is older.
    */
   adopt(lease: Lease): void {
     this.#endStale();
@@ -124,12 +172,12 @@ export class Line implements Bidder {
    * @param done called with the outcome of the release
    * @returns whether it was passed on, so that nothing is released
    */
-  giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
+  giveBack(lease: Lease, done: Released): boolean {
     this.#leases.remove(lease);
     const next = this.#waiters.first;
     if (next && this.#canPassOn(lease, next)) {
       this.#pass(lease, next);
-      if (this.#bid) this.#goOn(); // permits have one beside their leases, which may have no call any more
+      if (this.#state !== 'idle') this.#goOn(); // permits are asked for beside their leases, and perhaps for no call any more
       return true;
     }
     this.#noteTaken();
@@ -154,52 +202,130 @@ export class Line implements Bidder {
 
   /** Calls that may not wait any more are refused. A call that asks for a lock that may be free does not wait yet. */
   refuseWaiting(closing: Closing): void {
-    const asking = this.#mayBeFree && this.#bid ? this.#waiters.first : undefined;
+    const asking = this.#mayBeFree && this.#state !== 'idle' ? this.#waiters.first : undefined;
     for (const waiter of this.#waiters.filter((each) => each.closing === closing && each !== asking))
       this.#giveUp(waiter, closed(this.key));
   }
 
-  /** Messages arrive from now on: the turn of a bid with a place may have come before. */
-  onListening(): void {
-    const bid = this.#bid;
-    if (bid?.place && bid.wake()) this.engine.checks.hurry([bid]);
+  /** Messages did not arrive until now. @returns whether it waits for one, and so has to ask */
+  mayHaveMissedItsTurn(): boolean {
+    if (!this.#place) return false;
+    this.#isWoken = true;
+    return this.#state === 'queued';
   }
 
-  /** The turn of the bid, which waits, may have come. @param handOver the lock was handed over to it */
+  /** Its turn may have come. @param handOver the lock was handed over to its place */
   onTurn(handOver?: HandOver): void {
+    this.#isWoken = true; // for the answer in flight
+    if (this.#state !== 'queued') return;
     if (handOver && this.#beginWith(handOver)) this.#goOn();
     else this.#ask();
   }
 
-  /** The bid, which waits or rests, is to ask again; or it has been asking for a while. */
+  /** Its pause is over, or it is to be checked; or it has been asking for a while. */
   onDue(): void {
-    const first = this.#waiters.first;
-    if (!this.#bid!.isAsking) this.#ask();
+    const { first } = this.#waiters;
+    if (this.#state !== 'asking') this.#ask();
     else if (first) this.#limit(first);
   }
 
-  /** @param givenBack a grant that is given back in the same step, and who is told the outcome */
-  #ask(givenBack?: { grant: Grant; released: (outcome: ReleaseOutcome) => void }): void {
-    const { backend, inFlight, now, order } = this.engine;
+  /** Whether the lock may be free, as far as is known: a call that asks for it does not wait yet. */
+  get #mayBeFree(): boolean {
+    return !this.#seen && !this.#isHeldHere;
+  }
+
+  /** Whether calls wait for an exclusive lease of this process, which is passed on when it is released. */
+  get #isHeldHere(): boolean {
+    return this.mode === 'exclusive' && this.#leases.first !== undefined;
+  }
+
+  /** Whether a call that waits needs an attempt, and none is under way. */
+  get #mayAsk(): boolean {
+    return this.#state === 'idle' && !this.#isHeldHere;
+  }
+
+  /** Why a call is refused instead of waiting. */
+  #whyNotWait(waiter: Waiter): Error | undefined {
+    const { maxWaiters } = this.engine.limits;
+    const mayBeFree = this.#mayBeFree;
+    if (!mayBeFree && waiter.triesOnce) return contended(waiter, this.#known);
+    if (this.engine.waiting(this.key) >= maxWaiters + (mayBeFree ? 1 : 0))
+      return contended(waiter, this.#known, maxWaiters);
+    const asksForFree = mayBeFree && this.#mayAsk;
+    return waiter.closing.phase === 'open' || asksForFree ? undefined : closed(this.key);
+  }
+
+  /** Called when a call came or went: a line with calls asks, or holds the lock; one without calls waits for nothing. */
+  #goOn(): void {
+    this.#letJoin();
+    if (this.#waiters.size > 0) {
+      if (this.#mayAsk) this.#ask();
+      return;
+    }
+    if (this.#state === 'queued' || this.#state === 'resting') this.#stopAsking();
+    if (this.#state !== 'idle') return;
+    this.#seen = undefined; // nothing renews it, and leases of the line may keep that
+    if (!this.#leases.first) this.engine.forget(this);
+  }
+
+  /** @param givenBack a grant that is given back in the same step */
+  #ask(givenBack?: { grant: Grant; released: Released }): void {
+    const { backend, checks, inFlight, now } = this.engine;
     const first = this.#waiters.first!;
-    const bid = (this.#bid ??= new Bid(this, this.engine));
     if (this.#seen) this.#seen.askedAt ??= now();
-    // An attempt that will probably win, or has no call behind it, does without a place, which costs arguments.
-    const hasCompany = this.#seen !== undefined || this.#waiters.size > 1;
-    const mayWait = hasCompany || (!first.triesOnce && this.engine.wasContested(this.key));
-    const takesPlace = bid.place !== undefined || (order.isByArrival ? !first.triesOnce : mayWait);
-    const turns = takesPlace ? this.#turns(first) : undefined;
-    const request = bid.ask(first, turns, this.#beside(first));
-    if (!first.isLimited) bid.checkAfter(bid.attemptedAt);
+    this.#stopWaiting();
+    this.#state = 'asking';
+    this.#wasWoken = this.#isWoken;
+    this.#isWoken = false;
+    const request = this.#requestFor(first);
+    if (!first.isLimited) checks.add(this, this.#attemptedAt + CHECK_MS, CHECK_MS);
     inFlight.begin();
     const done = (outcome: AcquireOutcome) => {
-      const arrivedAt = bid.place?.arrivedAt;
-      bid.answered(outcome);
-      this.#conclude(bid, request, outcome, arrivedAt);
+      checks.remove(this);
+      this.#answered(request, outcome);
+      this.#goOn();
       inFlight.end();
     };
     if (givenBack) backend.turn!(givenBack.grant, givenBack.released, request, done);
     else backend.acquire(request, done);
+  }
+
+  #requestFor(first: Waiter): AcquireRequest {
+    const { backend, nextOwner, now, order } = this.engine;
+    const { hold } = first;
+    const turns = this.#takesPlace(first) ? this.#turns(first) : undefined;
+    const place = turns === undefined || !backend.waitQueue ? undefined : this.#askForPlace(first, turns);
+    const owner = place && backend.waitQueue?.handsOver ? place.ticket : nextOwner();
+    this.#attemptedAt = now();
+    const beside = this.#beside(first);
+    const others = beside > 0 ? Array.from({ length: beside }, nextOwner) : undefined;
+    const { ttlMs } = first.request;
+    return { key: this.key, hold, owner, others, ttlMs, place, turns, inOrder: order.isByArrival, asker: this };
+  }
+
+  /** An attempt that will probably win, or has no call behind it, does without a place, which costs arguments. */
+  #takesPlace(first: Waiter): boolean {
+    const hasCompany = this.#seen !== undefined || this.#waiters.size > 1;
+    const mayWait = hasCompany || (!first.triesOnce && this.engine.wasContested(this.key));
+    return this.#place !== undefined || (this.engine.order.isByArrival ? !first.triesOnce : mayWait);
+  }
+
+  /**
+   * @param turns only of a new place: they are part of its entry in the queue of the store, by which that finds it
+   * @returns the place as it is asked for now: its calls, its time, and what the store said of it, may be others in the next attempt
+   */
+  #askForPlace({ hold, arrivedAt: firstArrivedAt }: Waiter, turns: number): Place {
+    const { byTicket, nextOwner, order } = this.engine;
+    // The call that it was taken for has given up.
+    if (this.#place && !isSameHold(this.#place.hold, hold)) this.#leavePlace();
+    if (!this.#place) {
+      this.#placeAskedAt = monotonic();
+      const ticket = nextOwner();
+      this.#place = { ticket, hold, turns, calls: 0, arrivedAt: 0, isTaken: false };
+      byTicket.set(ticket, this);
+    }
+    const arrivedAt = order.placeAt(firstArrivedAt, this.#placeAskedAt);
+    return (this.#place = { ...this.#place, calls: this.engine.waiting(this.key), arrivedAt });
   }
 
   /** For how many turns a grant is asked for: those of the calls that wait, and a quarter more, as some come until they are over. */
@@ -225,7 +351,7 @@ export class Line implements Bidder {
    * @returns whether it did
    */
   #beginWith(handOver: HandOver): boolean {
-    const { place } = this.#bid!;
+    const place = this.#place;
     const first = this.#waiters.first!;
     const { limits, now } = this.engine;
     const { ttlMs, watchdog } = first.request;
@@ -235,48 +361,42 @@ export class Line implements Bidder {
     const grantLeftMs = sentAt + validityMs(handOver.ttlMs, limits.marginMs) - now();
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.marginMs));
     if (leftMs < handOver.ttlMs * BEGIN_WITH) return false;
-    this.#bid!.won();
-    this.#bid = undefined;
-    const isMeant = isSameHold(place.hold, first.hold); // its call may have gone, and the next want more permits
+    this.#becomeIdle();
+    const isMeant = isSameHold(grant.hold ?? EXCLUSIVE, first.hold); // its call may have gone, and the next want more permits
     if (isMeant && this.#mayBegin(first, grant, place.arrivedAt))
       this.#begin(first, grant, handOver.ttlMs, sentAt, ttlMs);
     else this.#handBack(grant);
     return true;
   }
 
-  /** @param arrivedAt when the place counts as taken that was asked with, if one was */
-  #conclude(bid: Bid, request: AcquireRequest, outcome: AcquireOutcome, arrivedAt: number | undefined): void {
+  #answered(request: AcquireRequest, outcome: AcquireOutcome): void {
     switch (outcome.status) {
       case 'acquired':
-        this.#bid = undefined;
-        this.#acquired(request, outcome, arrivedAt);
-        break;
+        // The grant came without a message.
+        if (this.#place?.isTaken && !this.#wasWoken) this.engine.backend.waitQueue?.checkListening(this.key);
+        this.#becomeIdle();
+        return this.#acquired(request, outcome);
       case 'contended':
-        this.#contended(bid, outcome);
-        break;
+        if (this.#place && outcome.queued) this.#place = { ...this.#place, isTaken: true, hint: outcome.hint };
+        return this.#contended(outcome);
       case 'unavailable':
-        this.#unavailable(bid, outcome.causes);
-        break;
+        this.#leavePlace();
+        return this.#unavailable(outcome.causes);
     }
-    this.#goOn();
   }
 
-  #acquired(
-    request: AcquireRequest,
-    { grant, others = [], sentAt, smallerLimit }: Extract<AcquireOutcome, { status: 'acquired' }>,
-    arrivedAt: number | undefined,
-  ): void {
+  #acquired(request: AcquireRequest, { grant, others = [], sentAt, smallerLimit }: Acquired): void {
     if (smallerLimit !== undefined) this.engine.noteLimits(this.key, request.hold, smallerLimit);
-    for (const each of [grant, ...others]) this.#use(each, request, sentAt, arrivedAt);
+    for (const each of [grant, ...others]) this.#use(each, request, sentAt);
   }
 
-  #use(grant: Grant, { ttlMs, hold }: AcquireRequest, sentAt: number, arrivedAt: number | undefined): void {
+  #use(grant: Grant, { ttlMs, hold, place }: AcquireRequest, sentAt: number): void {
     const { limits, now } = this.engine;
     const answeredAt = now();
     const isOfUse = answeredAt < sentAt + validityMs(ttlMs, limits.marginMs);
     const first = this.#waiters.first;
     const isMeant = first?.request.ttlMs === ttlMs && isSameHold(hold, first.hold);
-    if (isOfUse && isMeant && this.#mayBegin(first, grant, arrivedAt)) {
+    if (isOfUse && isMeant && this.#mayBegin(first, grant, place?.arrivedAt)) {
       this.#begin(first, grant, ttlMs, sentAt);
       return;
     }
@@ -288,7 +408,7 @@ export class Line implements Bidder {
     this.#handBack(grant);
   }
 
-  #contended(bid: Bid, refusal: Extract<AcquireOutcome, { status: 'contended' }>): void {
+  #contended(refusal: Contended): void {
     const { owner, others, remainingMs, isKept, smallerLimit } = refusal;
     if (smallerLimit !== undefined) this.engine.noteLimits(this.key, this.#waiters.first?.hold, smallerLimit);
     const answeredAt = this.engine.now();
@@ -298,31 +418,78 @@ export class Line implements Bidder {
     const { first } = this.#waiters;
     if (first && first.closing.phase !== 'open') this.#refuse(first, closed(this.key));
     else if (first) this.#limit(first);
-    if (this.#waiters.size === 0) {
-      this.#withdraw(bid);
-      return;
-    }
+    if (this.#waiters.size === 0) return this.#stopAsking();
     const { waitQueue } = this.engine.backend;
     if (waitQueue && !waitQueue.isListening(this.key)) waitQueue.listen(this.key, this.engine);
-    const pauseMs = bid.pauseMs(refusal, answeredAt);
-    if (pauseMs === undefined) this.#ask();
-    else bid.wait(pauseMs, remainingMs === undefined);
+    // A line takes its place at once, also before messages arrive: after a pause by chance, calls for another mode would come first.
+    const isWithoutPlace = waitQueue !== undefined && !this.#place && remainingMs !== undefined;
+    if (this.#isWoken || isWithoutPlace) this.#ask();
+    else this.#wait(refusal, answeredAt);
+  }
+
+  /** Waits until it is woken, until its pause is over, or until it is to be checked. */
+  #wait({ queued, remainingMs }: Contended, answeredAt: number): void {
+    const { backend, checks, now } = this.engine;
+    this.#state = remainingMs === undefined ? 'resting' : 'queued';
+    let pauseMs: number;
+    if (queued && remainingMs !== undefined && backend.waitQueue?.isListening(this.key)) {
+      pauseMs = Math.max(0, remainingMs) + AFTER_EXPIRY_MS;
+      if (pauseMs >= CHECK_MS) return checks.add(this, now() + CHECK_MS, CHECK_MS);
+    } else {
+      this.#backOff ??= new BackOff(backend.pollEveryMs);
+      pauseMs = this.#backOff.next(remainingMs, answeredAt - this.#attemptedAt);
+    }
+    this.#timer = setTimeout(Line.#pauseIsOver, pauseMs, this);
+  }
+
+  // One function for all, as a closure for each line is memory that lives as long as it waits.
+  static readonly #pauseIsOver = (line: Line): void => line.engine.checks.hurry([line]);
+
+  #stopWaiting(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.engine.checks.remove(this);
+  }
+
+  /** No call is left that it could ask for. */
+  #stopAsking(): void {
+    this.#leavePlace();
+    this.#becomeIdle();
+  }
+
+  /** The lock that it asked for is its own, or nobody wants it any more. */
+  #becomeIdle(): void {
+    this.#stopWaiting();
+    this.#dropPlace();
+    this.#state = 'idle';
+    this.#isWoken = false;
+    this.#backOff = undefined;
+  }
+
+  #leavePlace(): void {
+    if (this.#place?.isTaken) this.engine.backend.waitQueue?.leave(this.key, this.#place);
+    this.#dropPlace();
+  }
+
+  #dropPlace(): void {
+    if (!this.#place) return;
+    this.engine.byTicket.delete(this.#place.ticket);
+    this.#place = undefined;
   }
 
   /** The calls behind a failed attempt do not make the same one again, or a queue would fail one by one. */
-  #unavailable(bid: Bid, causes: readonly NodeError[]): void {
-    for (const waiter of this.#waiters.filter(({ startedAt }) => startedAt <= bid.attemptedAt)) {
+  #unavailable(causes: readonly NodeError[]): void {
+    for (const waiter of this.#waiters.filter(({ startedAt }) => startedAt <= this.#attemptedAt))
       this.#refuse(waiter, LockUnavailableError.from('acquired', this.key, causes));
-    }
     if (this.#waiters.size > 0) this.#ask();
-    else this.#withdraw(bid);
+    else this.#stopAsking();
   }
 
   /** Gives a grant back, and asks for the next call: in one step, where the store can. */
-  #handBack(grant: Grant, released: (outcome: ReleaseOutcome) => void = ignore, keepUntil = 0): void {
+  #handBack(grant: Grant, released: Released = ignore, keepUntil = 0): void {
     const { backend } = this.engine;
-    // A bid beside a lease that was adopted has its place already, and may be asking.
-    if (this.#waiters.size > 0 && !this.#bid && leftMs(keepUntil) === 0 && backend.turn) {
+    // One that waits beside a lease that was adopted has its place already, and may be asking.
+    if (this.#waiters.size > 0 && this.#state === 'idle' && leftMs(keepUntil) === 0 && backend.turn) {
       this.#ask({ grant, released });
       return;
     }
@@ -385,7 +552,7 @@ export class Line implements Bidder {
   #grant(waiter: Waiter, lease: Lease, how: LockGrant): void {
     this.#waiters.remove(waiter);
     if (this.#seen?.owner !== undefined) this.engine.noteContested(this.key); // until now: the refusal may have been long ago
-    if (!this.#bid) this.#seen = undefined; // one that waits beside a lease that is passed on has found the others in its way
+    if (this.#state === 'idle') this.#seen = undefined; // one that waits beside a lease that is passed on has found the others in its way
     lease.label = waiter.label;
     this.#leases.add(lease);
     waiter.grant(lease, how);
@@ -445,35 +612,9 @@ export class Line implements Bidder {
     return now < sentAt + (deadline - sentAt) * (isProvisional ? PASSED_MEANWHILE : PASSED_WITHIN);
   }
 
-  /** Whether the lock may be free, as far as is known. */
-  get #mayBeFree(): boolean {
-    return !this.#seen && !(this.mode === 'exclusive' && this.#leases.first);
-  }
-
-  /** Whether a call that waits needs one more attempt: an exclusive lease is passed on when it is released. */
-  get #needsBid(): boolean {
-    return !this.#bid && !(this.mode === 'exclusive' && this.#leases.first);
-  }
-
-  #withdraw(bid: Bid): void {
-    bid.withdraw();
-    this.#bid = undefined;
-  }
-
   /** Notes for the calls behind a holder of this process that the lock was held until now, whatever comes next. */
   #noteTaken(): void {
     if (this.#waiters.first) this.#seen = {};
-  }
-
-  /** Called when a call came or went: a line with calls has an exclusive lease or a bid, one without calls has no bid. */
-  #goOn(): void {
-    this.#letJoin();
-    if (this.#waiters.size > 0) {
-      if (this.#needsBid) this.#ask();
-    } else if (this.#bid && !this.#bid.isAsking) this.#withdraw(this.#bid);
-    if (this.#waiters.size > 0 || this.#bid) return;
-    this.#seen = undefined; // nothing renews it, and leases of the line may keep that
-    if (!this.#leases.first) this.engine.forget(this);
   }
 
   /** Calls that wait share a lease that was just granted. */
@@ -489,7 +630,7 @@ export class Line implements Bidder {
   get #known(): Knowledge {
     const { backend, now } = this.engine;
     // Asking may find a lease lost that has yet to leave: the lock was held until now.
-    const own = this.mode === 'exclusive' ? this.#leases.first : undefined;
+    const own = this.#isHeldHere ? this.#leases.first : undefined;
     const lease = own?.checkAlive() ? own : undefined;
     const seen = this.#seen ?? (own ? {} : undefined);
     return { key: this.key, lease, seen, now: now(), backend };
@@ -499,6 +640,39 @@ export class Line implements Bidder {
 /** Whether permits for the one are of use for the other. */
 function isAlike(first: Waiter, other: Waiter): boolean {
   return other.request.ttlMs === first.request.ttlMs && isSameHold(first.hold, other.hold);
+}
+
+/**
+ * How long a line that cannot be woken waits before it asks again: jittered, growing, never past the end of the
+ * holder's lease.
+ */
+export class BackOff {
+  #nextMs: number;
+
+  /** @param pollEveryMs as of the backend */
+  constructor(private readonly pollEveryMs?: number) {
+    this.#nextMs = pollEveryMs === undefined ? FIRST_PAUSE_MS : FIRST_POLL_MS;
+  }
+
+  /**
+   * @param remainingMs how long the holder's lease runs; undefined after a tie, when there is no holder
+   * @param attemptMs how long the attempt took: after a tie the processes back off for some round trips
+   */
+  next(remainingMs: number | undefined, attemptMs: number): number {
+    if (remainingMs === undefined) return (1 + Math.random() * 8) * Math.max(1, attemptMs);
+    const { pollEveryMs = Infinity } = this;
+    const isTogether = this.#nextMs >= pollEveryMs;
+    const delayMs = isTogether ? pollEveryMs - (monotonic() % pollEveryMs) : this.#nextMs * (0.5 + Math.random());
+    this.#nextMs = Math.min(LONGEST_PAUSE_MS, pollEveryMs, this.#nextMs * 1.5);
+    return Math.min(delayMs, Math.max(0, remainingMs) + AFTER_EXPIRY_MS);
+  }
+}
+
+/** Whether who holds a lock so can pass it on to who wants it so. */
+function isSameHold(held: Hold, wanted: Hold): boolean {
+  if (held === wanted) return true;
+  if (held.mode !== 'permits' || wanted.mode !== 'permits') return held.mode === wanted.mode;
+  return held.permits === wanted.permits && held.limit === wanted.limit;
 }
 
 /** The leases of one line. Most lines have one at most, which needs no list. */

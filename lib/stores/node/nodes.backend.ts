@@ -128,7 +128,7 @@ export abstract class NodesBackend {
 }
 
 /**
- * The places of all queues, each by the foremost of its own: nodes differ in the order of arrival, and a bid has
+ * The places of all queues, each by the foremost of its own: nodes differ in the order of arrival, and a line has
  * no place on a node that was down, or that voted for it. Its calls are the most that a node was told.
  */
 function merged(queues: readonly (readonly Waiting[])[]): Waiting[] | undefined {

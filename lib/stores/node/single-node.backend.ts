@@ -113,7 +113,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
       done(this.#acquired(request, vote, sentAt));
       return;
     }
-    // It must not reject; but if it does, the bid must not be left waiting.
+    // It must not reject; but if it does, the line must not be left waiting.
     void this.#outcomeOf(vote, request, sentAt)
       .catch((bug: unknown): AcquireOutcome => ({
         status: 'unavailable',
@@ -263,7 +263,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   }
 
   /**
-   * Gives up an attempt. Not awaited, as it matters to the next bid only, and retried without end: an attempt that was
+   * Gives up an attempt. Not awaited, as it matters to the next attempt only, and retried without end: an attempt that was
    * not answered may run when the server goes on.
    */
   #undo(request: AcquireRequest): void {

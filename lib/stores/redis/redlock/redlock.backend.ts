@@ -291,7 +291,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     return attempt;
   }
 
-  /** Leaves the queues in which this attempt was placed: its wake-up would be missing for a bid that still waits. */
+  /** Leaves the queues in which this attempt was placed: its wake-up would be missing for a line that still waits. */
   #leaveWhereRefused(key: string, place: Place, votes: Poll<Vote>): void {
     votes.each(({ status }, at) => {
       if (status === 'refused') this.#nodes[at]!.node.leave(key, place);

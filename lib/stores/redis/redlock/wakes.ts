@@ -9,8 +9,8 @@ interface Wake {
 }
 
 /**
- * Each node of a Redlock wakes the first in its own queue. A bid that a majority wakes will probably win, and tries at
- * once; one that fewer nodes wake waits for a moment, so that bids woken together do not split the vote.
+ * Each node of a Redlock wakes the first in its own queue. A line that a majority wakes will probably win, and tries at
+ * once; one that fewer nodes wake waits for a moment, so that lines woken together do not split the vote.
  */
 export class RedlockWakes implements WaitListener {
   readonly #wakes = new Map<string, Wake>();
