@@ -1,12 +1,13 @@
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { SingleNodeBackend } from '../stores/node/single-node.backend.js';
-import { reportOnMysql } from '../stores/sql/mysql/mysql-doctor.js';
+import { MYSQL } from '../stores/sql/mysql/mysql-doctor.js';
 import { MysqlNode } from '../stores/sql/mysql/mysql-node.js';
 import { openMysql } from '../stores/sql/mysql/mysql-source.js';
 import { quotedTable } from '../stores/sql/options.js';
-import { reportOnPostgres } from '../stores/sql/postgres/postgres-doctor.js';
+import { POSTGRES } from '../stores/sql/postgres/postgres-doctor.js';
 import { PostgresNode } from '../stores/sql/postgres/postgres-node.js';
 import { openPostgres } from '../stores/sql/postgres/postgres-source.js';
+import { reportOnSql } from '../stores/sql/sql-doctor.js';
 import type { ResolvedSqlLockOptions } from './sql-lock-options.js';
 
 /** Locks in a table of PostgreSQL, or of MySQL and MariaDB. */
@@ -21,12 +22,12 @@ export async function openSqlBackend(
     const source = await openMysql(backend.source, commandTimeoutMs, table.includes('.'));
     const node = new MysqlNode(source, settings);
     return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, (timeoutMs) =>
-      reportOnMysql(node, quoted, timeoutMs),
+      reportOnSql(MYSQL, node, quoted, timeoutMs),
     );
   }
   const source = await openPostgres(backend.source, commandTimeoutMs);
   const node = new PostgresNode(source, settings);
   return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, (timeoutMs) =>
-    reportOnPostgres(node, quoted, timeoutMs),
+    reportOnSql(POSTGRES, node, quoted, timeoutMs),
   );
 }

@@ -1,8 +1,9 @@
 import { Test } from '@nestjs/testing';
 import { ddl, SqlLockModule } from 'nest-redis-lock/sql';
 import { describe, expect, it } from 'vitest';
-import { findingsOf } from '../../lib/stores/sql/mysql/mysql-doctor.js';
+import { MYSQL } from '../../lib/stores/sql/mysql/mysql-doctor.js';
 import { isOff } from '../../lib/stores/sql/mysql/statements.js';
+import { findingsOf } from '../../lib/stores/sql/sql-doctor.js';
 import { diagnosed as diagnosedBy } from '../sql/stage.js';
 import { RecordingLogger } from '../support/nest-app.js';
 import { locksOn, mariaDb, PATIENT } from './server.js';
@@ -108,7 +109,8 @@ describe('The doctor of locks in MariaDB', () => {
         type,
       ]),
     };
-    const codesOf = (row: object) => findingsOf('here', '`t`', { ...good, ...row }).map(({ code }) => code);
+    const codesOf = (row: object) =>
+      findingsOf(MYSQL, { name: 'here', table: '`t`', ...good, ...row }).map(({ code }) => code);
     expect(codesOf({})).toEqual([]);
     expect(codesOf({ version: '10.5.9-MariaDB' })).toEqual(['too-old']);
     expect(codesOf({ log_bin: 'ON', sync_binlog: '1' })).toEqual([]);

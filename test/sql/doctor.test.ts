@@ -5,7 +5,8 @@ import { formatDiagnosis, LockService } from 'nest-redis-lock';
 import { ddl, SqlLockModule, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { findingsOf } from '../../lib/stores/sql/postgres/postgres-doctor.js';
+import { POSTGRES } from '../../lib/stores/sql/postgres/postgres-doctor.js';
+import { findingsOf } from '../../lib/stores/sql/sql-doctor.js';
 import { commandTimeoutMs, logOfAnswering } from '../doctor/diagnosed.js';
 import { startModules } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
@@ -186,7 +187,8 @@ describe('The doctor of locks in PostgreSQL', () => {
     const first = await age();
     expect(await until(async () => (await age()) > first + 20, { what: 'it is older' })).toBe(true);
     const row = { version: '15.18', major: 15, columns: '{}', has_key: 1, persistence: 'p' };
-    const codes = (change: object) => findingsOf('db', 'locks', { ...row, ...change }).map(({ code }) => code);
+    const codes = (change: object) =>
+      findingsOf(POSTGRES, { name: 'db', table: 'locks', ...row, ...change }).map(({ code }) => code);
     expect(codes({ oldest: 599_000 })).toEqual(['wrong-column']);
     expect(codes({ oldest: 601_000 })).toEqual(['wrong-column', 'old-transaction']);
     expect(codes({ version: '11.22', major: 11 })).toEqual(['too-old', 'wrong-column']);

@@ -1,13 +1,8 @@
-import { LockOptionsError, NodeError } from '../../../api/errors.js';
 import { quoted } from '../../../api/printable.js';
-import type { Finding, NodeReport } from '../../../api/diagnosis.js';
+import type { NodeReport } from '../../../api/diagnosis.js';
 import { ACQUISITION } from '../../../core/backend/lane.js';
-import type { BackendReport } from '../../../core/backend/report.js';
-import { inTime } from '../../../core/time/time-limit.js';
-import { sqlError } from '../advice.js';
-import type { Row } from '../sql-client.js';
-import { unusable } from '../unusable.js';
-import type { PostgresNode } from './postgres-node.js';
+import type { Findings } from '../../node/findings.js';
+import { noPrimaryKey, notDurable, wrongColumn, type Seen, type SqlDoctor } from '../sql-doctor.js';
 import { ddl, PostgresStatement } from './statements.js';
 
 /** The state of the database and of the table of the locks. `undefined` stands for what could not be found out. */
@@ -80,112 +75,52 @@ FROM pg_class t WHERE t.oid = to_regclass($1::text)`,
   ACQUISITION + 1,
 );
 
-/** Checks the database and its table, and changes nothing there. Never rejects; settles within `timeoutMs`. */
-export async function reportOnPostgres(node: PostgresNode, table: string, timeoutMs: number): Promise<BackendReport> {
-  const { name } = node;
-  const late = () => sqlError(name, `no answer within ${timeoutMs} ms`);
-  const row = await inTime(look(node, table, timeoutMs), timeoutMs, late);
-  const where = `in PostgreSQL (${name})`;
-  if (row instanceof NodeError) {
-    const { report, finding } = unusable(name, table, row);
-    return { backend: 'postgres', where, nodes: [report], findings: [finding] };
-  }
-  const findings = findingsOf(name, table, row);
-  const unsafe = findings.filter(({ code }) => code === 'wrong-column' || code === 'no-primary-key');
-  const refusal = unsafe.length > 0 ? new LockOptionsError(unsafe.map(({ message }) => message).join(' ')) : undefined;
-  return { backend: 'postgres', where, nodes: [reportOf(name, table, row)], findings, refusal };
-}
-
-async function look(node: PostgresNode, table: string, timeoutMs: number): Promise<Row | NodeError> {
-  return (await node.connection.ready(timeoutMs)) ?? node.ask(LOOK, [table]);
-}
-
-function reportOf(name: string, table: string, row: Row): PostgresDiagnosis {
-  const [rows, deadRows] = [Number(row.rows), Number(row.dead)];
-  const summary = `PostgreSQL ${String(row.version)}, table ${table} in schema ${String(row.schema)} with about ${rows} row${rows === 1 ? '' : 's'}`;
-  const oldestTransactionMs = row.oldest === null ? undefined : Math.round(Number(row.oldest));
-  return {
-    name,
-    reachable: true,
-    summary,
-    version: String(row.version),
-    table,
-    rows,
-    deadRows,
-    ...(oldestTransactionMs !== undefined && { oldestTransactionMs }),
-  };
-}
-
-type PostgresFinding = Finding & { code: PostgresFindingCode };
-
-/** The findings, errors first. */
-export function findingsOf(node: string, table: string, row: Row): PostgresFinding[] {
-  const findings: PostgresFinding[] = [];
-  const found = (severity: Finding['severity'], code: PostgresFindingCode, message: string) =>
-    findings.push({ severity, code, node, message: `${node} ${message}` });
-
-  if (Number(row.major) < OLDEST)
-    found('error', 'too-old', `runs PostgreSQL ${String(row.version)}: locks need ${OLDEST} or newer. Update it.`);
-  const wrong = differences(JSON.parse(String(row.columns)) as Record<string, string>);
-  if (wrong.length > 0)
-    found(
-      'error',
-      'wrong-column',
-      `has a table ${table} that is not what ddl() describes: ${wrong.join('; ')}. ` +
-        'Two keys could be one lock, or a lock be had twice. Change its columns in a migration.',
-    );
-  if (Number(row.has_key) === 0)
-    found(
-      'error',
-      'no-primary-key',
-      `has no primary key on resource_lock_key of ${table}: two callers can hold the same lock. Add it in a migration.`,
-    );
-  if (row.persistence !== 'p')
-    found(
-      'error',
-      'not-permanent',
-      `has ${table} as ${row.persistence === 'u' ? 'an UNLOGGED table: a crash or a failover empties it' : 'a temporary table: other sessions do not see it'}, ` +
+export const POSTGRES: SqlDoctor = {
+  backend: 'postgres',
+  look: LOOK,
+  errors: {
+    'too-old': ({ major, version }) =>
+      Number(major) < OLDEST && `runs PostgreSQL ${String(version)}: locks need ${OLDEST} or newer. Update it.`,
+    'wrong-column': wrongColumn(({ columns }) => differences(JSON.parse(String(columns)) as Record<string, string>)),
+    'no-primary-key': noPrimaryKey,
+    'not-permanent': ({ table, persistence }) =>
+      persistence !== 'p' &&
+      `has ${table} as ${persistence === 'u' ? 'an UNLOGGED table: a crash or a failover empties it' : 'a temporary table: other sessions do not see it'}, ` +
         'and then two callers can hold the same lock. Make it an ordinary one (ALTER TABLE ... SET LOGGED).',
-    );
-  if (Number(row.has_policies) === 1)
-    found(
-      'error',
-      'row-security',
+    'row-security': ({ table, has_policies: hasPolicies }) =>
+      Number(hasPolicies) === 1 &&
       `has row level security on ${table}: locks whose rows a policy hides from its user cannot be taken. ` +
         'Turn it off: ALTER TABLE ... DISABLE ROW LEVEL SECURITY.',
-    );
-
-  // That of PGlite ends with its process, and so does each lock.
-  const loose = ['fsync', 'synchronous_commit'].filter((setting) => row[setting] === 'off');
-  if (loose.length > 0 && node !== 'PGlite')
-    found(
-      'warning',
-      'not-durable',
-      `has ${loose.join(' and ')} off: a crash forgets locks that it has granted, and then two callers can hold the same lock. ` +
-        `Set ${loose.join(' and ')} to on.`,
-    );
-  if (typeof row.others === 'string' && !table.includes('.'))
-    found(
-      'warning',
-      'several-tables',
-      `has a table ${table} in several schemas of the search_path: this user has its locks in ${String(row.schema)}, and another user could ` +
-        `have them in ${row.others}. Name the schema in the option table.`,
-    );
-  if (row.autovacuum === 'off' || /autovacuum_enabled=(false|off|0)/.test(String(row.storage)))
-    found(
-      'warning',
-      'no-autovacuum',
+  } satisfies Findings<Seen, PostgresFindingCode>,
+  warnings: {
+    // That of PGlite ends with its process, and so does each lock.
+    'not-durable': (seen) =>
+      seen.name !== 'PGlite' &&
+      notDurable(
+        ['fsync', 'synchronous_commit'].filter((setting) => seen[setting] === 'off'),
+        'off',
+        'on',
+      ),
+    'several-tables': ({ table, schema, others }) =>
+      typeof others === 'string' &&
+      !table.includes('.') &&
+      `has a table ${table} in several schemas of the search_path: this user has its locks in ${String(schema)}, and another user could ` +
+        `have them in ${others}. Name the schema in the option table.`,
+    'no-autovacuum': ({ table, autovacuum, storage }) =>
+      (autovacuum === 'off' || /autovacuum_enabled=(false|off|0)/.test(String(storage))) &&
       `does not vacuum ${table}: it grows with each lock, and all locks slow down. Turn autovacuum on.`,
-    );
-  if (Number(row.oldest) > OLD_TRANSACTION_MS)
-    found(
-      'warning',
-      'old-transaction',
-      `has a transaction that is open for ${Math.floor(Number(row.oldest) / 60_000)} minutes: until it ends no old version of a row is ` +
+    'old-transaction': ({ oldest }) =>
+      Number(oldest) > OLD_TRANSACTION_MS &&
+      `has a transaction that is open for ${Math.floor(Number(oldest) / 60_000)} minutes: until it ends no old version of a row is ` +
         'cleaned up, and locks that are often taken slow down. End it: see pg_stat_activity.',
-    );
-  return findings;
-}
+  } satisfies Findings<Seen, PostgresFindingCode>,
+  unsafe: new Set<PostgresFindingCode>(['wrong-column', 'no-primary-key']),
+  storeOf: () => 'PostgreSQL',
+  detailsOf: ({ dead, oldest }): Partial<PostgresDiagnosis> => ({
+    deadRows: Number(dead),
+    ...(oldest !== null && { oldestTransactionMs: Math.round(Number(oldest)) }),
+  }),
+};
 
 /** In what the columns are not those of `ddl()`. */
 function differences(columns: Readonly<Record<string, string>>): string[] {
