@@ -23,10 +23,14 @@ const msBetween = (from: string, to: string) => `TIMESTAMPDIFF(MICROSECOND, ${fr
 /** Fails, as out of range, from 2^53 on: JavaScript does not count exactly there. */
 const exact = (token: string) => `(${token}) * 1024 DIV 1024`;
 const later = (ms: string) => `DATE_ADD(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND)`;
-/** A lock that its owner still holds, whose work has not ended. */
-const IS_HELD = `l.resource_lock_value = a.p2 AND l.expires_at > ${NOW} AND l.is_kept = 0`;
+/** A part of a statement about a row `l`. @param p is what was asked for: the key is `p(1)`, the owner `p(2)` */
+type Part = (p: (argument: number) => string) => string;
+/** A lock that its owner still holds. */
+const isOwned: Part = (p) => `l.resource_lock_value = ${p(2)} AND l.expires_at > ${NOW}`;
+/** The same, and its work has not ended. */
+const isHeldOn: Part = (p) => `${isOwned(p)} AND l.is_kept = 0`;
 /** Starts the ttl of a lock anew, and writes down how many calls wait behind it. */
-const EXTENDED = `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}, l.calls_behind = a.p4`;
+const extended: Part = (p) => `l.update_time = ${NOW}, l.expires_at = ${later(p(3))}, l.calls_behind = ${p(4)}`;
 const many = (count: number, each: string) => Array(count).fill(each).join(', ');
 
 /** What creates the table. @param table quoted */
@@ -78,17 +82,17 @@ export function mysqlStatements(table: string): MysqlStatements {
     acquire: new Acquisition(table),
     extend: new Change(table, {
       order: EXTENSION,
-      set: EXTENDED,
+      set: extended,
       changesKept: false,
     }),
     keep: new Change(table, {
       order: RELEASE,
-      set: `${EXTENDED}, l.is_kept = 1`,
+      set: (p) => `${extended(p)}, l.is_kept = 1`,
       changesKept: true,
     }),
     release: new Change(table, {
       order: RELEASE,
-      set: `l.update_time = ${NOW}, l.expires_at = ${RELEASED}, l.is_kept = 0`,
+      set: () => `l.update_time = ${NOW}, l.expires_at = ${RELEASED}, l.is_kept = 0`,
       changesKept: true,
     }),
     transfer: new OwnerChange(table),
@@ -145,14 +149,14 @@ interface ChangeText {
  * at without a lock first, then locked if nobody else has, and judged again: MySQL would lock it to look at it, and wait for a second at
  * least. What was locked stays at the server: in a subquery of UPDATE, SKIP LOCKED crashes MariaDB 10.11.
  * @param set what is set; undefined: the rows are deleted
- * @param of a condition on the table `a` of what is asked for, and the row `l`
+ * @param of whether a row is changed
  */
 async function change<Key extends string | Buffer>(
   client: MysqlClient,
   table: string,
   asks: readonly Ask<Key>[],
-  set: string | undefined,
-  of: string,
+  set: Part | undefined,
+  of: Part,
 ): Promise<Changed<Key>> {
   const isOne = asks.length === 1;
   const { lock, update, values } = isOne ? changeOfOne(table, asks[0]!, set, of) : changeOfMany(table, asks, set, of);
@@ -185,32 +189,32 @@ export function isOff(value: unknown): boolean {
   return ['0', 'OFF'].includes(String(value).toUpperCase());
 }
 
-function changeOfMany(table: string, asks: readonly Ask<unknown>[], set: string | undefined, of: string): ChangeText {
+function changeOfMany(table: string, asks: readonly Ask<unknown>[], set: Part | undefined, of: Part): ChangeText {
   const asked = asTable(asks.length, asks[0]!.length);
   const values = asks.flatMap((ask, at) => [at + 1, ...valuesOf(ask)]);
   const rows = `STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1`;
+  const p = (argument: number) => `a.p${argument}`;
   return {
-    lock: `SELECT GROUP_CONCAT(a.n) INTO @mine FROM (SELECT a.* FROM ${asked} ${rows} WHERE ${of} LIMIT ${LOCKS_AT_ONCE}) AS a
-${rows} WHERE ${of} FOR UPDATE SKIP LOCKED`,
-    update: `${updating(`${asked} ${rows}`, set)} WHERE FIND_IN_SET(a.n, @mine)`,
+    lock: `SELECT GROUP_CONCAT(a.n) INTO @mine FROM (SELECT a.* FROM ${asked} ${rows} WHERE ${of(p)} LIMIT ${LOCKS_AT_ONCE}) AS a
+${rows} WHERE ${of(p)} FOR UPDATE SKIP LOCKED`,
+    update: `${updating(`${asked} ${rows}`, set?.(p))} WHERE FIND_IN_SET(a.n, @mine)`,
     values: [...values, ...values],
   };
 }
 
 /** The same for one row, found by its key, without the tables, which would take as long as all else. `@mine` is the key, or NULL, which no row has. */
-function changeOfOne(table: string, ask: Ask<unknown>, set: string | undefined, of: string): ChangeText {
-  const values: unknown[] = [];
+function changeOfOne(table: string, ask: Ask<unknown>, set: Part | undefined, of: Part): ChangeText {
   const given = valuesOf(ask);
-  const filled = (part: string) =>
-    part.replaceAll(/\ba\.p(\d)/g, (_, at: string) => {
-      values.push(given[Number(at) - 1]);
-      return '?';
-    });
-  const rowOf = (key: string) => `FROM ${table} AS l WHERE l.resource_lock_key = ${key} AND ${of}`;
+  const values: unknown[] = []; // in the order in which the text names them
+  const p = (argument: number) => {
+    values.push(given[argument - 1]);
+    return '?';
+  };
+  const rowOf = (key: string) => `FROM ${table} AS l WHERE l.resource_lock_key = ${key} AND ${of(p)}`;
   return {
-    lock: filled(`SELECT MAX(l.resource_lock_key) INTO @mine ${rowOf(`(SELECT l.resource_lock_key ${rowOf('a.p1')})`)}
-FOR UPDATE SKIP LOCKED`),
-    update: filled(`${updating(`${table} AS l`, set)} WHERE l.resource_lock_key = @mine`),
+    lock: `SELECT MAX(l.resource_lock_key) INTO @mine ${rowOf(`(SELECT l.resource_lock_key ${rowOf(p(1))})`)}
+FOR UPDATE SKIP LOCKED`,
+    update: `${updating(`${table} AS l`, set?.(p))} WHERE l.resource_lock_key = @mine`,
     values,
   };
 }
@@ -255,12 +259,14 @@ class Acquisition implements Statement {
 
   async run(client: MysqlClient, columns: readonly unknown[]): Promise<Row[]> {
     const asks = asksOf(columns);
-    const fence = `IF(${us(NOW)} > l.fence, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, a.p4) - 1, ${exact('l.fence + 1')})`;
+    const fence: Part = (p) =>
+      `IF(${us(NOW)} > l.fence, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, ${p(4)}) - 1, ${exact('l.fence + 1')})`;
     // What LAST_INSERT_ID is given comes with the answer.
-    const set = `l.resource_lock_value = a.p2, l.fence = LAST_INSERT_ID(${fence}), l.is_kept = 0, l.calls_behind = 0, l.acquired_at = ${NOW},
-  l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`;
+    const set: Part = (p) =>
+      `l.resource_lock_value = ${p(2)}, l.fence = LAST_INSERT_ID(${fence(p)}), l.is_kept = 0, l.calls_behind = 0, l.acquired_at = ${NOW},
+  l.update_time = ${NOW}, l.expires_at = ${later(p(3))}`;
     // An attempt that may have run is sent again.
-    const of = `(l.expires_at <= ${NOW} OR (l.resource_lock_value = a.p2 AND l.is_kept = 0))`;
+    const of: Part = (p) => `(l.expires_at <= ${NOW} OR (l.resource_lock_value = ${p(2)} AND l.is_kept = 0))`;
     const { done, lastId } = await change(client, this.table, asks, set, of);
     const [[key, owner, ttlMs, turns]] = asks as [Ask];
     if (done.size === 1 && asks.length === 1 && turns === 1)
@@ -297,7 +303,7 @@ VALUES ${many(asks.length, row)} ON DUPLICATE KEY UPDATE resource_lock_key = res
 
 interface ChangeSettings {
   readonly order: number;
-  readonly set: string;
+  readonly set: Part;
   /** Whether also of a lock whose work has ended. */
   readonly changesKept: boolean;
 }
@@ -306,14 +312,14 @@ interface ChangeSettings {
 class Change implements Statement {
   readonly order: number;
   readonly most = LOCKS_AT_ONCE;
-  readonly #of: string;
+  readonly #of: Part;
 
   constructor(
     private readonly table: string,
     private readonly settings: ChangeSettings,
   ) {
     this.order = settings.order;
-    this.#of = `l.resource_lock_value = a.p2 AND l.expires_at > ${NOW}${settings.changesKept ? '' : ' AND l.is_kept = 0'}`;
+    this.#of = settings.changesKept ? isOwned : isHeldOn;
   }
 
   async run(client: MysqlClient, columns: readonly unknown[]): Promise<Row[]> {
@@ -410,11 +416,12 @@ class OwnerChange implements Statement {
 
   /** @returns what it has done */
   async #change(client: MysqlClient, ...asked: readonly AskedTransfer[]): Promise<ReadonlySet<Ask>> {
-    const set = `l.fence = IF(a.p5 = 1, GREATEST(${exact('l.fence + 1')}, ${us(NOW)}), l.fence), l.acquired_at = IF(a.p5 = 1, ${NOW}, l.acquired_at),
-  l.resource_lock_value = a.p3, l.update_time = ${NOW}, l.calls_behind = 0,
-  l.expires_at = GREATEST(${later('a.p4')}, IF(a.p6 = 1, l.expires_at, ${NOW}))`;
+    const set: Part = (p) =>
+      `l.fence = IF(${p(5)} = 1, GREATEST(${exact('l.fence + 1')}, ${us(NOW)}), l.fence), l.acquired_at = IF(${p(5)} = 1, ${NOW}, l.acquired_at),
+  l.resource_lock_value = ${p(3)}, l.update_time = ${NOW}, l.calls_behind = 0,
+  l.expires_at = GREATEST(${later(p(4))}, IF(${p(6)} = 1, l.expires_at, ${NOW}))`;
     const asks = asked.map(({ ask }) => ask);
-    return (await change(client, this.table, asks, set, IS_HELD)).done;
+    return (await change(client, this.table, asks, set, isHeldOn)).done;
   }
 }
 
@@ -453,7 +460,7 @@ WHERE resource_lock_key > ? ORDER BY resource_lock_key LIMIT ${PAGE}`;
     .map(({ key }): Ask<Buffer> => [key as Buffer, '', Number(keepMs)]);
   // They may be taken by now: they are judged once they are locked.
   for (let at = 0; at < unused.length; at += LOCKS_AT_ONCE)
-    await change(client, table, unused.slice(at, at + LOCKS_AT_ONCE), undefined, isUnused('l.', 'a.p3'));
+    await change(client, table, unused.slice(at, at + LOCKS_AT_ONCE), undefined, (p) => isUnused('l.', p(3)));
   return [{ last: lastOf(rows), scanned: rows.length }];
 }
 
