@@ -114,26 +114,16 @@ export interface Contention {
   readonly isOwn?: boolean;
 }
 
+/** What is known of the lock, with times in whole milliseconds. */
+export interface LockContendedError extends Contention {} // oxlint-disable-line typescript/no-unsafe-declaration-merging -- all is optional
+
 /** Another holder kept the lock for the whole `waitMs`. HTTP status 409. */
-export class LockContendedError extends LockRefusal implements Contention {
+export class LockContendedError extends LockRefusal {
   override name = 'LockContendedError';
   readonly code = 'LOCK_CONTENDED';
   /** How long this call waited, in whole milliseconds. */
   readonly waitedMs: number;
-  /** The holder, if it is known; one of them where several hold the lock. */
-  readonly holder?: LockHolder;
-  /** How many hold the lock beside `holder`, if several do and that is known. */
-  readonly others?: number;
-  /** As in `Contention`, in whole milliseconds. */
-  readonly remainingMs?: number;
-  readonly keptUntil?: Date;
-  readonly maxWaiters?: number;
-  /** How many permits the call asked for; `undefined` for a lock. */
-  readonly permits?: number;
-  /**
-   * The keys of the locks that this call held while it waited, by its async context, the outermost first; empty if it held
-   * none.
-   */
+  /** The keys of the locks that this call held while it waited, by its async context, the outermost first; empty if it held none. */
   readonly holding: readonly string[];
 
   constructor(
@@ -142,7 +132,8 @@ export class LockContendedError extends LockRefusal implements Contention {
     contention: Contention = {},
   ) {
     // Not in the signature: the declarations that are published would name what they do not have.
-    const { holder, others = 0, remainingMs, keptUntil, maxWaiters, permits, holding = [], isOwn = false } = contention;
+    const { isOwn = false, others = 0, holding = [], ...known } = contention;
+    const { holder, remainingMs, keptUntil, maxWaiters, permits } = known;
     const by = holder ? describeHolders(holder, others) + (isOwn ? ', which is this process' : '') : 'others';
     const more = remainingMs === Infinity ? 'without end' : `for another ${Math.round(remainingMs ?? 0)} ms`;
     const lease =
@@ -166,13 +157,10 @@ export class LockContendedError extends LockRefusal implements Contention {
       key,
     );
     this.waitedMs = Math.round(waitedMs);
-    this.holder = holder;
-    if (others > 0) this.others = others;
-    if (remainingMs !== undefined) this.remainingMs = Math.round(remainingMs);
-    if (keptUntil) this.keptUntil = keptUntil;
-    this.maxWaiters = maxWaiters;
-    if (permits !== undefined) this.permits = permits;
     this.holding = holding;
+    Object.assign(this, known);
+    if (others > 0) Object.assign(this, { others });
+    if (remainingMs !== undefined) Object.assign(this, { remainingMs: Math.round(remainingMs) });
     withoutFrames(this);
   }
 }
