@@ -2,7 +2,7 @@ import { permitsOf } from '../../core/options/call-options.js';
 import type { LimitOptions } from '../../api/options.js';
 import { lockedDecorator } from '../locked/locked.decorator.js';
 import type { AnyKey, AnyLockedOptions, LockedKind } from '../locked/locked-method.js';
-import type { AnswerArgs, LockedDecorator, OutageArgs } from '../locked/locked.types.js';
+import type { AnswerArgs, LockedDecorator, OnContended, OnUnavailable, OutageArgs } from '../locked/locked.types.js';
 import type { LimitedKey, LimitedOptions } from './limited.types.js';
 
 /**
@@ -29,8 +29,11 @@ export function Limited<
   DownWay extends 'throw' | 'skip' = 'throw' | 'skip',
 >(
   key: Key | ((...args: KeyArgs) => string),
-  options: LimitedOptions<AnswerArgs<Key, Args>, Value, Way, OutageArgs<Key, DownArgs>, DownValue, DownWay>,
-): LockedDecorator<Key, KeyArgs, Args, Value, Way, DownArgs, DownValue, DownWay>;
+  options: LimitedOptions<
+    OnContended<AnswerArgs<Key, Args>, Value, Way>,
+    OnUnavailable<OutageArgs<Key, DownArgs>, DownValue, DownWay>
+  >,
+): LockedDecorator<Key, KeyArgs, [Args, Value, Way], [DownArgs, DownValue, DownWay]>;
 export function Limited(...given: [key: AnyKey, options: object]): MethodDecorator {
   return lockedDecorator(LIMITED, given);
 }

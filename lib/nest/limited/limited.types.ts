@@ -7,23 +7,16 @@ import type {
   ScopeOptions,
 } from '../../api/options.js';
 import type { ContextKey } from '../locked/locked-method.js';
-import type { LockedMethodOptions } from '../locked/locked.types.js';
+import type { LockedMethodOptions, OnContended, OnUnavailable } from '../locked/locked.types.js';
 
 /** Options of `@Limited`: a `limit`, or a policy that has one. */
-export type LimitedOptions<
-  Args extends unknown[] = [],
-  Value = never,
-  Way extends 'throw' | 'skip' = 'throw' | 'skip',
-  DownArgs extends unknown[] = [],
-  DownValue = never,
-  DownWay extends 'throw' | 'skip' = 'throw' | 'skip',
-> = LimitOptions &
+export type LimitedOptions<Contended = OnContended, Unavailable = OnUnavailable> = LimitOptions &
   LeaseOptions &
   Omit<HoldOptions, 'holdMs'> &
   LabelOptions &
   LossOptions &
   ScopeOptions &
-  LockedMethodOptions<Args, Value, Way, DownArgs, DownValue, DownWay>;
+  LockedMethodOptions<Contended, Unavailable>;
 
 /** Its result is written out, so that the compiler's errors say what may be returned. */
 type KeyFunction = (...args: never) => string;

@@ -15,7 +15,15 @@ import {
   type LockedKind,
 } from './locked-method.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
-import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions, OutageArgs } from './locked.types.js';
+import type {
+  AnswerArgs,
+  LockedDecorator,
+  LockedKey,
+  LockedOptions,
+  OnContended,
+  OnUnavailable,
+  OutageArgs,
+} from './locked.types.js';
 
 /**
  * Makes a key, or several, from the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
@@ -55,8 +63,11 @@ export function Locked<
   DownWay extends 'throw' | 'skip' = 'throw' | 'skip',
 >(
   key: Key | ((...args: KeyArgs) => string | readonly string[]),
-  options?: LockedOptions<AnswerArgs<Key, Args>, Value, Way, OutageArgs<Key, DownArgs>, DownValue, DownWay>,
-): LockedDecorator<Key, KeyArgs, Args, Value, Way, DownArgs, DownValue, DownWay>;
+  options?: LockedOptions<
+    OnContended<AnswerArgs<Key, Args>, Value, Way>,
+    OnUnavailable<OutageArgs<Key, DownArgs>, DownValue, DownWay>
+  >,
+): LockedDecorator<Key, KeyArgs, [Args, Value, Way], [DownArgs, DownValue, DownWay]>;
 export function Locked(...given: [key: AnyKey, options?: AnyLockedOptions]): MethodDecorator {
   return lockedDecorator(LOCKED, given);
 }

@@ -19,22 +19,21 @@ import type { ContextKey } from './locked-method.js';
  */
 export type WithoutLock<Args extends unknown[], Value> = (error: LockUnavailableError, ...args: Args) => Value;
 
+type WayOut = 'throw' | 'skip';
+/** What becomes of a call that others have refused the lock: a function answers it. */
+export type OnContended<Args extends unknown[] = [], Value = never, Way = WayOut> = Way | ((...args: Args) => Value);
+/** What becomes of a call while the store cannot be reached. */
+export type OnUnavailable<Args extends unknown[] = [], Value = never, Way = WayOut> = Way | WithoutLock<Args, Value>;
+
 /** What `@Locked` and `@Limited` have beside the options of a call. */
-export interface LockedMethodOptions<
-  Args extends unknown[],
-  Value,
-  Way extends 'throw' | 'skip',
-  DownArgs extends unknown[],
-  DownValue,
-  DownWay extends 'throw' | 'skip',
-> {
+export interface LockedMethodOptions<Contended, Unavailable> {
   /**
    * What to do if others kept the lock, or too many of the permits, for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the call, which
    * then returns `undefined` (so the method's return type must allow that); or call a function and return its value. The
    * function gets the arguments of the method, or the `ExecutionContext` if the key comes from the request.
    * @default 'throw'
    */
-  onContended?: Way | ((...args: Args) => Value);
+  onContended?: Contended;
   /**
    * What to do if the store cannot be reached, or does not answer in time, so that the call has no lock: `throw` the
    * `LockUnavailableError`; `skip` the call, which then returns `undefined` (so the method's return type must allow that); or call a
@@ -44,7 +43,7 @@ export interface LockedMethodOptions<
    * the refusal of an application that closes.
    * @default 'throw'
    */
-  onUnavailable?: DownWay | WithoutLock<DownArgs, DownValue>;
+  onUnavailable?: Unavailable;
   /**
    * The `name` of the registration that keeps the lock.
    * @default the registration without a name
@@ -53,14 +52,7 @@ export interface LockedMethodOptions<
 }
 
 /** Options of `@Locked`. */
-export interface LockedOptions<
-  Args extends unknown[] = [],
-  Value = never,
-  Way extends 'throw' | 'skip' = 'throw' | 'skip',
-  DownArgs extends unknown[] = [],
-  DownValue = never,
-  DownWay extends 'throw' | 'skip' = 'throw' | 'skip',
->
+export interface LockedOptions<Contended = OnContended, Unavailable = OnUnavailable>
   extends
     LeaseOptions,
     HoldOptions,
@@ -69,7 +61,7 @@ export interface LockedOptions<
     ModeOptions,
     ScopeOptions,
     WithPolicy,
-    LockedMethodOptions<Args, Value, Way, DownArgs, DownValue, DownWay> {}
+    LockedMethodOptions<Contended, Unavailable> {}
 
 /** A method that can be locked: its end can be awaited. */
 export type LockableMethod = (...args: never) => Promise<unknown> | Observable<unknown>;
@@ -193,21 +185,23 @@ type HasProperty<Value, Name extends string> = unknown extends Value
         : false
     : never;
 
+/** What the compiler knows of a function that answers a refused call, and of the words that stand for one. */
+type Refused = [args: unknown[], value: unknown, way: WayOut];
+
 type FittingAnswer<
   Method extends LockableMethod,
   Key extends LockedKey,
-  Args extends unknown[],
-  Value,
+  Answer extends Refused,
   Option extends 'onContended' | 'onUnavailable',
 > =
-  Awaited<Value> extends ValueOf<Method>
+  Awaited<Answer[1]> extends ValueOf<Method>
     ? [Deciding<Key>] extends [RequestTemplate | ContextKey]
       ? unknown
-      : FittingArgs<Method, Args, `${Option} takes other parameters than the method`>
+      : FittingArgs<Method, Answer[0], `${Option} takes other parameters than the method`>
     : { error: `${Option} returns another type than the method` };
 
 /** A stream that is skipped ends at once. */
-type FittingSkip<Method extends LockableMethod, Way extends 'throw' | 'skip'> = [Way] extends ['skip']
+type FittingSkip<Method extends LockableMethod, Way extends WayOut> = [Way] extends ['skip']
   ? ReturnType<Method> extends Observable<unknown>
     ? unknown
     : undefined extends ValueOf<Method>
@@ -230,22 +224,18 @@ type Inferred<Args extends unknown[]> = [Args] extends [unknown[]]
 export interface LockedDecorator<
   Key extends LockedKey,
   KeyArgs extends unknown[],
-  Args extends unknown[],
-  Value,
-  Way extends 'throw' | 'skip',
-  DownArgs extends unknown[],
-  DownValue,
-  DownWay extends 'throw' | 'skip',
+  Contended extends Refused,
+  Unavailable extends Refused,
 > {
   <Method extends LockableMethod>(
     target: object,
     name: string | symbol,
     descriptor: TypedPropertyDescriptor<Method> &
       FittingKey<Method, Key> &
-      FittingAnswer<Method, Key, Args, Value, 'onContended'> &
-      FittingSkip<Method, Way> &
-      FittingAnswer<Method, Key, DownArgs, DownValue, 'onUnavailable'> &
-      FittingSkip<Method, DownWay> &
+      FittingAnswer<Method, Key, Contended, 'onContended'> &
+      FittingSkip<Method, Contended[2]> &
+      FittingAnswer<Method, Key, Unavailable, 'onUnavailable'> &
+      FittingSkip<Method, Unavailable[2]> &
       Inferred<KeyArgs>,
   ): void;
   /**
