@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import type { RedisSource } from './source.js';
 
 /**
@@ -136,6 +137,21 @@ export interface ConnectionFailure {
   refused?: 'credentials' | 'login' | 'database';
 }
 
+/** Whether this answer says that nobody has logged in. */
+export function needsLogin(answer: string): boolean {
+  return answer.startsWith('NOAUTH');
+}
+
+/** Whether this answer says that credentials are wrong or missing. */
+export function refusesCredentials(answer: string): boolean {
+  return needsLogin(answer) || answer.startsWith('WRONGPASS');
+}
+
+/** Whether this answer to `SELECT` is final, unlike that of a server that is busy and refuses everything for a while. */
+export function refusesDatabase(answer: string): boolean {
+  return /^(NOPERM|ERR (DB index|invalid DB|value is|SELECT is not|unknown command))/.test(answer);
+}
+
 /** Names the server of a key: the slot and its master's name in a Cluster, else a constant. */
 export type Route = readonly (number | string)[];
 
@@ -195,4 +211,10 @@ export interface SubscriptionListener {
   ended(): void;
   /** The server refused SUBSCRIBE, and is not asked again. @param refusal as the server said it */
   refused(refusal: string): void;
+}
+
+/** Makes room for the listeners of one registration more, or less: Node.js takes more than ten for a leak. */
+export function makeRoom(client: Pick<EventEmitter, 'getMaxListeners' | 'setMaxListeners'>, more: 1 | -1): void {
+  const most = client.getMaxListeners();
+  if (most > 0) client.setMaxListeners(most + more);
 }

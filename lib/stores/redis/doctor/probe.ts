@@ -3,11 +3,10 @@ import type { ExaminedNode } from './diagnosis.js';
 import { countersOf, LockKeys } from '../node/lock-keys.js';
 import { findOddCounters } from './counters.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import type { RedisClient } from '../client/redis-client.js';
+import { refusesDatabase, type RedisClient } from '../client/redis-client.js';
 import { ask, type Answer } from './ask.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import { problemOf } from '../../node/problem-of.js';
-import { refusesDatabase } from '../client/problem-of.js';
 import { settingOf } from '../client/server-identity.js';
 import { readInfo } from './read-info.js';
 

@@ -1,16 +1,18 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { nextTick } from '../../../core/time/event-loop.js';
-import { makeRoom } from '../client/make-room.js';
-import { needsLogin, refusesCredentials, refusesDatabase } from '../client/problem-of.js';
-import type {
-  ConnectionFailure,
-  RedisClient,
-  RedisClientListener,
-  RedisMessages,
-  RedisTopology,
-  Route,
-  ScriptCall,
+import {
+  makeRoom,
+  needsLogin,
+  refusesCredentials,
+  refusesDatabase,
+  type ConnectionFailure,
+  type RedisClient,
+  type RedisClientListener,
+  type RedisMessages,
+  type RedisTopology,
+  type Route,
+  type ScriptCall,
 } from '../client/redis-client.js';
 import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
 import { credentialsOf, faultOf, isReplyError, problemOfIoredis } from './ioredis.js';

@@ -1,29 +1,18 @@
-import { LockOptionsError } from '../../../api/errors.js';
+import { installed } from '../../node/installed.js';
 import { credentials, problemOf, type Credentials } from '../../node/problem-of.js';
-import { isMissing } from '../client/is-missing.js';
 import { CommandFault } from '../client/redis-client.js';
 import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
 
 /** The class of errors that Redis answered with, once ioredis is loaded. */
 let replyError: unknown;
 
-/**
- * Loads ioredis when the first Redis is used: locks in memory do not need it.
- * @throws LockOptionsError when it is not installed
- */
+/** Loads ioredis when the first Redis is used. @throws LockOptionsError when it is not installed */
 export async function loadIoredis() {
-  try {
-    const ioredis = await import('ioredis');
-    replyError = ioredis.ReplyError;
-    return ioredis;
-  } catch (error) {
-    if (!isMissing(error, 'ioredis')) throw error;
-    throw new LockOptionsError(
-      'Locks on Redis by options or a client of ioredis need the package ioredis, which is not installed: npm install ioredis. ' +
-        'With node-redis give { socket: { host, port } }, or the URL by itself.',
-      { cause: error },
-    );
-  }
+  const who = 'Locks on Redis by options or a client of ioredis';
+  const instead = ' With node-redis give { socket: { host, port } }, or the URL by itself.';
+  const ioredis = await installed('ioredis', import('ioredis'), who, instead);
+  replyError = ioredis.ReplyError;
+  return ioredis;
 }
 
 /**

@@ -1,14 +1,16 @@
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { problemOf, type Credentials } from '../../node/problem-of.js';
-import { makeRoom } from '../client/make-room.js';
-import { needsLogin, refusesCredentials, refusesDatabase } from '../client/problem-of.js';
-import type {
-  ConnectionFailure,
-  RedisClient,
-  RedisClientListener,
-  RedisMessages,
-  RedisTopology,
-  Route,
+import {
+  makeRoom,
+  needsLogin,
+  refusesCredentials,
+  refusesDatabase,
+  type ConnectionFailure,
+  type RedisClient,
+  type RedisClientListener,
+  type RedisMessages,
+  type RedisTopology,
+  type Route,
 } from '../client/redis-client.js';
 import { COMMAND, credentialsOf, end, ignoreErrors, ONCE, OWN, type Client, type ClientOptions } from './node-redis.js';
 import { NodeRedisCommands } from './node-redis-commands.js';

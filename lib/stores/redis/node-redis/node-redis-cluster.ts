@@ -1,14 +1,14 @@
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { clusterSlot, SLOTS } from '../client/cluster-slot.js';
 import { problemOf, type Credentials } from '../../node/problem-of.js';
-import { makeRoom } from '../client/make-room.js';
-import type {
-  ConnectionFailure,
-  RedisClient,
-  RedisClientListener,
-  RedisMessages,
-  RedisTopology,
-  Route,
+import {
+  makeRoom,
+  type ConnectionFailure,
+  type RedisClient,
+  type RedisClientListener,
+  type RedisMessages,
+  type RedisTopology,
+  type Route,
 } from '../client/redis-client.js';
 import {
   COMMAND,

@@ -1,7 +1,6 @@
 import type { EventEmitter } from 'node:events';
-import { LockOptionsError } from '../../../api/errors.js';
+import { installed } from '../../node/installed.js';
 import { credentials, problemOf, type Credentials } from '../../node/problem-of.js';
-import { isMissing } from '../client/is-missing.js';
 import { CommandFault } from '../client/redis-client.js';
 
 // As much of node-redis 5 and 6 as is used, which the types of neither say for both.
@@ -87,21 +86,11 @@ interface NodeRedis {
   readonly createSentinel: (options: object) => SentinelClient;
 }
 
-/**
- * Loads node-redis when the first Redis is used: locks in memory do not need it.
- * @throws LockOptionsError when it is not installed
- */
+/** Loads node-redis when the first Redis is used. @throws LockOptionsError when it is not installed */
 export async function loadNodeRedis(): Promise<NodeRedis> {
-  try {
-    return (await import('redis')) as unknown as NodeRedis;
-  } catch (error) {
-    if (!isMissing(error, 'redis')) throw error;
-    throw new LockOptionsError(
-      'Locks on Redis by options of node-redis need the package redis, which is not installed: npm install redis. ' +
-        'With ioredis give { host, port }, or the URL by itself.',
-      { cause: error },
-    );
-  }
+  const who = 'Locks on Redis by options of node-redis';
+  const instead = ' With ioredis give { host, port }, or the URL by itself.';
+  return (await installed('redis', import('redis'), who, instead)) as unknown as NodeRedis;
 }
 
 /** Options of the clients that are made here: what is not sent when a connection breaks is not sent later, by which it is no longer wanted. */

@@ -1,6 +1,7 @@
 import { LockOptionsError } from '../../../api/errors.js';
 import { unfit } from '../../../core/options/checks.js';
 import { inTime } from '../../../core/time/time-limit.js';
+import { installed } from '../../node/installed.js';
 import { credentials } from '../../node/problem-of.js';
 import { cleaned, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
 import { checkTlsOptions, tlsWordsOf, unreadable } from '../tls-words.js';
@@ -128,16 +129,9 @@ export async function openMysql(
         "or into the name of the table, as in 'database.name'.",
     );
   }
-  let mysql2: Mysql2;
-  try {
-    const module = (await import('mysql2')) as unknown as Mysql2 & { default?: Mysql2 };
-    mysql2 = module.default ?? module;
-  } catch (error) {
-    throw new LockOptionsError('Locks in MySQL or MariaDB need mysql2, which is not installed: npm install mysql2.', {
-      cause: error,
-    });
-  }
-  return new Mysql2Source(mysql2, config, commandTimeoutMs);
+  const module: unknown = await installed('mysql2', import('mysql2'), 'Locks in MySQL or MariaDB');
+  const mysql2 = module as Mysql2 & { default?: Mysql2 };
+  return new Mysql2Source(mysql2.default ?? mysql2, config, commandTimeoutMs);
 }
 
 function isPool(source: object): source is MysqlPool {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { LockOptionsError } from '../../../api/errors.js';
 import { unfit } from '../../../core/options/checks.js';
+import { installed } from '../../node/installed.js';
 import { credentials } from '../../node/problem-of.js';
 import { cleaned, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
 import { checkTlsOptions, tlsWordsOf } from '../tls-words.js';
@@ -118,14 +119,9 @@ function isPool(source: object | string): source is PostgresPool {
 
 async function clientClassOf(source: PostgresSource): Promise<PgClientClass> {
   if (typeof source === 'object' && 'Client' in source) return source.Client as PgClientClass; // that of a Pool
-  try {
-    const pg = (await import('pg')) as unknown as { Client?: PgClientClass; default?: { Client: PgClientClass } };
-    return (pg.Client ?? pg.default?.Client)!;
-  } catch (error) {
-    throw new LockOptionsError('Locks in PostgreSQL need pg, which is not installed: npm install pg.', {
-      cause: error,
-    });
-  }
+  const module: unknown = await installed('pg', import('pg'), 'Locks in PostgreSQL');
+  const pg = module as { Client?: PgClientClass; default?: { Client: PgClientClass } };
+  return (pg.Client ?? pg.default?.Client)!;
 }
 
 /** Settings of a session that locks need otherwise than the application may have them. */
