@@ -11,7 +11,7 @@ import type {
   WithPolicy,
 } from '../../api/options.js';
 import { quoted } from '../../api/printable.js';
-import type { Bounds, Hold } from '../backend/lock-backend.js';
+import { SHARED, type Bounds, type Hold } from '../backend/lock-backend.js';
 import { checked, refuseUnknown, unfit } from './checks.js';
 import { checkOption, CHECKS, type CallKind } from './option-rows.js';
 
@@ -20,8 +20,10 @@ export type LockRequest = Required<
   Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode' | 'scope' | 'policy'>
 > &
   Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode'> & {
-    /** Whether its caller has to release the lock: it is noticed if nobody can any more. @default false */
-    readonly isWatched?: boolean;
+    /** How it holds its lock, or its permits. @default exclusive */
+    readonly hold?: Hold;
+    /** Whether the lock may be passed on within the process, to this call and from it. @default true */
+    readonly cohort?: boolean;
   };
 
 /** The defaults of a service for its calls, and the options that bound them. */
@@ -49,27 +51,30 @@ const MEANT = {
 
 /**
  * Fills the options of one call with those of its policy, and with the defaults of its service.
- * @param mode how it wants to hold the lock, if its options do not say that
+ * @param asked how it wants to hold the lock, if its options do not say that
  * @throws LockOptionsError for options that a single call cannot have, or with a value out of bounds; for a policy that is not
  *   known, or has options that the call cannot have
  */
 export function resolveRequest(
-  options: WithLockOptions,
+  options: WithLockOptions = {},
   defaults: CallDefaults,
   call: CallKind = 'withLock',
-  mode?: Hold['mode'],
+  asked?: AskedHold,
 ): LockRequest {
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
   const checks = CHECKS[call];
   for (const name in options)
     if (!Object.hasOwn(checks, name)) refuseForCall(options, name as keyof WithLockOptions, call);
   const policy = policyOf(options, defaults.policies);
-  const ofPolicy = policy && optionsOf(policy, options.policy!, call, mode);
+  const ofPolicy = policy && optionsOf(policy, options.policy!, call, asked?.mode);
   const request = { ...pickDefaults(defaults), ...ofPolicy, ...checked(options, checks) };
   if (options.ttlMs !== undefined) checkMargin(request.ttlMs, defaults.marginMs);
   checkHold(request);
   checkTransactions(request, defaults);
-  return request;
+  const hold = asked ? holdOf(asked, options.policy, policy) : request.mode === 'shared' ? SHARED : undefined;
+  // The time limit of one call must not end the lock of others.
+  const cohort = hold?.mode === 'shared' && request.maxHoldMs ? false : undefined;
+  return hold ? { ...request, hold, cohort } : request;
 }
 
 /**
@@ -126,17 +131,13 @@ export function permitsOf<Options extends object>(
   return { hold: { mode: 'permits', permits, limit }, rest };
 }
 
-/**
- * How a call holds its lock, or its permits.
- * @param options of the call, whose policy may have the limit
- * @throws LockOptionsError
- */
-export function holdOf(asked: AskedHold, options: WithPolicy, policies: Policies): Hold {
+/** @param policy the policy of the call, which may have the limit @throws LockOptionsError */
+function holdOf(asked: AskedHold, policyName: string | undefined, policy: LockPolicy | undefined): Hold {
   if (asked.mode !== 'permits') return asked;
-  const { mode, permits, limit = policyOf(options, policies)?.limit } = asked;
+  const { mode, permits, limit = policy?.limit } = asked;
   if (limit === undefined) {
     throw new LockOptionsError(
-      `The policy ${quoted(options.policy!)} has no limit: give it one, or the call. It says how many permits of the key there are.`,
+      `The policy ${quoted(policyName!)} has no limit: give it one, or the call. It says how many permits of the key there are.`,
     );
   }
   checkPermits(permits, limit);
@@ -202,8 +203,8 @@ export function checkTransactions(
 }
 
 function pickDefaults(defaults: LockRequest): LockRequest {
-  const { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, isWatched } = defaults;
-  return { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, isWatched };
+  const { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost } = defaults;
+  return { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost };
 }
 
 /** Refuses an option that this kind of call does not have, unless it is `undefined`, or a name that no call has in any case. */

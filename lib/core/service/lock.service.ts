@@ -16,7 +16,7 @@ import type {
   WithLockOptions,
   WithPermitsOptions,
 } from '../../api/options.js';
-import { EXCLUSIVE, SHARED, type Hold, type LockBackend } from '../backend/lock-backend.js';
+import { EXCLUSIVE, type Hold, type LockBackend } from '../backend/lock-backend.js';
 import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
 import { checkKey, checkKeys } from '../keys/key.js';
 import { quoted } from '../../api/printable.js';
@@ -27,7 +27,6 @@ import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
 import {
   checkBounds,
   checkTtl,
-  holdOf,
   permitsOf,
   resolveRequest,
   type AskedHold,
@@ -41,8 +40,8 @@ import { checkPolicyBounds } from '../options/policies.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
 import { unlessAborted } from '../waiting/abort-listener.js';
-import type { WaitRequest } from '../waiting/waiter.js';
 import { acquireAll } from './acquire-all.js';
+import type { Call } from './call.js';
 import { Election } from './election.js';
 import { LockAdmin } from './lock-admin.js';
 import { LockContext } from './lock-context.js';
@@ -60,22 +59,20 @@ export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
 /** The work of a call under its locks. */
 export type WorkOfSet<T> = (locks: LockSet) => T | PromiseLike<T>;
 
-/** One call for a lock, or for several at once. */
-interface LockCall {
+/** What a call asks for, as its caller says it. */
+interface Asked {
   /** The method that was called, which says what options there are. */
   readonly kind: CallKind;
   /** Its key, or its keys. */
   readonly key: string | readonly string[];
-  readonly isForSeveral: boolean;
+  /** @default false */
+  readonly isForSeveral?: boolean;
   readonly options: WithLockOptions | undefined;
   /** How it wants to hold them. @default exclusive */
   readonly hold?: AskedHold;
   /** The method that asks by its decorator. */
   readonly method?: LockedMethod;
 }
-
-/** The request for one of the locks of a call. */
-type OneRequest = LockRequest & WaitRequest;
 
 /** The parts of a lock service. */
 export interface LockServiceParts {
@@ -107,7 +104,7 @@ export class LockService {
 
   readonly #options: ResolvedServiceOptions;
   /** The same options, for each kind of call. */
-  readonly #defaults: Readonly<Record<CallKind, ResolvedServiceOptions & LockRequest>>;
+  readonly #defaults: Readonly<Record<CallKind, ResolvedServiceOptions>>;
   readonly #backend: LockBackend;
   readonly #now: () => number;
   readonly #engine: LockEngine;
@@ -127,8 +124,7 @@ export class LockService {
     checkPolicyBounds(options, backend.bounds);
     this.registration = registration;
     this.#options = options;
-    const acquire = { ...options, isWatched: true };
-    this.#defaults = { withLock: options, acquire, tryAcquire: { ...acquire, waitMs: 0 } };
+    this.#defaults = { withLock: options, acquire: options, tryAcquire: { ...options, waitMs: 0 } };
     this.#backend = backend;
     this.#now = now;
     this.#shutdown = shutdown;
@@ -167,7 +163,7 @@ export class LockService {
    * @throws LockKeyError, LockOptionsError, or the reason of `signal`
    */
   acquire(key: string, options?: AcquireOptions): Promise<Lock> {
-    return this.#acquire<LockHandle>({ kind: 'acquire', key, isForSeveral: false, options });
+    return this.#acquire<LockHandle>({ kind: 'acquire', key, options });
   }
 
   /**
@@ -175,7 +171,7 @@ export class LockService {
    * that contention is not an error
    */
   tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
-    return nullIfContended(this.#acquire<LockHandle>({ kind: 'tryAcquire', key, isForSeveral: false, options }));
+    return nullIfContended(this.#acquire<LockHandle>({ kind: 'tryAcquire', key, options }));
   }
 
   /**
@@ -215,15 +211,9 @@ export class LockService {
     ...rest: [(held: never) => T | PromiseLike<T>] | [WithLockOptions, (held: never) => T | PromiseLike<T>]
   ): Promise<T> {
     const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest;
-    if (typeof work !== 'function') {
-      return this.#engine.refuse(
-        new LockOptionsError(
-          `withLock(key, options, work) needs a function as its last argument: got ${work === null ? 'null' : typeof work}.`,
-        ),
-      );
-    }
-    const call: LockCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options };
-    return this.#run(this.#acquire(call), options, work as (held: Held) => T | PromiseLike<T>);
+    if (typeof work !== 'function') return this.#refuseWork('withLock(key, options, work)', work);
+    const asked: Asked = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options };
+    return this.#run(this.#acquire(asked), options, work as (held: Held) => T | PromiseLike<T>);
   }
 
   /**
@@ -253,12 +243,7 @@ export class LockService {
    * @throws like `acquirePermits`; the error of the work; LockLostError if the permits were lost while the work ran (see `onLost`)
    */
   withPermits<T>(key: string, options: WithPermitsOptions, work: (permit: Permit) => T | PromiseLike<T>): Promise<T> {
-    if (typeof work !== 'function') {
-      const got = work === null ? 'null' : typeof work;
-      return this.#engine.refuse(
-        new LockOptionsError(`withPermits(key, options, work) needs a function as its last argument: got ${got}.`),
-      );
-    }
+    if (typeof work !== 'function') return this.#refuseWork('withPermits(key, options, work)', work);
     return this.#run(this.#permits('withLock', key, options), options, work);
   }
 
@@ -277,8 +262,8 @@ export class LockService {
     method: LockedMethod,
     hold?: AskedHold,
   ): Promise<T> {
-    const call: LockCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options, method, hold };
-    return this.#run(this.#acquire(call), options, work, onRefused);
+    const asked: Asked = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options, method, hold };
+    return this.#run(this.#acquire(asked), options, work, onRefused);
   }
 
   /**
@@ -305,12 +290,7 @@ export class LockService {
    * @throws like `adopt`; the error of the work; LockLostError if the lock was lost while the work ran
    */
   withAdopted<T>(parcel: LockParcel, work: Work<T>): Promise<T> {
-    if (typeof work !== 'function') {
-      const got = work === null ? 'null' : typeof work;
-      return this.#engine.refuse(
-        new LockOptionsError(`withAdopted(parcel, work) needs a function as its last argument: got ${got}.`),
-      );
-    }
+    if (typeof work !== 'function') return this.#refuseWork('withAdopted(parcel, work)', work);
     return this.#run(this.#adopt(parcel), undefined, work);
   }
 
@@ -510,27 +490,41 @@ export class LockService {
     return this.#engine.size;
   }
 
+  #refuseWork(call: string, work: unknown): Promise<never> {
+    const got = work === null ? 'null' : typeof work;
+    return this.#engine.refuse(new LockOptionsError(`${call} needs a function as its last argument: got ${got}.`));
+  }
+
   /** The way of every call for locks. Not an async function: its hops would come between each answer and its waiter. */
-  #acquire<H extends Held>(call: LockCall): Promise<H>;
-  #acquire(call: LockCall): Promise<Held> {
+  #acquire<H extends Held>(asked: Asked): Promise<H>;
+  #acquire(asked: Asked): Promise<Held> {
     try {
-      const { key, isForSeveral, kind, method } = call;
-      const request = this.#requestOf(call);
-      const hold = this.#holdOf(call, request);
-      if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
-      const scope = call.options?.scope;
-      const keys = isForSeveral
-        ? checkKeys((key as readonly string[]).map((each) => this.#keyOf(each, scope, method?.keyStatus)))
-        : this.#keyOf(key as string, scope, method?.keyStatus);
-      if (!this.#telemetry.observer && !acquires.hasSubscribers) return this.#begin(keys, request, method, hold);
-      const { onContended = 'throw' } = method ?? {};
-      const isOptional = kind === 'tryAcquire' || onContended !== 'throw';
-      const label = request.label ?? method?.label;
-      const begin = () => this.#begin(keys, request, method, hold);
-      return this.#telemetry.acquire(listOf(keys), { ...request, hold }, label, isOptional, begin);
+      const call = this.#callOf(asked);
+      const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers;
+      const acquiring = isObserved ? this.#telemetry.acquire(call, () => this.#begin(call)) : this.#begin(call);
+      return call.isWatched ? acquiring.then(watched) : acquiring;
     } catch (error) {
       return this.#engine.refuse(error);
     }
+  }
+
+  /** @throws LockOptionsError, LockKeyError */
+  #callOf(asked: Asked): Call {
+    const { kind, key, isForSeveral = false, options, method } = asked;
+    const request = this.#requestOf(asked);
+    if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
+    const keyOf = (each: string) => this.#keyOf(each, options?.scope, method?.keyStatus);
+    const keys = isForSeveral ? checkKeys((key as readonly string[]).map(keyOf)) : [keyOf(key as string)];
+    const { onContended = 'throw' } = method ?? {};
+    return {
+      keys,
+      isForSeveral,
+      request,
+      label: request.label ?? method?.label,
+      isOptional: kind === 'tryAcquire' || onContended !== 'throw',
+      isWatched: kind !== 'withLock',
+      method,
+    };
   }
 
   /**
@@ -548,21 +542,14 @@ export class LockService {
   }
 
   /** @throws LockOptionsError */
-  #requestOf({ kind, options, hold }: Pick<LockCall, 'kind' | 'options' | 'hold'>): LockRequest {
+  #requestOf({ kind, options, hold }: Omit<Asked, 'key'>): LockRequest {
     const defaults = this.#defaults[kind];
-    if (options === undefined) return defaults;
-    const request = resolveRequest(options, defaults, kind, hold?.mode);
+    if (options === undefined && !hold) return defaults;
+    const request = resolveRequest(options, defaults, kind, hold);
     checkBounds(request, this.#backend.bounds);
-    return request;
-  }
-
-  /** @returns undefined: exclusively @throws LockOptionsError for what the store does not have */
-  #holdOf({ options, hold: asked }: Pick<LockCall, 'options' | 'hold'>, { mode }: LockRequest): Hold | undefined {
-    if (!asked && mode !== 'shared') return undefined;
-    const hold = asked ? holdOf(asked, options ?? {}, this.#options.policies) : SHARED;
-    const whyNot = this.#whyNot(hold);
+    const whyNot = request.hold && this.#whyNot(request.hold);
     if (whyNot !== undefined) throw new LockOptionsError(whyNot);
-    return hold;
+    return request;
   }
 
   /** Why the store cannot hold locks in this mode, and what to do; undefined if it can. */
@@ -580,42 +567,33 @@ export class LockService {
    * @internal
    */
   check(options: WithLockOptions | undefined, hold: AskedHold | undefined): LockRequest {
-    const request = this.#requestOf({ kind: 'withLock', options, hold });
-    this.#holdOf({ options, hold }, request);
-    return request;
+    return this.#requestOf({ kind: 'withLock', options, hold });
   }
 
-  #begin(
-    keys: string | readonly string[],
-    resolved: LockRequest,
-    method: LockedMethod | undefined,
-    hold: Hold | undefined,
-  ): Promise<Held> {
-    // The time limit of one call must not end the lock of others.
-    const cohort = hold?.mode === 'shared' && resolved.maxHoldMs ? false : undefined;
-    const request: OneRequest = hold ? { ...resolved, hold, cohort } : resolved;
+  #begin(call: Call): Promise<Held> {
+    const { keys, isForSeveral, request, method } = call;
     try {
       // A call that does not wait cannot be part of a deadlock.
       if (this.#order && request.waitMs > 0) {
         const held = this.#held.heldLeases() ?? [];
-        this.#order.check(listOf(keys), held, method, () => callSite(this.#acquire, 1)); // oxlint-disable-line typescript/unbound-method -- for the stack
+        this.#order.check(keys, held, method, () => callSite(this.#acquire, 1)); // oxlint-disable-line typescript/unbound-method -- for the stack
       }
-      const isPlain = typeof keys === 'string' && !request.holdMs && !request.maxHoldMs && !this.#order;
-      return isPlain ? this.#acquireOne(keys, request, method) : this.#acquireMore(keys, request, method);
+      const isPlain = !isForSeveral && !request.holdMs && !request.maxHoldMs && !this.#order;
+      return isPlain ? this.#acquireOne(keys[0]!, call) : this.#acquireMore(call);
     } catch (error) {
       return this.#engine.refuse(error);
     }
   }
 
   /** Acquires several locks, or locks that the store is to keep, that are held for a limited time, or whose order is checked. */
-  async #acquireMore(keys: string | readonly string[], request: OneRequest, method?: LockedMethod): Promise<Held> {
+  async #acquireMore(call: Call): Promise<Held> {
     try {
+      const { keys, isForSeveral, request, method } = call;
       const since = this.#now();
-      const one = (key: string, each: OneRequest) => this.#acquireOne(key, each, method);
-      const held =
-        typeof keys === 'string'
-          ? await one(keys, request)
-          : new LockSetHandle(await acquireAll(keys, request, since, one));
+      const one = (key: string, each: Call['request']) => this.#acquireOne(key, { ...call, request: each });
+      const held = isForSeveral
+        ? new LockSetHandle(await acquireAll(keys, request, since, one))
+        : await one(keys[0]!, request);
       const { holdMs, maxHoldMs } = request;
       if (holdMs) await this.#engine.keep(held, request, holdMs, since, this.#held.closing);
       if (maxHoldMs) held.limit(this.#now() + maxHoldMs); // from now on: a lock that was handed over may count from before
@@ -626,36 +604,36 @@ export class LockService {
     }
   }
 
-  #acquireOne(key: string, request: OneRequest, method?: LockedMethod): Promise<LockHandle> {
+  #acquireOne(key: string, call: Call): Promise<LockHandle> {
+    const { request, method, label } = call;
     const held = this.#held.heldLeases();
     const lease = held?.find((each) => each.key === key);
-    if (lease) return this.#acquireAgain(lease, request, method);
+    if (lease) return this.#acquireAgain(lease, call);
     if (request.waitMs > 0 && this.#elections.get(key)?.isLeader) {
       return this.#engine.refuse(LockSelfDeadlockError.underLeader(key));
     }
     const { closing } = this.#held;
     if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method);
     const asking = held ? { ...request, holding: held.map((each) => each.key) } : request;
-    return this.#engine.acquire(key, asking, closing, request.label ?? method?.label);
+    return this.#engine.acquire(key, asking, closing, label);
   }
 
   /** Acquires a lock that the call holds already, unless that turns out to be lost. */
-  async #acquireAgain(lease: Lease, request: OneRequest, method?: LockedMethod): Promise<LockHandle> {
+  async #acquireAgain(lease: Lease, call: Call): Promise<LockHandle> {
+    const { request } = call;
     const { signal, reentrant } = request;
     try {
       signal?.throwIfAborted();
       if (lease.checkState() === 'unknown' || lease.isDetaching) {
         await unlessAborted(lease.answered(), signal);
-        return await this.#acquireOne(lease.key, request, method);
+        return await this.#acquireOne(lease.key, call);
       }
       const why = whyNotUnder(lease.grant.hold, request.hold);
       if (why !== undefined) throw new LockSelfDeadlockError(lease.key, why);
       if (request.maxHoldMs && lease.grant.hold?.mode === 'shared' && lease.overstaysAt === Infinity)
         throw limitsOthers(lease.key);
       if (!reentrant) throw new LockSelfDeadlockError(lease.key);
-      const handle = LockHandle.another(lease, this.#engine, request.ttlMs);
-      if (request.isWatched) handle.watch();
-      return handle;
+      return LockHandle.another(lease, this.#engine, request.ttlMs);
     } catch (reason) {
       return this.#engine.refuse(reason);
     }
@@ -665,8 +643,7 @@ export class LockService {
   async #permits(kind: CallKind, key: string, options: PermitOptions | TryPermitOptions | WithPermitsOptions) {
     try {
       const { hold, rest } = permitsOf(options);
-      return (await this.#acquire<LockHandle>({ kind, key, isForSeveral: false, options: rest, hold })) as LockHandle &
-        Permit;
+      return (await this.#acquire<LockHandle>({ kind, key, options: rest, hold })) as LockHandle & Permit;
     } catch (error) {
       return this.#engine.refuse(error);
     }
@@ -688,7 +665,7 @@ export class LockService {
       const adopt = () => this.#engine.transfers.adopt(parcel, this.#options, closing);
       const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers;
       return await (isObserved
-        ? this.#telemetry.acquire([key], this.#defaults.tryAcquire, undefined, false, adopt)
+        ? this.#telemetry.acquire({ keys: [key], request: this.#defaults.tryAcquire, isOptional: false }, adopt)
         : adopt());
     } catch (error) {
       return this.#engine.refuse(error);
@@ -777,8 +754,11 @@ async function nullIfContended<T>(acquiring: Promise<T>): Promise<T | null> {
   }
 }
 
-function listOf(keys: string | readonly string[]): readonly string[] {
-  return typeof keys === 'string' ? [keys] : keys;
+/** Its caller has to release it. */
+function watched(held: Held): Held {
+  const locks = held instanceof LockSetHandle ? held.locks : [held];
+  for (const lock of locks) lock.watch();
+  return held;
 }
 
 function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {

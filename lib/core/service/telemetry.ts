@@ -10,12 +10,11 @@ import type {
   Observation,
   ObservedLocks,
 } from '../../api/telemetry.js';
-import type { Hold } from '../backend/lock-backend.js';
 import { heldAs } from '../lease/lease.js';
 import type { LockEngine } from '../engine/lock-engine.js';
 import { leasesOf, LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
-import type { LockRequest } from '../options/call-options.js';
+import type { Call } from './call.js';
 import { LockContext } from './lock-context.js';
 
 /** Each acquire, while it has subscribers. */
@@ -72,19 +71,12 @@ export class Telemetry {
     this.observer = undefined;
   }
 
-  /**
-   * Observes an acquire.
-   * @param keys in the order in which they are acquired
-   * @param label of the call, if it has one of its own
-   * @param isOptional whether the caller goes on without the lock if another holder has it: then contention is no error
-   */
+  /** Observes an acquire. */
   acquire<H extends Held>(
-    keys: readonly string[],
-    { ttlMs, waitMs, hold }: LockRequest & { readonly hold?: Hold },
-    label: string | undefined,
-    isOptional: boolean,
+    { keys, request, label, isOptional }: Pick<Call, 'keys' | 'request' | 'label' | 'isOptional'>,
     acquire: () => Promise<H>,
   ): Promise<H> {
+    const { ttlMs, waitMs, hold } = request;
     const { registration } = this;
     const [key] = keys as [string];
     const of = label ?? this.engine.leases.labels.of(key);

@@ -24,8 +24,6 @@ export interface WaitRequest {
   readonly since?: number;
   /** Whether it tries once, and the caller then goes on to wait if the lock is held by others: that is no event. @default false */
   readonly isProbe?: boolean;
-  /** Whether its caller has to release the lock: it is noticed if nobody can any more. @default false */
-  readonly isWatched?: boolean;
   /** The keys that the call holds meanwhile, where there are any: a refusal names them. */
   readonly holding?: readonly string[];
 }
@@ -166,9 +164,7 @@ export class Waiter implements Linked<Waiter> {
     if (closing.phase === 'closed') return this.#decline(lease, closed(key));
     if (request.signal?.aborted) return this.#decline(lease, request.signal.reason);
     engine.inFlight.end();
-    const handle = new LockHandle(lease, engine, grant, request.ttlMs);
-    if (request.isWatched) handle.watch();
-    return handle;
+    return new LockHandle(lease, engine, grant, request.ttlMs);
   }
 
   async #decline(lease: Lease, reason: unknown): Promise<never> {
