@@ -91,7 +91,38 @@ describe('a sharded inbox', () => {
     expect([inbox.isOpen(OTHER_SLOT), heard.at(-1)]).toEqual([true, `listens for ${OTHER_SLOT}`]);
   });
 
+  it('connects to a master once in half a second at most, however often its connection is lost', async () => {
+    const { inbox, log, connections } = setUp();
+    const connects = () => log.filter((what) => what === 'a connects').length;
+    inbox.open(KEY);
+    connections[0]!.closed();
+    inbox.open(KEY);
+    expect(connects()).toBe(1);
+    await vi.advanceTimersByTimeAsync(500);
+    inbox.open(KEY);
+    expect(connects()).toBe(2);
+  });
+
   describe('that is checked', () => {
+    it.each([
+      ['its slot has moved to another master', 'b', { closes: [] }],
+      ['its connection was lost, and made again', 'a', { closes: ['a closes'] }],
+    ])('keeps the connections that it has when %s meanwhile', async (_what, master, { closes }) => {
+      const { inbox, log, connections, cluster, opened } = setUp();
+      inbox.open(KEY);
+      await opened();
+      await vi.advanceTimersByTimeAsync(1_000);
+      inbox.check(KEY);
+      await settled();
+      if (master === 'a') connections[0]!.closed();
+      cluster.master = master;
+      inbox.open(KEY);
+      await opened();
+      await vi.advanceTimersByTimeAsync(3_000);
+      await until(() => inbox.isOpen(KEY), { what: 'it listens' });
+      expect(log.filter((what) => what.endsWith('closes'))).toEqual(closes);
+    });
+
     it.each([
       ['nothing arrives', 1],
       ['the server knows of no listener', 0],
@@ -102,7 +133,7 @@ describe('a sharded inbox', () => {
       await vi.advanceTimersByTimeAsync(1_000);
       cluster.listeners = listeners;
       inbox.check();
-      vi.useRealTimers(); // it waits for the message by a timer that cannot be faked
+      vi.useRealTimers(); // it looks once more by a timer that cannot be faked
       await until(() => !inbox.isOpen(KEY), { what: 'it has noticed' });
       expect([inbox.isOpen(KEY), heard.at(-1), log.at(-1)]).toEqual([false, 'change', 'a closes']);
     });

@@ -8,52 +8,155 @@ import {
   type RedisClient,
   type ShardedSubscription,
 } from '../client/redis-client.js';
-import { ECHO, EchoCheck } from '../../node/echo-check.js';
+import { Channel, Ear } from '../../node/ear.js';
 import type { Inbox, InboxListener } from './inbox.js';
 import { DEAF, HEARD, type Sign } from '../scripts/hand-off.js';
 import type { LockKeys } from './lock-keys.js';
 
+/** A channel that is not used for so long is left, in milliseconds. Whoever waits uses it each second. */
+const IDLE_MS = 60_000;
+/** Refusals that end by themselves: of a slot that moves, or a server that cannot answer now. */
+const TRANSIENT = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|BUSY|READONLY|OOM|MISCONF|NOREPLICAS)\b/;
+
 /** The channel of this process for the locks of one slot. */
-interface Channel {
-  readonly name: string;
-  isOpen: boolean;
+class SlotChannel extends Channel {
+  isOpen = false;
   /** The keys that were to be listened for while it was not open. */
-  readonly keys: Set<string>;
-  usedAt: number;
-  heardAt: number;
+  readonly keys = new Set<string>();
+  usedAt = 0;
 }
 
 /** The connection to one master, with the channels of slots that it has. */
-interface Shard {
-  readonly master: string;
+class Shard extends Ear<ShardedSubscription> {
   /** By their slots. */
-  readonly channels: Map<number, Channel>;
-  subscription?: ShardedSubscription;
-  isReady: boolean;
-  readonly echo: EchoCheck;
-}
+  readonly channels = new Map<number, SlotChannel>();
 
-/** A channel that is not used for so long is left, in milliseconds. Whoever waits uses it each second. */
-const IDLE_MS = 60_000;
-/** A connection to a master is made at most once in this time, in milliseconds. */
-const CONNECT_EVERY_MS = 500;
-/** Refusals that end by themselves: of a slot that moves, or a server that cannot answer now. */
-const TRANSIENT = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|BUSY|READONLY|OOM|MISCONF|NOREPLICAS)\b/;
+  constructor(
+    private readonly master: string,
+    private readonly inbox: ShardedInbox,
+  ) {
+    super();
+  }
+
+  /** Has messages about a key of this slot arrive. */
+  want(key: string, slot: number): void {
+    const channel = this.channels.get(slot) ?? this.#join(slot);
+    channel.usedAt = performance.now();
+    if (!channel.isOpen) channel.keys.add(key);
+    this.open();
+  }
+
+  leave(slot: number): void {
+    this.channels.get(slot)?.leave();
+    this.channels.delete(slot);
+  }
+
+  /** @param slot of the message that has not come; undefined: of any slot */
+  override check(slot?: number): void {
+    const channels = slot === undefined ? [...this.channels.values()] : [this.channels.get(slot)];
+    const open = channels.find((channel) => channel?.isOpen);
+    if (open) this.doubt(open);
+  }
+
+  /** Leaves the channels that were not used since then. */
+  sweep(usedSince: number): void {
+    for (const [slot, { usedAt }] of this.channels) {
+      if (usedAt >= usedSince) continue;
+      this.leave(slot);
+      this.connection?.unsubscribe(this.inbox.nameOf(slot));
+    }
+  }
+
+  override close(): void {
+    super.close();
+    this.channels.clear();
+  }
+
+  protected listen(): ShardedSubscription | undefined {
+    const connection = this.#client?.messages.subscribeSharded(this.inbox.clientName, {
+      message: (text, name) => this.channels.get(clusterSlot(name))?.hear(text),
+      opened: () => void this.opened(),
+      closed: () => this.end(),
+    });
+    // A user who may subscribe, but not publish, would be passed over in each queue.
+    const [first] = this.channels.values();
+    if (connection) first?.echo().catch(() => {});
+    return connection;
+  }
+
+  /** A connection that is closed has no channels. All that wait have theirs opened where they are now. */
+  protected onChange(): void {
+    if (this.isOpen()) {
+      for (const slot of this.channels.keys()) void this.#subscribe(slot);
+      return;
+    }
+    const wasHeard = [...this.channels.values()].some(({ isOpen }) => isOpen);
+    this.channels.clear();
+    if (wasHeard) this.inbox.listener.onListening();
+  }
+
+  #join(slot: number): SlotChannel {
+    const channel = new SlotChannel(
+      (text) => this.#publish(slot, text),
+      (text) => this.inbox.listener.onMessage(text),
+    );
+    this.channels.set(slot, channel);
+    if (this.isOpen()) void this.#subscribe(slot);
+    return channel;
+  }
+
+  /** Never rejects. */
+  async #subscribe(slot: number): Promise<void> {
+    const channel = this.channels.get(slot)!;
+    const isCurrent = () => this.channels.get(slot) === channel;
+    try {
+      await inTime(this.connection!.subscribe(this.inbox.nameOf(slot)), SUBSCRIBE_LIMIT_MS, () => {
+        if (isCurrent()) this.end();
+        throw new Error('no answer');
+      });
+    } catch (error) {
+      if (isCurrent()) this.leave(slot);
+      this.inbox.noteRefusal(error);
+      return;
+    }
+    if (!isCurrent()) return;
+    channel.isOpen = true;
+    const keys = [...channel.keys];
+    channel.keys.clear();
+    for (const key of keys) this.inbox.listener.onListening(key);
+  }
+
+  async #publish(slot: number, text: string): Promise<number> {
+    const messages = this.#client?.messages;
+    if (!messages) throw new Error('gone');
+    try {
+      return await messages.publish(this.inbox.nameOf(slot), text, 'sharded');
+    } catch (error) {
+      // Of another master by now. Everything else that may pass is inconclusive.
+      if (error instanceof CommandFault && error.message.startsWith('MOVED ')) this.leave(slot);
+      this.inbox.noteRefusal(error);
+      throw error;
+    }
+  }
+
+  /** The master, as long as the client knows it. */
+  get #client(): RedisClient | undefined {
+    return this.inbox.client.topology.masters().find(({ name }) => name === this.master);
+  }
+}
 
 /**
  * Listens for the turns of this process by sharded publish/subscribe (Redis 7.0): for each slot that is waited on it has a
  * channel on the master of that slot. So a message goes to one node of the Cluster instead of all, and the script that sends
  * it can count its listeners.
  *
- * Nothing is repaired here. A channel counts for the master that the client believes to have its slot, and a connection that
- * breaks is forgotten with its channels: whoever still waits asks each second, finds that it does not listen, and has the channel
- * opened anew, wherever the slot is by then.
+ * A channel counts for the master that the client believes to have its slot, and a connection that breaks is closed with its
+ * channels: whoever still waits asks each second, finds that it does not listen, and has the channel opened anew, wherever the slot
+ * is by then.
  */
 export class ShardedInbox implements Inbox {
   /** The connections, by the name of the master. */
   readonly #shards = new Map<string, Shard>();
-  /** When a connection to each master was last begun. */
-  readonly #connectedAt = new Map<string, number>();
   #sweeping?: NodeJS.Timeout;
 
   /**
@@ -63,9 +166,9 @@ export class ShardedInbox implements Inbox {
    */
   constructor(
     readonly channel: string,
-    private readonly client: RedisClient,
-    private readonly clientName: string,
-    private readonly listener: InboxListener,
+    readonly client: RedisClient,
+    readonly clientName: string,
+    readonly listener: InboxListener,
     private readonly keys: LockKeys,
   ) {}
 
@@ -81,139 +184,53 @@ export class ShardedInbox implements Inbox {
 
   open(key: string): void {
     const { slot, master } = this.#routeOf(key);
-    const shard = this.#shards.get(master) ?? this.#connect(master, slot);
-    if (!shard) return; // the next attempt has it opened
-    const usedAt = performance.now();
-    let channel = shard.channels.get(slot);
-    if (!channel) {
-      for (const other of this.#shards.values()) other.channels.delete(slot); // it has moved
-      channel = { name: this.#nameOf(slot), isOpen: false, keys: new Set(), usedAt, heardAt: 0 };
-      shard.channels.set(slot, channel);
-      if (shard.isReady) void this.#subscribe(shard, slot, channel);
-    }
-    channel.usedAt = usedAt;
-    if (!channel.isOpen) channel.keys.add(key);
+    const shard = this.#shards.get(master) ?? this.#add(master);
+    if (!shard.channels.has(slot)) for (const other of this.#shards.values()) other.leave(slot); // it has moved
+    shard.want(key, slot);
   }
 
   check(key?: string): void {
-    if (key !== undefined) {
-      const { slot, master } = this.#routeOf(key);
-      const shard = this.#shards.get(master);
-      if (shard) this.#check(shard, slot);
-      return;
-    }
-    for (const shard of this.#shards.values()) {
-      const open = [...shard.channels].find(([, { isOpen }]) => isOpen);
-      if (open) this.#check(shard, open[0]);
-    }
+    const slot = key === undefined ? undefined : this.#routeOf(key).slot;
+    for (const shard of this.#shards.values()) shard.check(slot);
   }
 
   close(): void {
+    for (const shard of this.#shards.values()) shard.close();
+    this.#shards.clear();
     clearInterval(this.#sweeping);
     this.#sweeping = undefined;
-    for (const shard of this.#shards.values()) shard.subscription?.close();
-    this.#shards.clear();
   }
 
-  #connect(master: string, slot: number): Shard | undefined {
-    const client = this.#clientOf(master);
-    const now = performance.now();
-    const connectedAt = this.#connectedAt.get(master);
-    if (!client || (connectedAt !== undefined && now - connectedAt < CONNECT_EVERY_MS)) return undefined;
-    this.#connectedAt.set(master, now);
-    const shard: Shard = { master, channels: new Map(), isReady: false, echo: new EchoCheck() };
-    this.#shards.set(master, shard);
-    shard.subscription = client.messages.subscribeSharded(this.clientName, {
-      message: (text, name) => {
-        const channel = shard.channels.get(clusterSlot(name));
-        if (channel) channel.heardAt = performance.now();
-        if (text !== ECHO) this.listener.onMessage(text);
-      },
-      opened: () => {
-        shard.isReady = true;
-        for (const [each, channel] of shard.channels) void this.#subscribe(shard, each, channel);
-      },
-      closed: () => this.#drop(shard),
-    });
-    // A user who may subscribe, but not publish, would be passed over in each queue.
-    client.messages.publish(this.#nameOf(slot), ECHO, 'sharded').catch((error: unknown) => this.#noteRefusal(error));
-    this.#sweeping ??= outsideOfCalls(() => setInterval(() => this.#sweep(), IDLE_MS / 2)).unref();
-    return shard;
-  }
-
-  /** Never rejects. */
-  async #subscribe(shard: Shard, slot: number, channel: Channel): Promise<void> {
-    try {
-      await inTime(shard.subscription!.subscribe(channel.name), SUBSCRIBE_LIMIT_MS, () => {
-        this.#drop(shard);
-        throw new Error('no answer');
-      });
-    } catch (error) {
-      if (shard.channels.get(slot) === channel) shard.channels.delete(slot);
-      this.#noteRefusal(error);
-      return;
-    }
-    channel.isOpen = true;
-    if (shard.channels.get(slot) !== channel || !this.#has(shard)) return;
-    const keys = [...channel.keys];
-    channel.keys.clear();
-    for (const key of keys) this.listener.onListening(key);
-  }
-
-  #check(shard: Shard, slot: number): void {
-    const channel = shard.channels.get(slot);
-    if (!channel?.isOpen) return;
-    const publish = () =>
-      this.#clientOf(shard.master)?.messages.publish(channel.name, ECHO, 'sharded') ??
-      Promise.reject(new Error('gone'));
-    void shard.echo.isDeaf(channel, publish).then(
-      (isDeaf) => {
-        if (isDeaf && shard.channels.get(slot) === channel) this.#drop(shard);
-      },
-      (error: unknown) => {
-        // Of another master by now. Everything else that may pass is inconclusive.
-        if (error instanceof CommandFault && error.message.startsWith('MOVED ')) shard.channels.delete(slot);
-        this.#noteRefusal(error);
-      },
-    );
+  /** The name of the channel for the locks of a slot. */
+  nameOf(slot: number): string {
+    return this.keys.channelOf(slot, this.channel);
   }
 
   /** The Cluster has no sharded publish/subscribe, or its user not the rights to it: then this inbox is of no use. */
-  #noteRefusal(error: unknown): void {
+  noteRefusal(error: unknown): void {
     if (!(error instanceof CommandFault) || error.kind !== 'refused' || TRANSIENT.test(error.message)) return;
     if (this.#shards.size > 0) this.listener.onRefused('subscribe', error.message); // once: its listener closes it
   }
 
-  /** Forgets a connection that is of no use. All that wait ask again, and have their channels opened where they are now. */
-  #drop(shard: Shard): void {
-    if (!this.#has(shard)) return;
-    this.#shards.delete(shard.master);
-    shard.subscription?.close();
-    if ([...shard.channels.values()].some(({ isOpen }) => isOpen)) this.listener.onListening();
+  #add(master: string): Shard {
+    const shard = new Shard(master, this);
+    this.#shards.set(master, shard);
+    this.#sweeping ??= outsideOfCalls(() => setInterval(() => this.#sweep(), IDLE_MS / 2)).unref();
+    return shard;
   }
 
   /** Leaves the channels that are not used any more, and the masters where there are none. */
   #sweep(): void {
-    const usedSince = performance.now() - IDLE_MS;
-    for (const shard of this.#shards.values()) {
-      for (const [slot, { name, usedAt }] of shard.channels) {
-        if (usedAt >= usedSince) continue;
-        shard.channels.delete(slot);
-        shard.subscription?.unsubscribe(name);
-      }
-      if (shard.channels.size === 0) this.#drop(shard);
+    for (const [master, shard] of this.#shards) {
+      shard.sweep(performance.now() - IDLE_MS);
+      if (shard.channels.size > 0) continue;
+      shard.close();
+      this.#shards.delete(master);
     }
-    this.#connectedAt.clear();
-    if (this.#shards.size > 0) return;
-    clearInterval(this.#sweeping);
-    this.#sweeping = undefined;
+    if (this.#shards.size === 0) this.close();
   }
 
-  #has(shard: Shard): boolean {
-    return this.#shards.get(shard.master) === shard;
-  }
-
-  #find(key: string): Channel | undefined {
+  #find(key: string): SlotChannel | undefined {
     const { slot, master } = this.#routeOf(key);
     return this.#shards.get(master)?.channels.get(slot);
   }
@@ -222,13 +239,5 @@ export class ShardedInbox implements Inbox {
   #routeOf(key: string): { slot: number; master: string } {
     const [slot, master = ''] = this.client.topology.routeOf(this.keys.lock(key));
     return { slot: Number(slot), master: String(master) };
-  }
-
-  #clientOf(master: string): RedisClient | undefined {
-    return this.client.topology.masters().find(({ name }) => name === master);
-  }
-
-  #nameOf(slot: number): string {
-    return this.keys.channelOf(slot, this.channel);
   }
 }

@@ -152,7 +152,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
   }
 
   isListening(): boolean {
-    return this.#inbox.isOpen;
+    return this.#inbox.isOpen();
   }
 
   listen(_: string, listener: WaitListener): void {
