@@ -1,41 +1,60 @@
-import { parseArgs, type ParseArgsConfig } from 'node:util';
+import { parseArgs } from 'node:util';
 
 /** The command line is wrong. Its message repeats no value of an option, as that may be a URL with a password. */
 export class UsageError extends Error {
   override name = 'UsageError';
 }
 
-const TEXT = { type: 'string' } as const;
-const TEXTS = { type: 'string', multiple: true } as const;
-const FLAG = { type: 'boolean' } as const;
+/** @param value how the help writes it @param meaning for the help */
+const text = (value: string, meaning: string) => ({ type: 'string', value, meaning }) as const;
+const texts = (value: string, meaning: string) => ({ ...text(value, meaning), multiple: true }) as const;
+const flag = (meaning: string) => ({ type: 'boolean', value: '', meaning }) as const;
+
+/** The options that say which servers keep the locks. */
+const SERVERS = {
+  redis: text('URL', 'redis://host:6379, rediss:// for TLS, or /a/socket'),
+  redlock: texts('URL,URL,URL', 'all nodes of a Redlock'),
+  cluster: texts('URL', 'one node of a Cluster or more'),
+  sentinel: texts('host:port,…', 'the Sentinels'),
+  'sentinel-name': text('<name>', 'the name of the master that they watch'),
+  prefix: text('<prefix>', 'the keyPrefix of the application (default: lock)'),
+  postgres: text('URL', 'postgres://host:5432/database'),
+  mysql: text('URL', 'mysql://host:3306/database, also of MariaDB'),
+  table: text('<name>', 'name, or schema.name (default: resource_lock)'),
+};
+
+/** The options that do without a command. */
+const ALONE = {
+  version: flag('print the version of the package'),
+  help: { ...flag('show this, or the options of a command'), short: 'h' },
+};
 
 /** All options of all commands. */
 const OPTIONS = {
-  redis: TEXT,
-  redlock: TEXTS,
-  cluster: TEXTS,
-  sentinel: TEXTS,
-  'sentinel-name': TEXT,
-  prefix: TEXT,
-  postgres: TEXT,
-  mysql: TEXT,
-  table: TEXT,
-  json: FLAG,
-  strict: FLAG,
-  limit: TEXT,
-  watch: FLAG,
-  owner: TEXT,
-  force: FLAG,
-  yes: FLAG,
-  wait: TEXT,
-  ttl: TEXT,
-  hold: TEXT,
-  'pass-credentials': FLAG,
-  version: FLAG,
-  help: { type: 'boolean', short: 'h' },
-} as const satisfies ParseArgsConfig['options'];
+  ...SERVERS,
+  json: flag('print JSON; null for a lock that is free'),
+  strict: flag('exit with 2 for warnings'),
+  limit: text('<count>', 'how many to list at most (default: 500)'),
+  watch: flag('look again every two seconds, until Ctrl-C'),
+  owner: text('DIGEST', 'from this holder only, as inspect shows it'),
+  force: flag('from whoever holds it, all of them'),
+  yes: flag('do not ask'),
+  wait: text('<duration>', 'how long to wait (default: 10s; 0: not at all)'),
+  ttl: text('<duration>', 'how long the lock outlives a crash (default: 30s)'),
+  hold: text('<duration>', 'how long it is kept at least, like 1m (default: 0)'),
+  'pass-credentials': flag('let the command have REDIS_PASSWORD and the like'),
+  ...ALONE,
+};
 
 export type OptionName = keyof typeof OPTIONS;
+
+export const SERVER_OPTIONS = Object.keys(SERVERS) as OptionName[];
+export const LONE_OPTIONS = Object.keys(ALONE) as OptionName[];
+
+/** The options in the help, a line each. */
+export function helpOn(names: readonly OptionName[]): string {
+  return names.map((name) => `  ${`--${name} ${OPTIONS[name].value}`.padEnd(26)}  ${OPTIONS[name].meaning}`).join('\n');
+}
 
 /** A command line that was read. */
 export interface CommandLine {

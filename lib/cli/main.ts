@@ -2,7 +2,15 @@ import { LockContendedError, LockKeyError, LockOptionsError, LockUnavailableErro
 import { VERSION } from '../api/version.js';
 import { checkKey } from '../core/keys/key.js';
 import { EXIT, LIMITS, type Action, type Call, type Limits } from './command.js';
-import { readCommandLine, UsageError, type CommandLine, type OptionName } from './command-line.js';
+import {
+  helpOn,
+  LONE_OPTIONS,
+  readCommandLine,
+  SERVER_OPTIONS,
+  UsageError,
+  type CommandLine,
+  type OptionName,
+} from './command-line.js';
 import { ddl } from './ddl.command.js';
 import { doctor } from './doctor.command.js';
 import { inspect } from './inspect.command.js';
@@ -19,8 +27,8 @@ interface Entry {
   usage: string;
   summary: string;
   action: Action;
-  /** Its own options, as they are written, with what they are for. */
-  options: Partial<Record<OptionName, readonly [written: string, meaning: string]>>;
+  /** Its own options. */
+  options: readonly OptionName[];
   /** What it exits with beside what all exit with. */
   exits: string;
   takes: 'nothing' | 'a key' | 'a database' | 'at most one pattern';
@@ -31,10 +39,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     usage: '[--strict] [--json]',
     summary: 'check the servers; 1 for errors, 2 for warnings with --strict',
     action: doctor,
-    options: {
-      strict: ['--strict', 'exit with 2 for warnings'],
-      json: ['--json', 'print the report as JSON'],
-    },
+    options: ['strict', 'json'],
     exits: '0, 1 for errors, 2 for warnings with --strict',
     takes: 'nothing',
   },
@@ -42,11 +47,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     usage: '[pattern] [--limit <count>] [--watch] [--json]',
     summary: 'list the locks that are held; * in the pattern stands for any text',
     action: list,
-    options: {
-      limit: ['--limit <count>', 'how many to list at most (default: 500)'],
-      watch: ['--watch', 'look again every two seconds, until Ctrl-C'],
-      json: ['--json', 'print them as JSON; with --watch a line each time'],
-    },
+    options: ['limit', 'watch', 'json'],
     exits: '0',
     takes: 'at most one pattern',
   },
@@ -54,7 +55,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     usage: '<key> [--json]',
     summary: 'show who holds a lock; 1 when it is free',
     action: inspect,
-    options: { json: ['--json', 'print it as JSON; null when it is free'] },
+    options: ['json'],
     exits: '0, 1 when it is free',
     takes: 'a key',
   },
@@ -62,11 +63,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     usage: '<key> --owner DIGEST | --force [--yes]',
     summary: 'take a lock from its holder, or from all its holders',
     action: release,
-    options: {
-      owner: ['--owner DIGEST', 'from this holder only, as inspect shows it'],
-      force: ['--force', 'from whoever holds it, all of them'],
-      yes: ['--yes', 'do not ask'],
-    },
+    options: ['owner', 'force', 'yes'],
     exits: '0, 1 when it was free, held by another owner, or not confirmed',
     takes: 'a key',
   },
@@ -74,12 +71,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     usage: '<key> [--wait <duration>] [--ttl <duration>] [--hold <duration>]\n      -- <command>',
     summary: 'run a command under a lock; 75 when another holds it',
     action: run,
-    options: {
-      wait: ['--wait <duration>', 'how long to wait (default: 10s; 0: not at all)'],
-      ttl: ['--ttl <duration>', 'how long the lock outlives a crash (default: 30s)'],
-      hold: ['--hold <duration>', 'how long it is kept at least, like 1m (default: 0)'],
-      'pass-credentials': ['--pass-credentials', 'let the command have REDIS_PASSWORD and the like'],
-    },
+    options: ['wait', 'ttl', 'hold', 'pass-credentials'],
     exits:
       '0 or what the command exits with, 75 when another holds the lock,\n  76 when it was lost, 126 and 127 when the command cannot be run',
     takes: 'a key',
@@ -88,36 +80,14 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     usage: 'postgres|mysql [--table <name>]',
     summary: 'print the statement that creates the table of the locks',
     action: ddl,
-    options: { table: ['--table <name>', 'name, or schema.name (MySQL: database.name; default: resource_lock)'] },
+    options: ['table'],
     exits: '0',
     takes: 'a database',
   },
 };
 
-const CONNECTION: readonly OptionName[] = [
-  'redis',
-  'redlock',
-  'cluster',
-  'sentinel',
-  'sentinel-name',
-  'prefix',
-  'postgres',
-  'mysql',
-  'table',
-];
-/** The options that do without a command. */
-const ALONE: readonly OptionName[] = ['help', 'version'];
-
 const SERVERS = `Servers (default: REDIS_URL of the environment)
-  --redis URL                 redis://host:6379, rediss:// for TLS, or /a/socket
-  --redlock URL,URL,URL       all nodes of a Redlock
-  --cluster URL               one node of a Cluster or more
-  --sentinel host:port,…      with --sentinel-name, the name of the master
-  --prefix <prefix>           the keyPrefix of the application (default: lock)
-  --postgres URL              postgres://host:5432/database
-  --mysql URL                 mysql://host:3306/database, also of MariaDB
-  --table <name>              the table there: name, or schema.name, in MySQL
-                              database.name (default: resource_lock)
+${helpOn(SERVER_OPTIONS)}
 
 Environment (other users can see command lines, so keep passwords here)
   REDIS_USERNAME, REDIS_PASSWORD, REDIS_SENTINEL_PASSWORD
@@ -137,18 +107,19 @@ ${Object.entries(COMMANDS)
 
 ${SERVERS}
 
---version prints the version of the package.
+Options
+${helpOn(LONE_OPTIONS)}
+
 Exit codes: 0 done, ${EXITS_OF_ALL}.`;
 
 /** The help of one command. */
 function helpOf(name: string, { usage, summary, options, exits }: Entry): string {
-  const own = Object.values(options).map(([written, meaning]) => `  ${written.padEnd(26)}  ${meaning}`);
   return `Usage: nest-redis-lock ${name} ${usage}
 
   ${summary}
 
 Options
-${own.join('\n')}
+${helpOn(options)}
 
 ${SERVERS}
 
@@ -201,10 +172,9 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
         : `The first word must be a command: ${Object.keys(COMMANDS).join(', ')}. See --help.`,
     );
   const { action, options, takes } = entry;
-  const always: readonly string[] = takes === 'a database' ? ALONE : [...CONNECTION, ...ALONE]; // ddl connects to nothing
-  const unknown = Object.keys(line.options).find(
-    (option) => !always.includes(option) && !Object.hasOwn(options, option),
-  );
+  const always = takes === 'a database' ? LONE_OPTIONS : [...SERVER_OPTIONS, ...LONE_OPTIONS]; // ddl connects to nothing
+  const known: readonly string[] = [...always, ...options];
+  const unknown = Object.keys(line.options).find((option) => !known.includes(option));
   if (unknown !== undefined) throw new UsageError(`${name} has no option --${unknown}.`);
   // A key that begins with a dash stands behind "--".
   const [args, rest] = action === run ? [words, line.rest] : [[...words, ...line.rest], []];
