@@ -1,5 +1,4 @@
-import { Inject, Module, type DynamicModule } from '@nestjs/common';
-import { ModuleRef, ModulesContainer } from '@nestjs/core';
+import { Module, type DynamicModule } from '@nestjs/common';
 import { SQL, type SqlLockModuleOptions } from '../compose/sql-lock-options.js';
 import {
   anAsyncForm,
@@ -7,7 +6,6 @@ import {
   lockModuleDefinition,
   type LockModuleKind,
 } from '../nest/module/lock.module-definition.js';
-import { moduleOf, refuseBare } from '../nest/module/registrations.js';
 
 const OPTIONS = Symbol('SqlLockModuleOptions');
 const KIND: LockModuleKind<SqlLockModuleOptions> = { name: 'SqlLockModule', store: SQL };
@@ -21,13 +19,6 @@ const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModule
 /** Provides `LockService` on a table of the application's own database: all else is as with `RedisLockModule`. */
 @Module({})
 export class SqlLockModule extends ConfigurableModuleClass {
-  /** @internal Nest makes one for each registration. */
-  constructor(@Inject(ModulesContainer) modules: ModulesContainer, @Inject(ModuleRef) ref: ModuleRef) {
-    super();
-    const module = moduleOf(ref, modules);
-    if (!module.providers.has(OPTIONS)) refuseBare(KIND.name, module, modules);
-  }
-
   /**
    * `forRoot({ postgres: 'postgres://user:password@host:5432/database' })`, or `postgres: pool`, or `mysql`. `isGlobal` (default true) and `name` (for a
    * second registration) go in the same object.

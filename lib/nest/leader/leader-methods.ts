@@ -1,60 +1,38 @@
-import { Inject, Logger, Module, type OnApplicationBootstrap, type OnModuleInit } from '@nestjs/common';
-import { ModulesContainer } from '@nestjs/core';
+import { Logger } from '@nestjs/common';
 import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import type { Leadership } from '../../api/leader.js';
 import { printable, quoted } from '../../api/printable.js';
 import { withDefaults } from '../../core/options/option-rows.js';
 import type { LockService } from '../../core/service/lock.service.js';
-import { ApplicationStart } from '../injection/application-start.js';
-import { hostsOf, type Host } from '../injection/decorated-methods.js';
+import type { Host } from '../injection/decorated-methods.js';
 import { injectedService, serviceIn } from '../injection/injected-service.js';
 import { leaderPlanOf, type LeaderPlan } from './leader.decorators.js';
 
 /** A method with an election, and the instance to call it on. */
-interface LeaderMethod {
+export interface LeaderMethod {
   readonly plan: LeaderPlan;
   readonly instance: object;
   readonly service: LockService;
 }
 
 /**
- * Finds the methods with `@LeaderOnly` and `@WhileLeader` when the application starts, and begins their elections. Every
- * registration imports it, and an application has one instance. Classes of lazy modules are not found: there the first call of a
- * method with `@LeaderOnly` begins its election.
+ * Finds the methods with `@LeaderOnly` and `@WhileLeader`. Classes of lazy modules are not found: there the first call of a method with
+ * `@LeaderOnly` begins its election.
+ * @throws LockOptionsError
  */
-@Module({})
-export class LeaderModule implements OnModuleInit, OnApplicationBootstrap {
-  #methods: readonly LeaderMethod[] = [];
-
-  constructor(@Inject(ModulesContainer) private readonly modules: ModulesContainer) {}
-
-  /** All instances are there. @throws LockOptionsError */
-  async onModuleInit(): Promise<void> {
-    try {
-      this.#methods = methodsIn(this.modules);
-    } catch (error) {
-      await ApplicationStart.of(this.modules).refuse();
-      throw error;
-    }
-  }
-
-  onApplicationBootstrap(): void {
-    for (const { plan, instance, service } of this.#methods) {
-      if (plan.decorator === '@LeaderOnly') service.leader(plan.key, plan.options);
-      else service.whileLeader(plan.key, plan.options, (leadership) => call(plan, instance, leadership));
-    }
-  }
-}
-
-/** @throws LockOptionsError */
-function methodsIn(modules: ModulesContainer): LeaderMethod[] {
-  const found = hostsOf(modules).flatMap(leaderMethods);
+export function leaderMethodsIn(hosts: readonly Host[]): LeaderMethod[] {
+  const found = hosts.flatMap(leaderMethods);
   // An instance with two injection tokens, as by useExisting, is found twice.
   const isFirst = ({ plan, instance }: LeaderMethod, index: number) =>
     found.findIndex((each) => each.plan === plan && each.instance === instance) === index;
   const methods = found.filter(isFirst);
   for (const method of methods) refuseClash(method, methods);
   return methods;
+}
+
+export function beginElection({ plan, instance, service }: LeaderMethod): void {
+  if (plan.decorator === '@LeaderOnly') service.leader(plan.key, plan.options);
+  else service.whileLeader(plan.key, plan.options, (leadership) => call(plan, instance, leadership));
 }
 
 /** @throws LockOptionsError */

@@ -3,16 +3,19 @@ import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
 import { ApplicationStart } from '../injection/application-start.js';
 import { hostsOf, notesOf, type Declared, type Host, type MethodNote } from '../injection/decorated-methods.js';
 import { serviceIn } from '../injection/injected-service.js';
+import { beginElection, leaderMethodsIn, type LeaderMethod } from '../leader/leader-methods.js';
 import { lockedMethodOf } from '../locked/locked-method.js';
 import { refuseOptions } from './refuse-options.js';
 import { refuseRequestKeys } from './refuse-request-keys.js';
 
 /**
- * Looks at the decorated methods of an application when it starts, for what would only be seen at a call, or never. Every
- * registration imports it, and an application has one instance.
+ * Looks at the decorated methods of an application when it starts: for what would only be seen at a call, or never, and for elections,
+ * which it begins. Every registration imports it, and an application has one instance.
  */
 @Module({})
-export class DecoratorChecksModule implements OnModuleInit, OnApplicationBootstrap {
+export class DecoratedMethodsModule implements OnModuleInit, OnApplicationBootstrap {
+  #leaders: readonly LeaderMethod[] = [];
+
   constructor(
     @Inject(ModulesContainer) private readonly modules: ModulesContainer,
     @Inject(ApplicationConfig) private readonly config: ApplicationConfig,
@@ -26,16 +29,18 @@ export class DecoratorChecksModule implements OnModuleInit, OnApplicationBootstr
       refuseUninjected(hosts);
       refuseRequestKeys(hosts, { modules, config });
       refuseOptions(hosts, modules);
+      const logger = new Logger('RedisLockModule');
+      for (const warning of warningsOf(hosts)) logger.warn(warning);
+      this.#leaders = leaderMethodsIn(hosts);
     } catch (error) {
       await ApplicationStart.of(modules).refuse();
       throw error;
     }
-    const logger = new Logger('RedisLockModule');
-    for (const warning of warningsOf(hosts)) logger.warn(warning);
   }
 
   onApplicationBootstrap(): void {
     ApplicationStart.of(this.modules).succeeded();
+    for (const method of this.#leaders) beginElection(method);
   }
 }
 

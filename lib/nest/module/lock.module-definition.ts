@@ -1,4 +1,4 @@
-import { ConfigurableModuleBuilder, Logger, type FactoryProvider, type InjectionToken } from '@nestjs/common';
+import { ConfigurableModuleBuilder, Inject, Logger, type FactoryProvider, type InjectionToken } from '@nestjs/common';
 import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
@@ -9,12 +9,11 @@ import type { LockService } from '../../core/service/lock.service.js';
 import { Shutdown } from '../../core/service/shutdown.js';
 import { ApplicationStart } from '../injection/application-start.js';
 import { getLockServiceToken } from '../injection/tokens.js';
-import { LeaderModule } from '../leader/leader-methods.js';
 import { lockedInterceptorOf } from '../locked/locked.interceptor.js';
-import { DecoratorChecksModule } from './decorated-methods.module.js';
+import { DecoratedMethodsModule } from './decorated-methods.module.js';
 import { LockShutdownModule } from './lock-shutdown.module.js';
 import { logTroubles } from './log-troubles.js';
-import { moduleOf, register } from './registrations.js';
+import { moduleOf, refuseBare, register } from './registrations.js';
 
 /** The particulars of one lock module. */
 export interface LockModuleKind<Options extends object> {
@@ -25,7 +24,7 @@ export interface LockModuleKind<Options extends object> {
 }
 
 /** Every registration imports these modules, of which an application has one instance each. */
-export const SHARED_MODULES = [LockShutdownModule, DecoratorChecksModule, LeaderModule];
+export const SHARED_MODULES = [LockShutdownModule, DecoratedMethodsModule];
 
 /** Settings beside the options, in every form of registration. */
 export interface LockModuleExtras {
@@ -48,7 +47,7 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
   optionsToken: symbol,
   factoryMethod: FactoryMethod,
 ) {
-  return new ConfigurableModuleBuilder<Options>({ optionsInjectionToken: optionsToken })
+  const built = new ConfigurableModuleBuilder<Options>({ optionsInjectionToken: optionsToken })
     .setClassMethodName('forRoot')
     .setFactoryMethodName(factoryMethod)
     .setExtras<LockModuleExtras>({ isGlobal: true, name: undefined }, (definition, extras) => {
@@ -63,6 +62,15 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
       };
     })
     .build();
+  class LockModule extends built.ConfigurableModuleClass {
+    /** Nest makes one for each registration. */
+    constructor(@Inject(ModulesContainer) modules: ModulesContainer, @Inject(ModuleRef) ref: ModuleRef) {
+      super();
+      const module = moduleOf(ref, modules);
+      if (!module.providers.has(optionsToken)) refuseBare(kind.name, module, modules);
+    }
+  }
+  return { ...built, ConfigurableModuleClass: LockModule as typeof built.ConfigurableModuleClass };
 }
 
 /** @throws LockOptionsError when the argument of `forRoot` or `forRootAsync` is no object */

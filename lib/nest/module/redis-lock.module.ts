@@ -1,8 +1,6 @@
-import { Inject, Module, type DynamicModule } from '@nestjs/common';
-import { ModuleRef, ModulesContainer } from '@nestjs/core';
+import { Module, type DynamicModule } from '@nestjs/common';
 import { REDIS, type RedisLockModuleOptions } from '../../compose/redis-lock-options.js';
 import { anAsyncForm, anObject, lockModuleDefinition, type LockModuleKind } from './lock.module-definition.js';
-import { moduleOf, refuseBare } from './registrations.js';
 
 const OPTIONS = Symbol('RedisLockModuleOptions');
 const KIND: LockModuleKind<RedisLockModuleOptions> = { name: 'RedisLockModule', store: REDIS };
@@ -16,13 +14,6 @@ const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModule
 /** Provides `LockService`, which you can inject and which `@Locked` uses. */
 @Module({})
 export class RedisLockModule extends ConfigurableModuleClass {
-  /** @internal Nest makes one for each registration. */
-  constructor(@Inject(ModulesContainer) modules: ModulesContainer, @Inject(ModuleRef) ref: ModuleRef) {
-    super();
-    const module = moduleOf(ref, modules);
-    if (!module.providers.has(OPTIONS)) refuseBare(KIND.name, module, modules);
-  }
-
   /**
    * `forRoot({ redis: 'redis://localhost:6379' })`, `forRoot({ redlock: [...] })` or `forRoot({ memory: true })`. `isGlobal`
    * (default true) and `name` (for a second registration) go in the same object.
