@@ -15,10 +15,8 @@ const ROOMS = {
   'core/keys': ['api'],
   'core/backend': ['api', 'core/time'],
   'core/options': ['api', 'core/backend'],
-  'core/lease': ['api', ...CORE, 'rxjs'],
-  'core/waiting': ['api', ...CORE, 'core/lease', 'rxjs'],
-  'core/engine': ['api', ...CORE, 'core/lease', 'core/waiting', 'rxjs'],
-  'core/service': ['api', ...CORE, 'core/lease', 'core/waiting', 'core/engine', 'rxjs'],
+  'core/locks': ['api', ...CORE, 'rxjs'],
+  'core/service': ['api', ...CORE, 'core/locks', 'rxjs'],
   'stores/node': ['api', 'core/time', 'core/backend'],
   'stores/memory': ['api', 'core/time', 'core/backend'],
   'stores/redis/client': [...REDIS, 'ioredis', 'redis'],
@@ -87,7 +85,7 @@ const ROOMS = {
     'core/time',
     'core/backend',
     'core/options',
-    'core/lease',
+    'core/locks',
     'compose',
     'stores/sql',
     'stores/sql/postgres',
@@ -99,9 +97,7 @@ const ROOMS = {
   testing: [
     'api',
     ...CORE,
-    'core/lease',
-    'core/waiting',
-    'core/engine',
+    'core/locks',
     'core/service',
     'stores/memory',
     'compose',
@@ -112,9 +108,6 @@ const ROOMS = {
     ...NEST,
   ],
 };
-
-/** One room in three folders: its types name each other. */
-const LOCKS = ['core/lease', 'core/waiting', 'core/engine'];
 
 const ORDER = Object.keys(ROOMS);
 const filesOf = (room) => `^lib/${room}/[^/]+$`;
@@ -132,8 +125,7 @@ function filesNamed(name) {
 function allowedIn([room, names]) {
   const above = ORDER.slice(ORDER.indexOf(room));
   const lower = names.filter((name) => !above.includes(name));
-  const own = LOCKS.includes(room) ? LOCKS : [room];
-  return { from: { path: filesOf(room) }, to: { path: [...own, ...lower].map(filesNamed) } };
+  return { from: { path: filesOf(room) }, to: { path: [room, ...lower].map(filesNamed) } };
 }
 
 export default {

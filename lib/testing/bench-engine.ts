@@ -10,11 +10,11 @@ import type { HoldOptions } from '../api/options.js';
 import { parseOwner } from '../api/holder.js';
 import { quoted } from '../api/printable.js';
 import { splitScope } from '../core/keys/scope.js';
-import { LockEngine, type EngineParts } from '../core/engine/lock-engine.js';
-import { heldAs, type Lease } from '../core/lease/lease.js';
-import type { LockHandle } from '../core/lease/lock-handle.js';
-import { listed } from '../core/lease/lock-set-handle.js';
-import type { Closing, WaitRequest } from '../core/waiting/waiter.js';
+import { LockEngine, type EngineParts } from '../core/locks/lock-engine.js';
+import { heldAs, type Lease } from '../core/locks/lease.js';
+import type { LockHandle } from '../core/locks/lock-handle.js';
+import { listed } from '../core/locks/lock-set-handle.js';
+import type { Closing, WaitRequest } from '../core/locks/waiter.js';
 
 /** How a call is refused. */
 export type Refusal = 'contended' | 'unavailable';

@@ -10,7 +10,7 @@ import {
   type Hold,
   type ReleaseOutcome,
 } from '../core/backend/lock-backend.js';
-import { ownerSequence } from '../core/engine/lock-engine.js';
+import { ownerSequence } from '../core/locks/lock-engine.js';
 import { checkKey } from '../core/keys/key.js';
 import { permitsOf } from '../core/options/call-options.js';
 import { count, oneOf, refuseUnknown } from '../core/options/checks.js';

@@ -1,7 +1,7 @@
 import { LockOptionsError } from '../api/errors.js';
 import { quoted } from '../api/printable.js';
 import { meantBy } from '../core/keys/scope.js';
-import { listed } from '../core/lease/lock-set-handle.js';
+import { listed } from '../core/locks/lock-set-handle.js';
 import type { JournalEntry } from './bench-engine.js';
 import { LockBench } from './lock-bench.js';
 

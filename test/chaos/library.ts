@@ -10,8 +10,8 @@ export { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
 export { SingleNodeBackend } from '../../lib/stores/node/single-node.backend.js';
 export { Clock } from '../../lib/core/time/clock.js';
-export { Lease } from '../../lib/core/lease/lease.js';
-export { Leases } from '../../lib/core/lease/leases.js';
+export { Lease } from '../../lib/core/locks/lease.js';
+export { Leases } from '../../lib/core/locks/leases.js';
 export {
   ACQUIRE,
   CROWD,
@@ -28,7 +28,7 @@ export {
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
 export { GIVE_AND_TURN, GIVE_CROWD } from '../../lib/stores/redis/scripts/hand-off.js';
-export { Line } from '../../lib/core/waiting/line.js';
+export { Line } from '../../lib/core/locks/line.js';
 export { Term } from '../../lib/core/service/term.js';
 export { openLocks } from '../../lib/compose/open-locks.js';
 export { composeLocks } from '../../lib/compose/composition.js';
@@ -38,14 +38,14 @@ export { MysqlNode } from '../../lib/stores/sql/mysql/mysql-node.js';
 export { PostgresNode } from '../../lib/stores/sql/postgres/postgres-node.js';
 export { guardStatement } from '../../lib/sql/guard.js';
 export { LockService } from '../../lib/core/service/lock.service.js';
-export { LockSetHandle } from '../../lib/core/lease/lock-set-handle.js';
-export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
+export { LockSetHandle } from '../../lib/core/locks/lock-set-handle.js';
+export { RefusalGate } from '../../lib/core/locks/refusal-gate.js';
 
 export type { Lock, LockParcel, RedisLockModuleOptions, RedisLockSettings } from '../../lib/index.js';
 export type { GuardStatement, SqlLockModuleOptions } from '../../lib/sql/index.js';
 export type { Hold, LockBackend, Place } from '../../lib/core/backend/lock-backend.js';
-export type { LockHandle } from '../../lib/core/lease/lock-handle.js';
-export type { LeaseState } from '../../lib/core/lease/lease.js';
+export type { LockHandle } from '../../lib/core/locks/lock-handle.js';
+export type { LeaseState } from '../../lib/core/locks/lease.js';
 export type { PostgresStatement } from '../../lib/stores/sql/postgres/statements.js';
 export type { Statement } from '../../lib/stores/sql/statement.js';
 export type { Script } from '../../lib/stores/redis/scripts/script.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Lease, type LeaseKeeper, type LeaseState } from '../../lib/core/lease/lease.js';
-import type { Line } from '../../lib/core/waiting/line.js';
+import { Lease, type LeaseKeeper, type LeaseState } from '../../lib/core/locks/lease.js';
+import type { Line } from '../../lib/core/locks/line.js';
 
 const TTL_MS = 10_000;
 const GRANT_TTL_MS = 2_000;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { BackOff, CHECK_MS } from '../../lib/core/waiting/line.js';
+import { BackOff, CHECK_MS } from '../../lib/core/locks/line.js';
 import { now } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued, untilSubscribers } from '../support/queue.js';

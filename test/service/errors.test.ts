@@ -12,7 +12,7 @@ import {
   StaleTokenError,
 } from 'nest-redis-lock';
 import { checkKey } from '../../lib/core/keys/key.js';
-import { answeredTooLate, closed } from '../../lib/core/waiting/refusals.js';
+import { answeredTooLate, closed } from '../../lib/core/locks/refusals.js';
 import { openLocks } from '../support/open-locks.js';
 import { clientOf, redisServer } from '../support/stage.js';
 

@@ -1,6 +1,6 @@
 import { LockContendedError, LockUnavailableError, NodeError } from '../../api/errors.js';
-import type { LockHandle } from '../lease/lock-handle.js';
-import type { WaitRequest } from '../waiting/waiter.js';
+import type { LockHandle } from '../locks/lock-handle.js';
+import type { WaitRequest } from '../locks/waiter.js';
 
 /**
  * Acquires the locks of all keys, or none. All that are free are acquired at once; from the first that is not, the others are

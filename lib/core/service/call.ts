@@ -1,5 +1,5 @@
 import type { LockRequest } from '../options/call-options.js';
-import type { WaitRequest } from '../waiting/waiter.js';
+import type { WaitRequest } from '../locks/waiter.js';
 import type { LockedMethod } from './lock-order.js';
 
 /** One call for a lock, or for several at once: what its options, its policy and its service say, resolved once. */

@@ -3,10 +3,10 @@ import { Observable, ReplaySubject } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
 import type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from '../../api/leader.js';
 import { quoted } from '../../api/printable.js';
-import type { LockEngine } from '../engine/lock-engine.js';
-import type { LockHandle } from '../lease/lock-handle.js';
+import type { LockEngine } from '../locks/lock-engine.js';
+import type { LockHandle } from '../locks/lock-handle.js';
 import { notify } from '../time/notify.js';
-import type { Closing } from '../waiting/waiter.js';
+import type { Closing } from '../locks/waiter.js';
 import type { LockContext } from './lock-context.js';
 import { Term, type LeaderWork } from './term.js';
 

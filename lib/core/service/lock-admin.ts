@@ -4,7 +4,7 @@ import type { HolderInfo, LockInfo, LockList, WaitingProcess } from '../../api/l
 import type { ListOptions, ScopeOptions } from '../../api/options.js';
 import { keptUntil, type Holder, type Holding, type LockBackend, type Waiting } from '../backend/lock-backend.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
-import type { LockEngine } from '../engine/lock-engine.js';
+import type { LockEngine } from '../locks/lock-engine.js';
 import { splitScope } from '../keys/scope.js';
 import { refuseUnknown, unfit } from '../options/checks.js';
 import { checkOption, checkOptions, withDefaults } from '../options/option-rows.js';

@@ -1,12 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { LockOptionsError } from '../../api/errors.js';
-import type { Lease } from '../lease/lease.js';
-import type { LockHandle } from '../lease/lock-handle.js';
-import { listed, LockSetHandle } from '../lease/lock-set-handle.js';
+import type { Lease } from '../locks/lease.js';
+import type { LockHandle } from '../locks/lock-handle.js';
+import { listed, LockSetHandle } from '../locks/lock-set-handle.js';
 import type { Lock } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
 import { meantBy } from '../keys/scope.js';
-import type { Closing } from '../waiting/waiter.js';
+import type { Closing } from '../locks/waiter.js';
 
 interface Frame {
   /** Of the service whose lock it is. */

@@ -1,7 +1,7 @@
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { splitScope } from '../keys/scope.js';
-import type { Lease } from '../lease/lease.js';
+import type { Lease } from '../locks/lease.js';
 
 /** How many classes of keys are remembered: keys with names in them are unbounded, memory is not. */
 const MAX_CLASSES = 1_000;

@@ -17,13 +17,13 @@ import type {
   WithPermitsOptions,
 } from '../../api/options.js';
 import { EXCLUSIVE, type Hold, type LockBackend } from '../backend/lock-backend.js';
-import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
+import { LockEngine, type EngineParts } from '../locks/lock-engine.js';
 import { checkKey, checkKeys } from '../keys/key.js';
 import { quoted } from '../../api/printable.js';
 import { scopedKey } from '../keys/scope.js';
-import type { Lease } from '../lease/lease.js';
-import { leasesOf, LockHandle } from '../lease/lock-handle.js';
-import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
+import type { Lease } from '../locks/lease.js';
+import { leasesOf, LockHandle } from '../locks/lock-handle.js';
+import { LockSetHandle, type Held } from '../locks/lock-set-handle.js';
 import {
   checkBounds,
   checkTtl,
@@ -39,7 +39,7 @@ import type { CallKind } from '../options/option-rows.js';
 import { checkPolicyBounds } from '../options/policies.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
-import { unlessAborted } from '../waiting/abort-listener.js';
+import { unlessAborted } from '../locks/abort-listener.js';
 import { acquireAll } from './acquire-all.js';
 import type { Call } from './call.js';
 import { Election } from './election.js';

@@ -1,6 +1,6 @@
-import type { LockEngine } from '../engine/lock-engine.js';
+import type { LockEngine } from '../locks/lock-engine.js';
 import { inTime } from '../time/time-limit.js';
-import { Closing } from '../waiting/waiter.js';
+import { Closing } from '../locks/waiter.js';
 import type { Election } from './election.js';
 
 /** What a shutdown closes: the parts of one lock service. */

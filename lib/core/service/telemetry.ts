@@ -10,10 +10,10 @@ import type {
   Observation,
   ObservedLocks,
 } from '../../api/telemetry.js';
-import { heldAs } from '../lease/lease.js';
-import type { LockEngine } from '../engine/lock-engine.js';
-import { leasesOf, LockHandle } from '../lease/lock-handle.js';
-import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
+import { heldAs } from '../locks/lease.js';
+import type { LockEngine } from '../locks/lock-engine.js';
+import { leasesOf, LockHandle } from '../locks/lock-handle.js';
+import { LockSetHandle, type Held } from '../locks/lock-set-handle.js';
 import type { Call } from './call.js';
 import { LockContext } from './lock-context.js';
 

@@ -2,8 +2,8 @@ import { inspect } from 'node:util';
 import { LockLostError, LockUnavailableError } from '../../api/errors.js';
 import type { Leadership, LeadershipEnd } from '../../api/leader.js';
 import { quoted } from '../../api/printable.js';
-import type { LockEngine } from '../engine/lock-engine.js';
-import { LockHandle } from '../lease/lock-handle.js';
+import type { LockEngine } from '../locks/lock-engine.js';
+import { LockHandle } from '../locks/lock-handle.js';
 import { abort, sharedController } from '../time/notify.js';
 
 /** Work of the leader, with a handle of its own on the leader's lock, which it releases. */

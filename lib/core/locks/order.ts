@@ -1,4 +1,4 @@
-import type { Share } from '../lease/lease.js';
+import type { Share } from './lease.js';
 
 /** What decides whether a grant is passed on. */
 export type Passing = Pick<Share, 'nobodyBefore' | 'until'>;

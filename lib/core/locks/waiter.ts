@@ -1,9 +1,9 @@
 import { LockContendedError } from '../../api/errors.js';
 import { failureEvent, type LockEvent, type LockGrant } from '../../api/events.js';
 import { EXCLUSIVE, type Hold, type LockBackend } from '../backend/lock-backend.js';
-import type { LockEngine } from '../engine/lock-engine.js';
-import { heldAs, type Lease } from '../lease/lease.js';
-import { LockHandle } from '../lease/lock-handle.js';
+import type { LockEngine } from './lock-engine.js';
+import { heldAs, type Lease } from './lease.js';
+import { LockHandle } from './lock-handle.js';
 import { monotonic } from '../time/clock.js';
 import { loopTurn } from '../time/event-loop.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';

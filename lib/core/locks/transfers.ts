@@ -16,12 +16,12 @@ import {
   type TransferOutcome,
 } from '../backend/lock-backend.js';
 import { ReleaseRetry } from '../backend/release-retry.js';
-import type { Lease } from '../lease/lease.js';
-import { LockHandle } from '../lease/lock-handle.js';
+import type { Lease } from './lease.js';
+import { LockHandle } from './lock-handle.js';
 import { checkTtl } from '../options/call-options.js';
 import { driftMs, validityMs } from '../time/clock.js';
-import { answeredTooLate, closed } from '../waiting/refusals.js';
-import type { Closing } from '../waiting/waiter.js';
+import { answeredTooLate, closed } from './refusals.js';
+import type { Closing } from './waiter.js';
 import type { LockEngine } from './lock-engine.js';
 
 type Transferred = Extract<TransferOutcome, { status: 'transferred' }>;

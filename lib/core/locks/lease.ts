@@ -5,7 +5,7 @@ import { quoted } from '../../api/printable.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { abort, sharedController } from '../time/notify.js';
-import type { Line } from '../waiting/line.js';
+import type { Line } from './line.js';
 import type { Leases } from './leases.js';
 import type { LockHandle } from './lock-handle.js';
 

@@ -11,8 +11,8 @@ import {
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import type { LockGrant } from '../../api/events.js';
 import type { LockMode } from '../../api/lock.js';
-import type { LockEngine } from '../engine/lock-engine.js';
-import type { Lease } from '../lease/lease.js';
+import type { LockEngine } from './lock-engine.js';
+import type { Lease } from './lease.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { setImmediate } from '../time/event-loop.js';
 import type { Paced } from '../time/pacer.js';

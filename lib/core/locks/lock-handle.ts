@@ -8,7 +8,7 @@ import type { Lock } from '../../api/lock.js';
 import type { LockParcel, ParcelOptions } from '../../api/parcel.js';
 import { quoted } from '../../api/printable.js';
 import { checkParcelOptions } from '../options/parcel.js';
-import type { LockEngine } from '../engine/lock-engine.js';
+import type { LockEngine } from './lock-engine.js';
 import type { Lease } from './lease.js';
 import type { Leases } from './leases.js';
 

@@ -13,22 +13,22 @@ import {
   type LockBackend,
   type WaitListener,
 } from '../backend/lock-backend.js';
-import type { Lease } from '../lease/lease.js';
-import { Leases, type Keeping } from '../lease/leases.js';
-import { leasesOf, type LockHandle } from '../lease/lock-handle.js';
-import type { Held } from '../lease/lock-set-handle.js';
+import type { Lease } from './lease.js';
+import { Leases, type Keeping } from './leases.js';
+import { leasesOf, type LockHandle } from './lock-handle.js';
+import type { Held } from './lock-set-handle.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { InFlight } from '../time/in-flight.js';
 import { notify } from '../time/notify.js';
 import { Pacer } from '../time/pacer.js';
 import { inTime } from '../time/time-limit.js';
-import { unlessAborted } from '../waiting/abort-listener.js';
-import { ContestedKeys } from '../waiting/contested-keys.js';
-import { CHECK_MS, Line } from '../waiting/line.js';
-import { ALTERNATING, BY_ARRIVAL, type Order } from '../waiting/order.js';
-import { RefusalGate } from '../waiting/refusal-gate.js';
-import { closed, notKept } from '../waiting/refusals.js';
-import { timeOf, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
+import { unlessAborted } from './abort-listener.js';
+import { ContestedKeys } from './contested-keys.js';
+import { CHECK_MS, Line } from './line.js';
+import { ALTERNATING, BY_ARRIVAL, type Order } from './order.js';
+import { RefusalGate } from './refusal-gate.js';
+import { closed, notKept } from './refusals.js';
+import { timeOf, Waiter, type Closing, type WaitRequest } from './waiter.js';
 import { Transfers } from './transfers.js';
 
 /** For how long the lock of a probe stands if it cannot be released, in milliseconds. */

@@ -1,6 +1,6 @@
 import { keptUntil, type Hold, type LockBackend } from '../backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../api/errors.js';
-import { heldAs, type Lease } from '../lease/lease.js';
+import { heldAs, type Lease } from './lease.js';
 import { parseOwner } from '../../api/holder.js';
 
 /** The last answer about a lock that others hold. */

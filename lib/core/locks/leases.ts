@@ -15,7 +15,7 @@ import { setImmediate } from '../time/event-loop.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { LinkedList } from '../time/linked-list.js';
 import { Pacer } from '../time/pacer.js';
-import type { Line } from '../waiting/line.js';
+import type { Line } from './line.js';
 import { heldAs, Lease, type LeaseTerms } from './lease.js';
 
 /** A lease is first extended after this part of its ttl, so that two more tries fit in before the deadline. */
