@@ -10,7 +10,7 @@ import {
   resolveServiceOptions,
   type ResolvedServiceOptions,
 } from '../core/options/service-options.js';
-import { LockService, type LockServiceParts } from '../core/service/lock.service.js';
+import { LockService } from '../core/service/lock.service.js';
 import { Shutdown } from '../core/service/shutdown.js';
 import { Clock, monotonic } from '../core/time/clock.js';
 import { processName } from './process-name.js';
@@ -101,16 +101,30 @@ export class ComposedLocks {
   }
 
   /**
-   * Connects, unless the options say not to wait for it.
-   * @throws LockUnavailableError when the store cannot be reached
+   * Opens the service: connects, unless the options say not to wait for it, checks the servers, and closes the backend if that fails.
+   * @throws LockUnavailableError when the store cannot be reached; why its servers must not be used
    */
-  async open(opening?: Opening): Promise<OpenedLocks> {
+  async open({ shutdown = new Shutdown(), examine = false }: Opening = {}): Promise<OpenedLocks> {
     const { kind, options, registration } = this;
+    const { lazyConnect, connectTimeoutMs } = options;
     const now = options.backend.kind === 'memory' ? monotonic : new Clock().now;
     const name = processName();
     const backend = await kind.open(options, now, name);
-    const { service, notices } = await openService(backend, { options, registration, now, processName: name }, opening);
-    return { service, notices: [...(kind.noticesOn?.(options) ?? []), ...notices] };
+    try {
+      const connecting = backend.connect(lazyConnect ? 0 : connectTimeoutMs);
+      const problems = await (lazyConnect ? connecting.catch(() => []) : connecting);
+      const notices = kind.noticesOn?.(options) ?? [];
+      if (examine && !lazyConnect) {
+        const report = await backend.report(REPORT_TIMEOUT_MS);
+        if (report.refusal) throw report.refusal;
+        if (report.nodes.length > 0) notices.push(blockOf(registration, report), ...abstentions(report, problems));
+      }
+      const service = LockService.of({ backend, options, registration, now, processName: name, shutdown });
+      return { service, notices };
+    } catch (error) {
+      await backend.close();
+      throw error;
+    }
   }
 }
 
@@ -140,33 +154,6 @@ export interface Notice {
 function differingIn<Settings extends object>(one: Settings, other: Settings): string[] {
   const names = Object.keys({ ...one, ...other }) as (keyof Settings & string)[];
   return names.filter((name) => !isDeepStrictEqual(one[name], other[name]));
-}
-
-/**
- * Opens a service on a backend, whatever keeps its locks: connects, checks the servers, and closes the backend if that fails.
- * @throws LockUnavailableError when the store cannot be reached; why its servers must not be used
- */
-export async function openService(
-  backend: LockBackend,
-  settings: Omit<LockServiceParts, 'backend' | 'shutdown'>,
-  { shutdown = new Shutdown(), examine = false }: Opening = {},
-): Promise<OpenedLocks> {
-  const { registration, options } = settings;
-  const { lazyConnect, connectTimeoutMs } = options;
-  try {
-    const connecting = backend.connect(lazyConnect ? 0 : connectTimeoutMs);
-    const problems = await (lazyConnect ? connecting.catch(() => []) : connecting);
-    const notices: Notice[] = [];
-    if (examine && !lazyConnect) {
-      const report = await backend.report(REPORT_TIMEOUT_MS);
-      if (report.refusal) throw report.refusal;
-      if (report.nodes.length > 0) notices.push(blockOf(registration, report), ...abstentions(report, problems));
-    }
-    return { service: LockService.of({ ...settings, backend, shutdown }), notices };
-  } catch (error) {
-    await backend.close();
-    throw error;
-  }
 }
 
 /** The whole report on the servers, logged at the level of its worst finding. */

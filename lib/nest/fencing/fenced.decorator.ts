@@ -2,7 +2,7 @@ import { applyDecorators, createParamDecorator, SetMetadata, UseGuards, type Exe
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { KeyTemplate } from '../../core/keys/key.js';
-import { checked, DAY_MS, milliseconds, oneOf, unfit } from '../../core/options/checks.js';
+import { checked, DAY_MS, fits, milliseconds, oneOf, unfit } from '../../core/options/checks.js';
 import { noteOn } from '../injection/decorated-methods.js';
 import { decorator } from '../injection/method-decorator.js';
 import { UnmadeKeys } from '../locked/request-keys.js';
@@ -78,10 +78,10 @@ export function FencingToken(...given: [key?: string, options?: FencingTokenOpti
 const CHECKS = {
   optional: oneOf(true, false),
   timeoutMs: milliseconds(1, 60_000),
-  maxAheadMs: (name: string, value: unknown) => {
-    if (value === Infinity || (Number.isSafeInteger(value) && (value as number) >= 1_000)) return;
-    throw unfit(name, value, 'a whole number of milliseconds, at least 1000, or Infinity');
-  },
+  maxAheadMs: fits(
+    (value) => value === Infinity || (Number.isSafeInteger(value) && (value as number) >= 1_000),
+    'a whole number of milliseconds, at least 1000, or Infinity',
+  ),
 };
 
 const DEFAULTS = { optional: false, timeoutMs: 1_000, maxAheadMs: DAY_MS };

@@ -43,6 +43,5 @@ const LIMITED: LockedKind = {
   example: "@Limited('key', { limit: 5 })",
   under: 'permits',
   call: 'LockService.withPermits',
-  takesSeveral: false,
   split: (given) => permitsOf(given as AnyLockedOptions & LimitOptions),
 };

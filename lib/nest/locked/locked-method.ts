@@ -48,11 +48,8 @@ export interface LockedKind {
   readonly under: 'lock' | 'permits';
   /** For messages: the call that does the same for a part of a method. */
   readonly call: string;
-  /** Whether its methods can run under the locks of several keys. */
-  readonly takesSeveral: boolean;
   /**
-   * Splits off the options that say how the lock is held.
-   * @returns undefined: exclusively
+   * Splits off the options that say how many permits of how many are held.
    * @throws LockOptionsError
    */
   readonly split: (given: object | undefined) => { readonly hold?: AskedHold; readonly rest: AnyLockedOptions };
@@ -73,7 +70,7 @@ export class LockedMethod {
   readonly label: string;
   readonly onContended: OnRefused;
   readonly onUnavailable: OnRefused;
-  /** How the lock is held; undefined: exclusively. */
+  /** The permits; undefined: a lock, as the options say. */
   readonly hold?: AskedHold;
   /** Undefined: the options of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
@@ -252,7 +249,8 @@ interface KeySource {
 }
 
 /** @throws LockOptionsError */
-function sourceOf(key: AnyKey, { takesSeveral }: LockedKind): KeySource {
+function sourceOf(key: AnyKey, { under }: LockedKind): KeySource {
+  const takesSeveral = under === 'lock';
   if (key instanceof ContextKey)
     return { origin: 'request', templates: [], make: checked(key.make, 400, takesSeveral) };
   if (typeof key === 'function') {

@@ -1,7 +1,6 @@
 import type { ExecutionContext } from '@nestjs/common';
 import { Observable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
-import { SHARED } from '../../core/backend/lock-backend.js';
 import { unfit } from '../../core/options/checks.js';
 import { serveMethod } from '../injection/injected-service.js';
 import { methodDecorator } from '../injection/method-decorator.js';
@@ -77,10 +76,9 @@ const LOCKED: LockedKind = {
   example: "@Locked('key')",
   under: 'lock',
   call: 'LockService.withLock',
-  takesSeveral: true,
   split: (given: AnyLockedOptions = {}) => {
     if (typeof given !== 'object' || given === null) throw unfit('the options', given, 'an object');
-    return { hold: given.mode === 'shared' ? SHARED : undefined, rest: given };
+    return { rest: given };
   },
 };
 

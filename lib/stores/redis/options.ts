@@ -4,6 +4,7 @@ import {
   checked,
   count,
   fits,
+  isRecord,
   milliseconds,
   oneOf,
   refuseUnknown,
@@ -158,8 +159,8 @@ export function commandTimeoutOf(
 }
 
 function checkReplicas(name: string, value: unknown): void {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw unfit(name, value, 'an object');
-  const { count: replicas, timeoutMs } = value as Partial<ReplicaOptions>;
+  if (!isRecord(value)) throw unfit(name, value, 'an object');
+  const { count: replicas, timeoutMs } = value;
   refuseUnknown(value, ['count', 'timeoutMs']);
   count(1, 100)(`${name}.count`, replicas);
   milliseconds(1, 60_000)(`${name}.timeoutMs`, timeoutMs); // 0 would be WAIT without end
