@@ -134,6 +134,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
       }
       votes.take(at, vote);
     };
+    if (place) this.#listenToAll(request.key); // a quorum that listens would not miss the others
     for (const node of this.#nodes) node.acquire(attempt, request, value, voted);
     const conclude = (outcome: Issue) => {
       if (outcome.status === 'issued') {
@@ -213,7 +214,11 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
 
   listen(key: string, listener: WaitListener): void {
     this.#wakes ??= new RedlockWakes(this.#quorum, listener);
-    for (const { node } of this.#nodes) node.listen(key, this.#wakes);
+    this.#listenToAll(key);
+  }
+
+  #listenToAll(key: string): void {
+    if (this.#wakes) for (const { node } of this.#nodes) node.listen(key, this.#wakes);
   }
 
   checkListening(key: string): void {
