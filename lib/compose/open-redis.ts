@@ -13,7 +13,6 @@ import { RedlockBackend } from '../stores/redis/redlock/redlock.backend.js';
 import { ReplicaWait } from '../stores/redis/replicas/replica-wait.js';
 import { Proposals } from '../stores/redis/redlock/proposals.js';
 import { AdmissionCheck } from '../stores/redis/redlock/admission.js';
-import { SingleNodeBackend } from '../stores/node/single-node.backend.js';
 
 /** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
 export async function openRedis(
@@ -22,11 +21,11 @@ export async function openRedis(
   now: () => number,
   processName: string,
 ): Promise<LockBackend> {
-  const { nodes, settings, report } = await openNodes('redis', [source], options, now, processName);
-  const [node] = nodes as [RedisNode];
+  const { connections, settings, report } = await connectionsTo('redis', [source], options, now, processName);
+  const [connection] = connections as [RedisConnection];
   const { waitForReplicas } = options;
-  const replicas = waitForReplicas && new ReplicaWait(node.connection, settings, waitForReplicas);
-  return new SingleNodeBackend(node, settings.commandTimeoutMs, now, replicas, report);
+  const replicas = waitForReplicas && new ReplicaWait(connection, settings, waitForReplicas);
+  return new RedisNode(connection, settings, { report, replicas });
 }
 
 /** Locks on the majority of several masters. */
@@ -37,7 +36,8 @@ export async function openRedlock(
   processName: string,
 ): Promise<LockBackend> {
   const { ttlMs, admission } = options;
-  const { nodes, settings, report } = await openNodes('redlock', sources, options, now, processName);
+  const { connections, settings, report } = await connectionsTo('redlock', sources, options, now, processName);
+  const nodes = connections.map((connection) => new RedisNode(connection, settings));
   const { commandTimeoutMs: nodeTimeoutMs } = settings;
   const longest = { ms: ttlMs };
   const proposals = new Proposals();
@@ -56,21 +56,21 @@ export async function openRedlock(
 }
 
 /** The servers of a backend. */
-interface OpenedNodes {
-  readonly nodes: RedisNode[];
+interface Connections {
+  readonly connections: RedisConnection[];
   readonly settings: NodeSettings;
   /** Checks each server for its use. */
   readonly report: LockBackend['report'];
 }
 
 /** Opens the clients of all servers, or of none. @throws LockOptionsError for those that do not fit */
-async function openNodes(
+async function connectionsTo(
   kind: RedisServers['kind'],
   sources: readonly RedisSource[],
   options: ResolvedOptions,
   now: () => number,
   processName: string,
-): Promise<OpenedNodes> {
+): Promise<Connections> {
   const { keyPrefix, waitForReplicas, admission } = options;
   const commandTimeoutMs = commandTimeoutOf(kind, options);
   const settings = {
@@ -93,9 +93,8 @@ async function openNodes(
     for (const connection of connections) connection.close();
     throw failed ? failed.reason : new LockOptionsError(problem!);
   }
-  const nodes = connections.map((connection) => new RedisNode(connection, settings));
   const probes = connections.map((connection) => new NodeProbe(connection, settings));
-  return { nodes, settings, report: (timeoutMs) => reportOn(kind, probes, timeoutMs) };
+  return { connections, settings, report: (timeoutMs) => reportOn(kind, probes, timeoutMs) };
 }
 
 /** Why these servers cannot be used, or not together. */

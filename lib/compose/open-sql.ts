@@ -1,5 +1,4 @@
 import type { LockBackend } from '../core/backend/lock-backend.js';
-import { SingleNodeBackend } from '../stores/node/single-node.backend.js';
 import { MYSQL } from '../stores/sql/mysql/mysql-doctor.js';
 import { MysqlNode } from '../stores/sql/mysql/mysql-node.js';
 import { openMysql } from '../stores/sql/mysql/mysql-source.js';
@@ -20,14 +19,14 @@ export async function openSqlBackend(
   const settings = { table: quoted, createTable, commandTimeoutMs, keepMs, processName, now };
   if (backend.kind === 'mysql') {
     const source = await openMysql(backend.source, commandTimeoutMs, table.includes('.'));
-    const node = new MysqlNode(source, settings);
-    return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, (timeoutMs) =>
-      reportOnSql(MYSQL, node, quoted, timeoutMs),
-    );
+    const node: MysqlNode = new MysqlNode(source, settings, {
+      report: (timeoutMs) => reportOnSql(MYSQL, node, quoted, timeoutMs),
+    });
+    return node;
   }
   const source = await openPostgres(backend.source, commandTimeoutMs);
-  const node = new PostgresNode(source, settings);
-  return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, (timeoutMs) =>
-    reportOnSql(POSTGRES, node, quoted, timeoutMs),
-  );
+  const node: PostgresNode = new PostgresNode(source, settings, {
+    report: (timeoutMs) => reportOnSql(POSTGRES, node, quoted, timeoutMs),
+  });
+  return node;
 }

@@ -5,7 +5,7 @@ import {
   type BegunWriteBack,
   type Raise,
 } from '../../lib/stores/redis/redlock/decisions.js';
-import type { Vote } from '../../lib/stores/node/answers.js';
+import type { Vote } from '../../lib/stores/redis/node/lock-scripts.js';
 
 const QUORUM = 2;
 const REFUSED: Vote = { status: 'refused', owner: 'other', remainingMs: 1_000 };

@@ -4,11 +4,10 @@
  */
 export { Cluster } from 'ioredis';
 export { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
-export { NodesBackend } from '../../lib/stores/node/nodes.backend.js';
 export { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 export { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
-export { SingleNodeBackend } from '../../lib/stores/node/single-node.backend.js';
+export { ServerBackend } from '../../lib/stores/node/server.backend.js';
 export { Clock } from '../../lib/core/time/clock.js';
 export { Lease } from '../../lib/core/locks/lease.js';
 export { Leases } from '../../lib/core/locks/leases.js';

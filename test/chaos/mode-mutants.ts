@@ -41,19 +41,18 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'a lock is downgraded by a release, and an attempt to share it',
     inject({ RedisNode }) {
       const { transfer } = RedisNode.prototype;
-      RedisNode.prototype.transfer = function (request, done) {
+      RedisNode.prototype.transfer = function (request) {
         const { key, from, to: owner, ttlMs, hold } = request;
-        if (hold?.mode !== 'shared') return transfer.call(this, request, done);
-        const ask = () =>
-          this.acquire({ key, hold, owner, ttlMs }, (vote, sentAt) => {
-            if (vote.status === 'refused') setTimeout(ask, 5);
-            else
-              done(
-                vote.status === 'fault' ? vote : { status: 'transferred', fencingToken: vote.fencingToken! },
-                sentAt,
-              );
-          });
-        this.release({ key, owner: from }, {}, ask);
+        if (hold?.mode !== 'shared') return transfer.call(this, request);
+        return new Promise((resolve) => {
+          const ask = () =>
+            this.acquire({ key, hold, owner, ttlMs }, (outcome) => {
+              if (outcome.status === 'contended') setTimeout(ask, 5);
+              else if (outcome.status === 'unavailable') resolve({ ...outcome, mayHaveRun: true });
+              else resolve({ ...outcome, status: 'transferred' });
+            });
+          this.release({ key, owner: from }, {}, ask);
+        });
       };
     },
     nodes: 1,
@@ -94,8 +93,8 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'an adoption mints no token',
     inject({ RedisNode }) {
       const { transfer } = RedisNode.prototype;
-      RedisNode.prototype.transfer = function (request, done) {
-        transfer.call(this, request.hold ? request : { ...request, mints: false }, done);
+      RedisNode.prototype.transfer = function (request) {
+        return transfer.call(this, request.hold ? request : { ...request, mints: false });
       };
     },
     nodes: 1,

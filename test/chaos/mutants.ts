@@ -108,9 +108,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'taken-by-force-and-passed-on': {
     what: 'a process passes on a lock that it has taken away by force, and nobody hears of it',
-    inject({ NodesBackend, RedisNode }) {
-      const { forceRelease } = NodesBackend.prototype;
-      NodesBackend.prototype.forceRelease = async function (key) {
+    inject({ RedisNode }) {
+      const { forceRelease } = RedisNode.prototype;
+      RedisNode.prototype.forceRelease = async function (key) {
         return (await forceRelease.call(this, key)) && { from: [] };
       };
       const { listen } = RedisNode.prototype;
@@ -205,8 +205,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
 };
 
 /** What each kind of backend inherits. */
-function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): LockBackend[] {
-  return [SingleNodeBackend.prototype, RedlockBackend.prototype];
+function backendsOf({ ServerBackend, RedlockBackend }: Library): LockBackend[] {
+  return [ServerBackend.prototype, RedlockBackend.prototype];
 }
 
 /**

@@ -3,7 +3,7 @@ import type { Attempt, Memory, Message, Node, State } from './state.js';
 const PHASES: Record<Attempt['phase'], number> = { idle: 0, vote: 1, raise: 2, held: 3, extend: 4, over: 5 };
 const KINDS: Record<Message['kind'], number> = { vote: 0, raise: 1, extend: 2, restore: 3 };
 const STATUSES: Record<string, number> = {
-  fault: 1,
+  unavailable: 1,
   raised: 2,
   gone: 3,
   extended: 4,

@@ -1,7 +1,12 @@
-import type { NodeExtension, NodeRelease, Vote } from '../../lib/stores/node/answers.js';
+import type { Vote } from '../../lib/stores/redis/node/lock-scripts.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 
 export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
+
+/** What a node says of an extension. */
+export interface Extension {
+  readonly status: 'extended' | 'restored' | 'absent' | 'foreign';
+}
 
 /** A lock on a node: what its value is made of. */
 export interface Lock {
@@ -53,16 +58,16 @@ export const SCRIPTS = {
     return [{ lock: { ...lock, token }, fence: Math.max(fence, token) }, { status: 'raised' }];
   },
 
-  extend(node: KeyOnNode, owner: string): Run<NodeExtension> {
+  extend(node: KeyOnNode, owner: string): Run<Extension> {
     return [node, { status: !node.lock ? 'absent' : node.lock.owner === owner ? 'extended' : 'foreign' }];
   },
 
-  restore(node: KeyOnNode, owner: string, token: number): Run<NodeExtension> {
+  restore(node: KeyOnNode, owner: string, token: number): Run<Extension> {
     if (node.lock) return SCRIPTS.extend(node, owner);
     return [{ ...node, lock: { owner, token, isAwaited: true } }, { status: 'restored' }];
   },
 
-  release(node: KeyOnNode, owner: string): Run<NodeRelease> {
+  release(node: KeyOnNode, owner: string): Run<{ readonly status: 'released' | 'gone' }> {
     return node.lock?.owner === owner ? [{ fence: node.fence }, { status: 'released' }] : [node, { status: 'gone' }];
   },
 };

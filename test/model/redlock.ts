@@ -1,9 +1,11 @@
 import { NodeError } from '../../lib/index.js';
-import type { Fault, NodeExtension, Vote } from '../../lib/stores/node/answers.js';
+import type { ExtendOutcome } from '../../lib/core/backend/lock-backend.js';
+import type { Answer as NodeAnswer, Failed } from '../../lib/stores/node/server.backend.js';
+import type { Vote } from '../../lib/stores/redis/node/lock-scripts.js';
 import type * as Decisions from '../../lib/stores/redis/redlock/decisions.js';
 import type { Model } from './explorer.js';
 import { codeOf, keyOf } from './key.js';
-import type { KeyOnNode, Raise, Scripts } from './node.js';
+import type { Extension, KeyOnNode, Raise, Scripts } from './node.js';
 import type { Answer, Attempt, Memory, Message, Node, State } from './state.js';
 
 const NODES = 3;
@@ -49,7 +51,12 @@ export interface Setting {
   decisions: Pick<typeof Decisions, 'quorumOf' | 'tallyAttempt' | 'acknowledged' | 'tallyExtension'>;
 }
 
-const FAULT: Fault = { status: 'fault', error: new NodeError('node', 'late'), mayHaveRun: true, disconnected: false };
+const FAULT: Failed = {
+  status: 'unavailable',
+  causes: [new NodeError('node', 'late')],
+  mayHaveRun: true,
+  disconnected: false,
+};
 const GONE: Raise = { status: 'gone' };
 const ALL = [0, 1, 2];
 const IDLE: Attempt = { phase: 'idle', floor: 0, token: 0, begun: 0, has: 0, ended: 0 };
@@ -172,7 +179,7 @@ export function redlock(setting: Setting): Model<State> {
     });
     if (phase === 'vote') return decisions.tallyAttempt(asking(answers as Vote[]), quorum, false);
     if (phase === 'extend') {
-      const extensionsOfNodes = asking(answers as NodeExtension[]);
+      const extensionsOfNodes = asking((answers as (Extension | Failed | undefined)[]).map(outcomeOf));
       return decisions.tallyExtension(extensionsOfNodes.answers, extensionsOfNodes.open, quorum);
     }
     const votes = answers.slice(0, answers.length / 2) as (Vote | undefined)[];
@@ -386,4 +393,12 @@ function said(answer: Answer | undefined): string {
 function told({ memory }: Node, key: number): string {
   const lock = memory.locks[key];
   return `${lock ? `held by ${Number(lock.owner) + 1} with ${lock.token}` : 'free'}, counter ${memory.fence ?? 'none'}`;
+}
+
+/** What a node of a Redlock makes of the reply to an extension. */
+function outcomeOf(answer: Extension | Failed | undefined): NodeAnswer<ExtendOutcome> | undefined {
+  if (answer === undefined || answer.status === 'unavailable') return answer;
+  if (answer.status === 'absent') return { status: 'lost', reason: 'expired' };
+  if (answer.status === 'foreign') return { status: 'lost', reason: 'stolen' };
+  return { status: 'extended', sentAt: 0 };
 }

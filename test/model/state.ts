@@ -1,8 +1,8 @@
-import type { Fault } from '../../lib/stores/node/answers.js';
+import type { Failed } from '../../lib/stores/node/server.backend.js';
 import type { Lock, Scripts } from './node.js';
 
 /** What a node may answer. */
-export type Answer = Exclude<ReturnType<Scripts[keyof Scripts]>[1], { status: 'released' }> | Fault;
+export type Answer = Exclude<ReturnType<Scripts[keyof Scripts]>[1], { status: 'released' }> | Failed;
 
 /** A command on its way to a node, or with its answer on the way back. It may arrive late, or never. */
 export interface Message {

@@ -133,13 +133,7 @@ describe('Of the operations of one tick', () => {
     isReady = false;
     const told: unknown[] = [];
     for (const lock of locks(50, 'a')) {
-      runner.run(
-        ACQUIRE,
-        [FENCE, lock],
-        [1, 'me@'],
-        (answer) => answer,
-        (answer) => void told.push(answer),
-      );
+      runner.run(ACQUIRE, [FENCE, lock], [1, 'me@'], (answer) => void told.push(answer));
     }
     expect(told).toEqual([]);
     await endOfTick();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LIMIT_US } from '../../lib/stores/redis/node/node-answers.js';
+import { LIMIT_US } from '../../lib/stores/redis/node/lock-scripts.js';
 import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { together } from '../support/together.js';
 import {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { LIMIT_US, WIPED } from '../../lib/stores/redis/node/node-answers.js';
+import { LIMIT_US, WIPED } from '../../lib/stores/redis/node/lock-scripts.js';
 import { GRANT_TTL_MS, TAKEN } from '../../lib/stores/node/messages.js';
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
 import { scriptOf, type Script, type ScriptParts } from '../../lib/stores/redis/scripts/script.js';

@@ -54,7 +54,7 @@ describe('Of the operations for a server that is busy', () => {
       answers.push(answer);
       sentAt.push(at);
     };
-    runner.run(script, keysOf(script, lock), args, (answer) => answer, done, wanted);
+    runner.run(script, keysOf(script, lock), args, done, wanted);
   }
 
   /** The server answers the oldest command that it has, and the runner may send others. @returns the number of its locks */
@@ -275,7 +275,7 @@ describe('A burst', () => {
     server.pause();
     const order: ('acquired' | 'extended')[] = [];
     const ask = (script: Script, lock: string, what: (typeof order)[number]) =>
-      runner.run(script, keysOf(script, lock), argsOf(script), Number, (reply) => reply > 0 && order.push(what));
+      runner.run(script, keysOf(script, lock), argsOf(script), (reply) => Number(reply) > 0 && order.push(what));
     for (const lock of locks(35_000)) ask(ACQUIRE, lock, 'acquired');
     await endOfTick();
     for (const lock of locks(1_000, 'held')) ask(EXTEND, lock, 'extended');

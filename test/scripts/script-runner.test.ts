@@ -130,13 +130,7 @@ describe('A client that an application has wrapped or patched', () => {
       const faulty = broken(methods);
       const faults: unknown[] = [];
       for (let asked = 0; asked < RELEASE.locksPerCall; asked++)
-        faulty.run(
-          RELEASE,
-          ['fence', 'key', 'key:queue'],
-          ['me@'],
-          (answer) => answer,
-          (fault) => faults.push(fault),
-        );
+        faulty.run(RELEASE, ['fence', 'key', 'key:queue'], ['me@'], (fault) => faults.push(fault));
       expect(faults).toEqual([]);
       await until(() => faults.length === RELEASE.locksPerCall, { what: 'all are told' });
       for (const fault of faults) {

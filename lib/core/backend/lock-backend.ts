@@ -98,6 +98,12 @@ export interface GuardStatement {
   readonly values: (string | number)[];
 }
 
+/** It was not done, or not confirmed. */
+export interface Unavailable {
+  status: 'unavailable';
+  causes: NodeError[];
+}
+
 /** The answer to one attempt. Contention is a value, and so is a fault: the engine decides what to make of it. */
 export type AcquireOutcome =
   | {
@@ -127,13 +133,13 @@ export type AcquireOutcome =
       /** What the store notes about that place, for itself: it comes back with the place, unchanged. */
       hint?: object;
     }
-  | { status: 'unavailable'; causes: NodeError[] };
+  | Unavailable;
 
 export type ExtendOutcome =
   | { status: 'extended'; sentAt: number }
   /** Definitely not held any more. */
   | { status: 'lost'; reason: 'expired' | 'stolen' }
-  | { status: 'unavailable'; causes: NodeError[] };
+  | Unavailable;
 
 /** A lock that gets another owner value, and with it another holder, if it has a certain one. */
 export interface Transfer {
@@ -165,19 +171,17 @@ export type TransferOutcome =
     }
   /** It has neither of the owner values, or is kept. */
   | { status: 'lost'; reason: 'expired' | 'stolen' }
-  | {
-      status: 'unavailable';
-      causes: NodeError[];
+  | (Unavailable & {
       /** It may have taken, or may yet take, effect. */
       mayHaveRun: boolean;
-    };
+    });
 
 export type ReleaseOutcome =
   | { status: 'released' }
   /** It was not this owner's any more. */
   | { status: 'gone' }
   /** Not confirmed; the backend repeats it until it is, or the lock has ended by itself. */
-  | { status: 'unavailable'; causes: NodeError[] };
+  | Unavailable;
 
 /** One who holds a lock, as far as the backend knows it. */
 export interface Holder {

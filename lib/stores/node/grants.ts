@@ -38,29 +38,36 @@ export class StoredGrant implements Grant {
 const TOKEN_LEAD_US = 3_000_000;
 
 /**
- * The hint of a place in a queue that hands over: when the attempt was sent that was refused last. It says that no grant had been made to
- * the place before, so a grant that a message tells of later was made after that time.
+ * The hint of a place in a queue that hands over: what the attempt showed that was refused last. No grant had been made to the place before,
+ * so a grant that a message tells of later was made after that attempt was sent.
  */
-export class LastRefusal {
-  /** A grant that was made earlier may still be told of: then only the store itself can say who holds the lock. */
-  readonly isDoubtful: boolean;
-
+class LastRefusal {
   /**
-   * @param connection stands for the connection that the answer came on: another one may lead to another server
+   * @param sentAt when the attempt was sent, by the clock of the service
+   * @param connection stands for the connection that the answer came on
    * @param latestToken how far the tokens of the store had come by then
-   * @param mayHaveBeenGranted the attempt may have run before with another answer, or the place was gone, perhaps since it was granted the lock
    */
   constructor(
-    { hint }: Place,
     readonly sentAt: number,
-    private readonly connection: unknown,
-    readonly latestToken = -Infinity,
-    mayHaveBeenGranted = false,
-  ) {
-    const last = hint instanceof LastRefusal ? hint : undefined;
-    const isOther = last !== undefined && last.connection !== connection;
-    this.isDoubtful = mayHaveBeenGranted || isOther || last?.isDoubtful === true;
-  }
+    readonly connection: unknown,
+    readonly latestToken: number,
+  ) {}
+}
+
+/**
+ * @param wasGone the place was not there any more, perhaps since it was granted the lock
+ * @returns undefined when an earlier grant to the place may still be told of: then its hints say nothing any more
+ */
+export function hintOf(
+  { hint, isTaken }: Place,
+  sentAt: number,
+  connection: unknown,
+  latestToken: number,
+  wasGone: boolean,
+): object | undefined {
+  // Another connection may lead to another server.
+  const isContinued = !isTaken || (hint instanceof LastRefusal && hint.connection === connection);
+  return isContinued && !wasGone ? new LastRefusal(sentAt, connection, latestToken) : undefined;
 }
 
 /** A message that a lock was handed over to a ticket: whoever may publish can send one. */
@@ -75,7 +82,7 @@ export class ToldHandOver implements HandOver {
   ) {}
 
   grantOf(key: string, { turns, hold, hint }: Place): ReturnType<HandOver['grantOf']> {
-    if (!(hint instanceof LastRefusal) || hint.isDoubtful) return undefined;
+    if (!(hint instanceof LastRefusal)) return undefined;
     const { latestToken, sentAt } = hint;
     const { fencingToken, lastToken, boundUs } = this.told;
     // No store that gave the last answer can have minted these tokens since.

@@ -1,26 +1,24 @@
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import type { Holder, Holding, Listed, ListRequest, Taken, Waiting } from '../../core/backend/lock-backend.js';
 import type { BackendPing } from '../../core/backend/report.js';
-import { agreed, isFault, type Fault } from './answers.js';
-import type { StoreNode } from './lock-node.js';
+import type { Failed, ServerBackend } from './server.backend.js';
 
-/** What the nodes say of a lock. */
+/** What the nodes together say of a lock. */
 interface View {
   holding?: Holding;
   /** Of the nodes that did not answer, if an owner who has no majority of the answers would have one with them. */
-  undecidedBy?: readonly Fault[];
+  undecidedBy?: readonly Failed[];
 }
 
-/** What operators ask of locks that stand on a majority of servers. One server is a majority of itself. */
+/** What operators ask of locks that a majority of servers keeps. */
 export abstract class NodesBackend {
   protected constructor(
-    protected readonly servers: readonly StoreNode[],
+    private readonly servers: readonly ServerBackend[],
     private readonly majority: number,
   ) {}
 
-  /** No key of a user ends so unless another one is named like it; in a Redis Cluster the brace ends the hash tag of the key. */
   probeKey(key: string): string {
-    return `${key}}:probe`;
+    return this.servers[0]!.probeKey(key);
   }
 
   /** The holder is the owner that has a majority: minorities of a split vote are no lock, unless silent nodes may add to them. */
@@ -40,7 +38,7 @@ export abstract class NodesBackend {
     const scans = await Promise.all(this.servers.map((server) => server.scan(request)));
     const done = scans.filter((scan) => scan.status === 'scanned');
     if (done.length < this.majority) {
-      throw LockUnavailableError.ofList(scans.flatMap((scan) => (scan.status === 'failed' ? scan.errors : [])));
+      throw LockUnavailableError.ofList(causesOf(scans.filter(isFailed)));
     }
     const found = [...new Set(done.flatMap(({ keys }) => keys))];
     const keys = found.slice(0, request.limit);
@@ -49,7 +47,7 @@ export abstract class NodesBackend {
     let complete = keys.length === found.length && done.filter((scan) => scan.isComplete).length >= this.majority;
     views.forEach((view, at) => {
       if (Array.isArray(view)) {
-        const errors = view.map(({ error }) => error);
+        const errors = causesOf(view);
         if (!errors.every(({ isOfKey }) => isOfKey)) throw LockUnavailableError.ofList(errors);
         complete = false;
       } else if (view.holding) locks.push({ key: keys[at]!, holding: view.holding });
@@ -63,12 +61,10 @@ export abstract class NodesBackend {
   }
 
   /** @returns the faults, if too many nodes failed */
-  async #view(key: string): Promise<View | Fault[]> {
-    const views = await Promise.all(this.servers.map((server) => server.inspect(key)));
-    const faults = views.filter(isFault);
+  async #view(key: string): Promise<View | Failed[]> {
+    const views = await Promise.all(this.servers.map((server) => server.view(key)));
+    const faults = views.filter(isFailed);
     if (views.length - faults.length < this.majority) return faults;
-    const [only] = views;
-    if (views.length === 1 && only?.status === 'seen') return { holding: only.holding };
     const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
     const owners = holdings.map(({ holders: [{ owner }] }) => owner);
     const owner = agreed(owners, this.majority);
@@ -95,8 +91,8 @@ export abstract class NodesBackend {
   }
 
   async forceRelease(key: string, wanted?: string): Promise<Taken | undefined> {
-    const seizures = await Promise.all(this.servers.map((server) => server.forceRelease(key, wanted)));
-    const faults = seizures.filter(isFault);
+    const seizures = await Promise.all(this.servers.map((server) => server.seize(key, wanted)));
+    const faults = seizures.filter(isFailed);
     if (seizures.length - faults.length < this.majority) throw this.#unavailable('released by force', key, faults);
     const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? seizure.from : []));
     if (from.length === 0) return undefined;
@@ -114,17 +110,24 @@ export abstract class NodesBackend {
   }
 
   /** Asks each server once. @returns the problems of those that cannot be asked for locks */
-  protected pingEach(): Promise<NodeError | undefined>[] {
-    return this.servers.map((server) => server.ping());
-  }
+  protected abstract pingEach(): Promise<NodeError | undefined>[];
 
-  #unavailable(operation: string, key: string, faults: readonly Fault[]): LockUnavailableError {
-    return LockUnavailableError.from(
-      operation,
-      key,
-      faults.map((fault) => fault.error),
-    );
+  #unavailable(operation: string, key: string, faults: readonly Failed[]): LockUnavailableError {
+    return LockUnavailableError.from(operation, key, causesOf(faults));
   }
+}
+
+/** The value that at least `quorum` of the nodes gave. */
+export function agreed<T>(values: readonly T[], quorum: number): T | undefined {
+  return values.find((value) => values.filter((other) => other === value).length >= quorum);
+}
+
+export function isFailed(answer: { status: string } | undefined): answer is Failed {
+  return answer?.status === 'unavailable';
+}
+
+export function causesOf(faults: readonly Failed[]): NodeError[] {
+  return faults.flatMap(({ causes }) => causes);
 }
 
 /**

@@ -2,7 +2,7 @@ import type { LockError } from '../../api/errors.js';
 import { NodeError } from '../../api/errors.js';
 import { outsideOfCalls } from '../../core/time/event-loop.js';
 import { inTime } from '../../core/time/time-limit.js';
-import type { NodeConnection } from '../node/lock-node.js';
+import type { NodeConnection } from '../node/server.backend.js';
 import { sqlError } from './advice.js';
 import type { SqlClient, SqlSource } from './sql-client.js';
 import { faultOf } from './sql-fault.js';

@@ -1,20 +1,34 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { adviceFor, LockOptionsError, LockUnavailableError, NodeError, type LockError } from '../../api/errors.js';
-import type { Holding, ListRequest, Releasing, Waiting } from '../../core/backend/lock-backend.js';
+import type {
+  ExtendOutcome,
+  Holding,
+  ListRequest,
+  ReleaseOutcome,
+  Transfer,
+  TransferOutcome,
+  Waiting,
+} from '../../core/backend/lock-backend.js';
 import { matcherOf } from '../../core/backend/matcher.js';
-import { ReleaseRetry } from '../../core/backend/release-retry.js';
-import { PING_KEY } from '../../core/backend/report.js';
 import { monotonic } from '../../core/time/clock.js';
-import { InFlight } from '../../core/time/in-flight.js';
-import { inTime } from '../../core/time/time-limit.js';
-import type { Fault, NodeRelease, NodeScan, NodeTransfer, NodeView } from '../node/answers.js';
+import { StoredGrant } from '../node/grants.js';
+import {
+  failed,
+  ServerBackend,
+  type Alone,
+  type Answer,
+  type Failed,
+  type PendingRelease,
+  type Scan,
+  type View,
+} from '../node/server.backend.js';
 import { NoTableError, sqlError } from './advice.js';
 import { Janitor, type SweptPage } from './janitor.js';
 import type { Row, SqlClient, SqlSource } from './sql-client.js';
 import { SqlConnection, type Refusal } from './sql-connection.js';
 import { faultOf, isReadOnly, SqlFault } from './sql-fault.js';
-import { StatementRunner } from './statement-runner.js';
+import { StatementRunner, type Answered } from './statement-runner.js';
 import type { Statement } from './statement.js';
 import { fromStored, stored } from './stored-key.js';
 
@@ -38,9 +52,7 @@ export interface SqlSettings {
 }
 
 /** The release of a lock, or of a ticket's place in its queue. */
-export interface PendingRelease extends Releasing {
-  readonly key: string;
-  readonly owner: string;
+export interface PendingSqlRelease extends PendingRelease {
   readonly isPlace?: boolean;
   /** Nobody waited for it when it was granted, a moment ago. */
   readonly isAlone?: boolean;
@@ -48,6 +60,7 @@ export interface PendingRelease extends Releasing {
 
 /** The statements that are the same in all dialects, as far as they are asked for. */
 export interface OperatorStatements {
+  readonly inspect: Statement;
   /** A page of the table: `keys` from the first argument on and behind the second; `held` is a JSON array of those whose locks are held. */
   readonly scan: Statement;
   /** Deletes rows of one page of the table: keys behind the first argument, and unused for so many ms as the second says. */
@@ -63,37 +76,26 @@ export interface Seen {
   readonly problem?: NodeError;
 }
 
-/** What the nodes of all dialects do alike: the connection, unconfirmed releases, what operators ask, the janitor. */
-export abstract class SqlNode {
-  /** The store in errors: `PostgreSQL`. */
-  abstract readonly store: string;
+/** What the nodes of all dialects do alike: the connection, what operators ask, the janitor. */
+export abstract class SqlNode extends ServerBackend<PendingSqlRelease> {
   readonly whyOnlyExclusive =
     'Locks in a database are exclusive so far. Shared locks and permits are held in Redis, or a Redis Cluster: register one for them.';
   readonly connection: SqlConnection;
-  onReachable?: () => void;
   protected readonly runner: StatementRunner;
-  /** Releases in flight, and what is sent to others because of them. */
-  protected readonly releasing = new InFlight();
   /** A part of the names of its sessions at the server. */
   readonly #id = randomUUID();
-  readonly #retry: ReleaseRetry<PendingRelease>;
   readonly #janitor?: Janitor;
 
   protected constructor(
     source: SqlSource,
     protected readonly settings: SqlSettings,
+    alone?: Alone,
   ) {
+    super(settings, alone);
     const { commandTimeoutMs, keepMs, now, processName } = settings;
     this.connection = new SqlConnection(source, commandTimeoutMs, (client) => this.#admit(client));
     this.runner = new StatementRunner(this.connection, commandTimeoutMs, now);
-    this.#retry = new ReleaseRetry(
-      (item, done) => this.giveBack(item, ({ status }) => done(status !== 'fault')),
-      () => this.connection.isReady,
-    );
-    this.connection.onReady = () => {
-      this.#retry.hurry();
-      this.onReachable?.();
-    };
+    this.connection.onReady = () => this.hurry();
     if (keepMs !== undefined)
       this.#janitor = new Janitor(
         () => this.takeSweep(`${processName}/janitor`),
@@ -101,11 +103,10 @@ export abstract class SqlNode {
       );
   }
 
-  get name(): string {
-    return this.connection.name;
+  protected get isAnswered(): boolean {
+    return this.runner.isAnswered;
   }
 
-  abstract inspect(key: string): Promise<NodeView>;
   /** What creates the table. */
   protected abstract readonly ddl: string;
   protected abstract readonly statements: OperatorStatements;
@@ -116,12 +117,16 @@ export abstract class SqlNode {
   protected abstract claimSession(client: SqlClient, name: string): Promise<boolean>;
   /** Looks at the database behind a new connection. @throws what the driver throws */
   protected abstract look(client: SqlClient): Promise<Seen>;
-  /** Gives a lock or a place back, or keeps the lock: once. */
-  protected abstract giveBack(item: PendingRelease, done: (release: NodeRelease) => void): void;
   /** Takes the lock of the janitor. @returns whether it was granted */
   protected abstract takeSweep(owner: string): Promise<boolean>;
+
+  async view(key: string): Promise<View | Failed> {
+    const row = await this.runner.ask(this.statements.inspect, [stored(key)], stored(key));
+    return row instanceof SqlFault ? this.failedBy(row) : { status: 'seen', holding: holdingOf(row) };
+  }
+
   /** Reads the table in pages, by the order of the keys. */
-  async scan({ match, limit, budgetMs }: ListRequest): Promise<NodeScan> {
+  async scan({ match, limit, budgetMs }: ListRequest): Promise<Scan | Failed> {
     const fits = matcherOf(match);
     const [start = ''] = match.split('*');
     const from = stored(start);
@@ -130,7 +135,7 @@ export abstract class SqlNode {
     let [scanned, last] = [0, ''];
     for (;;) {
       const page = await this.runner.ask(this.statements.scan, [from, last]);
-      if (page instanceof SqlFault) return { status: 'failed', errors: [this.faultOf(page).error] };
+      if (page instanceof SqlFault) return this.failedBy(page);
       const held = page.held === null ? [] : (JSON.parse(text(page.held)) as string[]);
       keys.push(...held.map(fromStored).filter((key) => !key.startsWith('}') && fits(key)));
       scanned += Number(page.scanned);
@@ -144,22 +149,14 @@ export abstract class SqlNode {
   /** Runs a statement that is about no lock. @returns its row, or why there is none */
   async ask(statement: Statement, values: readonly unknown[]): Promise<Row | NodeError> {
     const row = await this.runner.ask(statement, values);
-    return row instanceof SqlFault ? this.faultOf(row).error : row;
+    return row instanceof SqlFault ? this.failedBy(row).causes[0]! : row;
   }
 
-  async ping(): Promise<NodeError | undefined> {
-    if (!this.connection.isReady) return this.connection.problem;
-    const { commandTimeoutMs } = this.settings;
-    const answer = this.inspect(PING_KEY).then((view) => (view.status === 'fault' ? view.error : undefined));
-    return inTime(answer, commandTimeoutMs, () => sqlError(this.name, `no answer within ${commandTimeoutMs} ms`));
+  protected errorOf(problem: string): NodeError {
+    return sqlError(this.name, problem);
   }
 
-  problem(silence: string): NodeError | undefined {
-    if (!this.connection.isReady) return this.connection.problem;
-    return this.runner.isAnswered ? undefined : new NodeError(this.name, silence);
-  }
-
-  unreachable(problem: NodeError, timeoutMs: number): LockError {
+  protected unreachable(problem: NodeError, timeoutMs: number): LockError {
     const { refusal } = this.connection;
     if (refusal) return refusal.error;
     const message =
@@ -170,47 +167,45 @@ export abstract class SqlNode {
     return new LockUnavailableError(message, undefined, [problem]);
   }
 
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     this.#janitor?.close();
-    await this.releasing.settled();
-    await this.#retry.close();
-    await this.releasing.settled(); // what was sent to others because of them
-    this.connection.close();
+    await super.close();
   }
 
-  /** Gives a lock or a place back, or keeps the lock, as often as it takes. @param forMs as of `LockNode` */
-  protected give(item: PendingRelease, forMs: number, done?: (release: NodeRelease) => void): void {
-    this.releasing.begin();
-    this.giveBack(item, (release) => {
-      this.releasing.end();
-      if (release.status === 'fault') this.#retry.add(item, forMs);
-      done?.(release);
-    });
+  /** @returns what reads the answer to an operation on a lock, unless a transaction guards that */
+  protected reading<T>(
+    read: (row: Row, sentAt: number) => T | Failed,
+    done: (answer: T | Failed, sentAt: number) => void,
+  ): Answered {
+    return (row, sentAt) => {
+      if (row instanceof SqlFault) done(this.failedBy(row), sentAt);
+      else done(is(row.is_guarded) || is(row.is_locked) ? this.guarded() : read(row, sentAt), sentAt);
+    };
   }
 
   /** A transaction that guards the lock has not ended: nobody takes it over before. */
-  protected guarded(): Fault {
+  protected guarded(): Failed {
     const error = new NodeError(
       this.name,
       'a transaction that guards the lock is still open',
       'Release the lock after the transaction has ended. One whose client is gone ends with its session.',
       true,
     );
-    return { status: 'fault', error, mayHaveRun: false, disconnected: false };
+    return failed(error);
   }
 
-  protected faultOf({ code, problem, mayHaveRun, disconnected, isOfKey }: SqlFault): Fault {
+  protected failedBy({ code, problem, mayHaveRun, disconnected, isOfKey }: SqlFault): Failed {
     // The fault of a statement that was not sent says only that; the connection knows why.
     const isDown = !mayHaveRun && !this.connection.isReady;
     const error = isDown ? this.connection.problem : sqlError(this.name, problem, code, isOfKey);
     if (code !== undefined && isReadOnly(code)) this.connection.leaveReplica(code);
-    return { status: 'fault', error, mayHaveRun, disconnected };
+    return failed(error, mayHaveRun, disconnected);
   }
 
   /** Deletes unused rows of one page of the table. @throws NodeError */
   async sweep(behind: string, keepMs: number): Promise<SweptPage> {
     const page = await this.runner.ask(this.statements.sweep, [behind, keepMs]);
-    if (page instanceof SqlFault) throw this.faultOf(page).error;
+    if (page instanceof SqlFault) throw this.failedBy(page).causes[0]!;
     return { last: page.last === null ? undefined : text(page.last) };
   }
 
@@ -291,9 +286,22 @@ export function is(cell: unknown): boolean {
 }
 
 /** What came of a transfer: there is a token if the new owner has the lock. */
-export function transferOf({ token, is_held }: Row): NodeTransfer {
-  if (token !== null && token !== undefined) return { status: 'transferred', fencingToken: Number(token) };
-  return { status: is(is_held) ? 'foreign' : 'absent' };
+export function transferOf(
+  { token, is_held }: Row,
+  { key, to, ttlMs, hold }: Transfer,
+  sentAt: number,
+): Answer<TransferOutcome> {
+  if (token === null || token === undefined) return { status: 'lost', reason: is(is_held) ? 'stolen' : 'expired' };
+  return { status: 'transferred', grant: new StoredGrant({ key, owner: to, ttlMs, hold }, Number(token)), sentAt };
+}
+
+export function extensionOf({ is_done, is_held }: Row, sentAt: number): Answer<ExtendOutcome> {
+  if (is(is_done)) return { status: 'extended', sentAt };
+  return { status: 'lost', reason: is(is_held) ? 'stolen' : 'expired' };
+}
+
+export function releaseOf({ is_done }: Row): Answer<ReleaseOutcome> {
+  return { status: is(is_done) ? 'released' : 'gone' };
 }
 
 /** Who holds a lock, by its row. */

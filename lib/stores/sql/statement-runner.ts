@@ -6,14 +6,19 @@ import type { SqlConnection } from './sql-connection.js';
 import { faultOf, isOfSome, isRace, SqlFault } from './sql-fault.js';
 import type { Statement } from './statement.js';
 
+/**
+ * Takes the answer to an operation. It must not throw.
+ * @param sentAt when the statement was sent; when it failed, if it never was
+ */
+export type Answered = (answer: Row | SqlFault, sentAt: number) => void;
+
 /** A statement for one key. */
 interface Part extends Operation {
   /** No statement has two operations with one key. */
   readonly key: string;
   /** An element of each array that the statement takes. */
   readonly values: readonly unknown[];
-  readonly read: (answer: Row | SqlFault) => unknown;
-  readonly done: (value: never, sentAt: number) => void;
+  readonly done: Answered;
   /** When it first met a row that another session holds, and for how long it waits before it is sent again. */
   skippedAt?: number;
   pauseMs?: number;
@@ -96,25 +101,16 @@ export class StatementRunner {
 
   /** Runs a statement. @param key of the lock, if it is about one @returns its row for that, or why there is none */
   ask(statement: Statement, values: readonly unknown[], key = ''): Promise<Row | SqlFault> {
-    return new Promise((resolve) => this.run(statement, key, values, (answer) => answer, resolve));
+    return new Promise((resolve) => this.run(statement, key, values, resolve));
   }
 
   /**
-   * Runs a statement for one key. Neither `read` nor `done` may throw.
-   * @param read called with the answer, in the order in which the server gave them
-   * @param done called with the result of `read`, after this has returned. Its second argument says when the statement was sent; when it
-   *   failed, if it never was
+   * Runs a statement for one key.
+   * @param done called after this has returned, in the order in which the server answered
    * @param wanted asked before an operation is sent, which may be later: if it is not wanted any more, it fails instead
    */
-  run<T>(
-    statement: Statement,
-    key: string,
-    values: readonly unknown[],
-    read: (answer: Row | SqlFault) => T,
-    done: (value: T, sentAt: number) => void,
-    wanted?: Wanted,
-  ): void {
-    this.#add(statement, { key, values, read, done, wanted });
+  run(statement: Statement, key: string, values: readonly unknown[], done: Answered, wanted?: Wanted): void {
+    this.#add(statement, { key, values, done, wanted });
   }
 
   #add(statement: Statement, operation: Part): void {
@@ -285,10 +281,10 @@ function byKey(operations: readonly Part[], rows: readonly Row[]): (Row | undefi
   return operations.map(({ values }) => found.get(values[0]));
 }
 
-/** Answers one operation. A reader that throws must not keep the other operations of its statement from their answers. */
-function deliver({ read, done }: Part, answer: Row | SqlFault, sentAt: number): void {
+/** Answers one operation. A callback that throws must not keep the other operations of its statement from their answers. */
+function deliver({ done }: Part, answer: Row | SqlFault, sentAt: number): void {
   try {
-    done(read(answer) as never, sentAt);
+    done(answer, sentAt);
   } catch (bug) {
     void Promise.reject(bug);
   }

@@ -1,7 +1,7 @@
 import { NodeError } from '../../../api/errors.js';
 import type { ListRequest } from '../../../core/backend/lock-backend.js';
 import { matcherOf } from '../../../core/backend/matcher.js';
-import type { NodeScan } from '../../node/answers.js';
+import type { Failed, Scan } from '../../node/server.backend.js';
 import { monotonic } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
@@ -30,9 +30,9 @@ export class KeyScan {
   ) {}
 
   /** Never rejects. A server that cannot be asked fails it all: a list without its locks would look complete. */
-  async run({ match, limit, budgetMs }: ListRequest): Promise<NodeScan> {
+  async run({ match, limit, budgetMs }: ListRequest): Promise<Scan | Failed> {
     const { connection } = this;
-    if (!connection.isReady) return { status: 'failed', errors: [connection.problem] };
+    if (!connection.isReady) return failedBy([connection.problem]);
     const { client } = connection;
     const pattern = this.keys.pattern(match);
     const fits = matcherOf(match);
@@ -66,7 +66,7 @@ export class KeyScan {
       }),
     );
     await Promise.all(searching);
-    if (errors.length > 0) return { status: 'failed', errors };
+    if (errors.length > 0) return failedBy(errors);
     return { status: 'scanned', keys: [...found], isComplete, scanned: calls * KEYS_PER_SCAN };
   }
 
@@ -98,4 +98,8 @@ export class KeyScan {
     asked.then(answered, answered);
     this.connection.suspect(() => this.#silent.has(connection));
   }
+}
+
+function failedBy(causes: NodeError[]): Failed {
+  return { status: 'unavailable', causes, mayHaveRun: false, disconnected: false };
 }

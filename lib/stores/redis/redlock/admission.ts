@@ -3,7 +3,7 @@ import { driftMs } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../../node/problem-of.js';
-import { LIMIT_US, WAIT_FOR_VOTES, type Admission } from '../node/node-answers.js';
+import { LIMIT_US, WAIT_FOR_VOTES, type Admission } from '../node/lock-scripts.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { Proposals } from './proposals.js';
 import { identify, type ServerIdentity } from '../client/server-identity.js';
@@ -125,7 +125,7 @@ export class AdmissionCheck {
     const identity = await this.#identity(generation);
     const askedAt = this.settings.now();
     const answer = await this.settings.node.admit(identity, this.settings.longest.ms);
-    if (answer.status === 'fault') throw new Error(answer.error.problem);
+    if (answer.status === 'unavailable') throw new Error(answer.causes[0]!.problem);
     this.#learn(answer.longestMs);
     this.settings.proposals.learnTime({ node: this.settings.at, timeUs: answer.timeUs, askedAt });
     const since = this.settings.now() - answer.sinceMs;

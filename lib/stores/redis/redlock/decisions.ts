@@ -1,5 +1,7 @@
-import type { AcquireOutcome, ExtendOutcome, ReleaseOutcome } from '../../../core/backend/lock-backend.js';
-import { agreed, isFault, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../../node/answers.js';
+import type { AcquireOutcome, ExtendOutcome, ReleaseOutcome, Unavailable } from '../../../core/backend/lock-backend.js';
+import { agreed, causesOf, isFailed } from '../../node/nodes.backend.js';
+import type { Answer as NodeAnswer, Failed } from '../../node/server.backend.js';
+import type { Vote } from '../node/lock-scripts.js';
 import type { RedisNode } from '../node/redis-node.js';
 
 /**
@@ -64,7 +66,6 @@ export class Poll<Answer> implements Asked<Answer> {
 /** The answer of a node that was to raise its counter. */
 export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
 type Granted = Extract<Vote, { status: 'granted' }>;
-type Unavailable = Extract<AcquireOutcome, { status: 'unavailable' }>;
 type Refusal = Extract<AcquireOutcome, { status: 'contended' }> | Unavailable;
 
 /** A majority voted for the token, or has recorded it. */
@@ -147,7 +148,7 @@ export function tallyWriteBack({ fencingToken, raises }: BegunWriteBack, quorum:
   const raised = answers.filter((answer) => answer?.status === 'raised').length;
   if (raised >= quorum) return { status: 'issued', fencingToken };
   if (raised + open >= quorum) return undefined;
-  const faults = answers.filter(isFault);
+  const faults = answers.filter(isFailed);
   return faults.length > 0 ? unavailable(faults) : { status: 'contended', queued: false }; // its keys were deleted or ran out meanwhile
 }
 
@@ -156,34 +157,39 @@ export function tallyWriteBack({ fencingToken, raises }: BegunWriteBack, quorum:
  * @returns undefined while the open answers still matter
  */
 export function tallyExtension(
-  answers: Answers<NodeExtension>,
+  answers: Answers<NodeAnswer<ExtendOutcome>>,
   open: number,
   quorum: number,
-): { status: 'extended' } | Exclude<ExtendOutcome, { status: 'extended' }> | undefined {
+): ExtendOutcome | undefined {
   if (areTooFew(answers, open, quorum)) return undefined;
-  const count = (status: NodeExtension['status']) => answers.filter((answer) => answer?.status === status).length;
-  const extended = count('extended');
-  if (extended >= quorum) return { status: 'extended' };
-  const faults = answers.filter(isFault);
+  const extensions = answers.filter((answer) => answer?.status === 'extended');
+  const extended = extensions.length;
+  if (extended >= quorum) return { status: 'extended', sentAt: Math.min(...extensions.map(({ sentAt }) => sentAt)) };
+  const faults = answers.filter(isFailed);
   // Nodes that did not answer may still have it: it is lost for certain only if even they would not make a majority.
   if (extended + faults.length + open < quorum) {
-    return { status: 'lost', reason: count('foreign') > 0 ? 'stolen' : 'expired' };
+    const isStolen = answers.some((answer) => answer?.status === 'lost' && answer.reason === 'stolen');
+    return { status: 'lost', reason: isStolen ? 'stolen' : 'expired' };
   }
   return open > 0 ? undefined : unavailable(faults);
 }
 
 /** @returns undefined while the open answers still matter */
-export function tallyRelease(answers: Answers<NodeRelease>, open: number, quorum: number): ReleaseOutcome | undefined {
+export function tallyRelease(
+  answers: Answers<NodeAnswer<ReleaseOutcome>>,
+  open: number,
+  quorum: number,
+): ReleaseOutcome | undefined {
   if (areTooFew(answers, open, quorum)) return undefined;
   const released = answers.filter((answer) => answer?.status === 'released').length;
   if (released >= quorum) return { status: 'released' };
-  const faults = answers.filter(isFault);
+  const faults = answers.filter(isFailed);
   if (released + faults.length + open < quorum) return { status: 'gone' };
   return open > 0 ? undefined : unavailable(faults);
 }
 
-function unavailable(faults: readonly Fault[]): Unavailable {
-  return { status: 'unavailable', causes: faults.map(({ error }) => error) };
+function unavailable(faults: readonly Failed[]): Unavailable {
+  return { status: 'unavailable', causes: causesOf(faults) };
 }
 
 /** Whether nothing can follow from the answers yet: neither a majority agrees, nor is one out of reach. */
@@ -211,12 +217,12 @@ function knowsWhy(votes: Answers<Vote>, open: number, quorum: number): boolean {
 
 /** How many nodes answered, or still may. */
 function answered(votes: Answers<Vote>): number {
-  return votes.length - votes.filter(isFault).length;
+  return votes.length - votes.filter(isFailed).length;
 }
 
 /** The refusal that follows from the votes: contended if a majority answered, as then others are in the way, not the network. */
 function refusalOf(votes: Answers<Vote>, quorum: number, queued: boolean): Refusal {
-  if (answered(votes) < quorum) return unavailable(votes.filter(isFault));
+  if (answered(votes) < quorum) return unavailable(votes.filter(isFailed));
   const refusals = votes.filter((vote) => vote?.status === 'refused');
   const owner = agreed(
     refusals.map((vote) => vote.owner),

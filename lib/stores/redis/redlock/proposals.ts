@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { LIMIT_US } from '../node/node-answers.js';
+import { LIMIT_US } from '../node/lock-scripts.js';
 
 /** Tokens at least this far ahead are not followed: the clock or the counter of their node is wrong. */
 const FOLLOWED_US = 0.9 * LIMIT_US;

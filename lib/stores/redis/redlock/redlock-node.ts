@@ -3,9 +3,15 @@ import { nodeError } from '../client/advice.js';
 import { problemOf } from '../../node/problem-of.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import type { Sending } from '../../../core/backend/lane.js';
-import type { AcquireRequest, ExtendRequest } from '../../../core/backend/lock-backend.js';
+import type {
+  AcquireRequest,
+  ExtendOutcome,
+  ExtendRequest,
+  ReleaseOutcome,
+} from '../../../core/backend/lock-backend.js';
 import { StoredGrant } from '../../node/grants.js';
-import type { Fault, NodeExtension, NodeRelease, Vote } from '../../node/answers.js';
+import { failed, type Answer } from '../../node/server.backend.js';
+import type { Vote } from '../node/lock-scripts.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { AdmissionCheck } from './admission.js';
 import type { Raise } from './decisions.js';
@@ -67,11 +73,13 @@ export class RedlockAttempt extends StoredGrant {
   }
 }
 
-/** Takes the answer of a node, and when it was asked. @param at the index of the node */
-export type Answered<Answer> = (answer: Answer, sentAt: number, at: number) => void;
+/** Takes the vote of a node, and when it was asked for. */
+export type Voted = (vote: Vote, sentAt: number) => void;
+type Extended = (answer: Answer<ExtendOutcome>) => void;
+type Released = (answer: Answer<ReleaseOutcome>) => void;
 
 /** Answers after which the lock stands on the node. */
-const THERE = new Set<string>(['granted', 'extended', 'restored']);
+const THERE = new Set<string>(['granted', 'extended']);
 
 /**
  * One of the nodes of a Redlock. The backend decides without waiting for the slowest nodes, so a lock may be released while
@@ -118,7 +126,7 @@ export class RedlockNode {
 
   /** Asks the node once, unless it is known not to vote. @returns why it does not vote */
   async ping(): Promise<NodeError | undefined> {
-    return (this.node.isReady && this.abstention) || this.node.ping();
+    return (this.node.isReady && this.abstention) || this.node.pinged();
   }
 
   /** Why it does not vote although it answers. */
@@ -131,11 +139,11 @@ export class RedlockNode {
    * @param value of the lock: the owner, and the token that all nodes are asked to vote for
    * @param done its second argument is when the vote was sent, if it was
    */
-  acquire(attempt: RedlockAttempt, request: AcquireRequest, value: string, done: Answered<Vote>): void {
+  acquire(attempt: RedlockAttempt, request: AcquireRequest, value: string, done: Voted): void {
     const trace = attempt.trace(this.at);
     const admitted = this.admission?.vote();
     if (admitted instanceof NodeError) {
-      void Promise.resolve(notAsked(admitted)).then((fault) => done(fault, Infinity, this.at));
+      void Promise.resolve(failed(admitted)).then((fault) => done(fault, Infinity));
       return;
     }
     trace.votedOn = this.#generation;
@@ -152,31 +160,26 @@ export class RedlockNode {
     void raising.then(done);
   }
 
-  /** @param done as of `acquire` */
-  extend(
-    attempt: RedlockAttempt,
-    { ttlMs, waiting }: Omit<ExtendRequest, 'grant'>,
-    done: Answered<NodeExtension>,
-  ): void {
+  extend(attempt: RedlockAttempt, { ttlMs, waiting }: Omit<ExtendRequest, 'grant'>, done: Extended): void {
     const trace = attempt.trace(this.at);
-    this.node.extend({ grant: attempt, ttlMs, waiting }, 'keep', this.#noting('keeps', trace, done));
+    this.node.extend({ grant: attempt, ttlMs, waiting }, this.#noting('keeps', trace, done));
   }
 
   /** Puts the lock back on this node, which has lost it, as its answer to an extension says. Its value needs its token. */
   mend(attempt: RedlockAttempt, ttlMs: number): void {
     const trace = attempt.trace(this.at);
     if (trace.over || attempt.fencingToken === undefined) return;
-    this.node.extend({ grant: attempt, ttlMs }, 'restore', this.#noting<NodeExtension>('takes', trace));
+    this.node.restore(attempt, ttlMs, this.#noting('takes', trace));
   }
 
   /**
    * Releases at once, and again if a command that was in flight has run after it. Where the attempt is kept, all this keeps the
    * lock for what is left: a vote or a put-back that comes late is one more node that has it.
    */
-  release(attempt: RedlockAttempt, done: (release: NodeRelease, at: number) => void): void {
+  release(attempt: RedlockAttempt, done: Released): void {
     const trace = attempt.knownTrace(this.at);
     if (!trace) {
-      this.node.release(attempt, attempt, (release) => done(release, this.at));
+      this.node.release(attempt, attempt, done);
       return;
     }
     trace.over = true;
@@ -184,7 +187,7 @@ export class RedlockNode {
     const isWithdrawn = trace.open === 1 && !trace.mayComeLate && trace.vote?.isWaiting;
     if (!trace.mayBeThere && (trace.open === 0 || isWithdrawn)) {
       if (isWithdrawn) this.#releaseAfterwards(attempt, trace);
-      void Promise.resolve({ status: 'gone' } as const).then((release) => done(release, this.at));
+      void Promise.resolve({ status: 'gone' } as const).then(done);
       return;
     }
     // A command whose script the server does not know is sent a second time, behind the release.
@@ -209,12 +212,12 @@ export class RedlockNode {
     return this.node.connection.client.generation;
   }
 
-  #release(attempt: RedlockAttempt, trace: Trace, done?: (release: NodeRelease, at: number) => void): void {
+  #release(attempt: RedlockAttempt, trace: Trace, done?: Released): void {
     trace.open++;
-    const released = (release: NodeRelease) => {
-      if (release.status !== 'fault') trace.mayBeThere = false;
+    const released: Released = (answer) => {
+      if (answer.status !== 'unavailable') trace.mayBeThere = false;
       trace.settle();
-      done?.(release, this.at);
+      done?.(answer);
     };
     this.node.release(attempt, attempt, released, trace.mayComeLate ? Infinity : undefined);
   }
@@ -230,24 +233,21 @@ export class RedlockNode {
   }
 
   /** Makes the callback of a command that is about to be sent: it notes the answer in the trace first. */
-  #noting<Answer extends Vote | NodeExtension>(
+  #noting<Noted extends [answer: Vote | Answer<ExtendOutcome>, sentAt?: number]>(
     command: 'takes' | 'keeps',
     trace: Trace,
-    done?: Answered<Answer>,
-  ): (answer: Answer, sentAt: number) => void {
+    done?: (...noted: Noted) => void,
+  ): (...noted: Noted) => void {
     trace.open++;
-    return (answer, sentAt) => {
-      if (answer.status !== 'fault') trace.mayBeThere = THERE.has(answer.status);
+    return (...noted) => {
+      const [answer] = noted;
+      if (answer.status !== 'unavailable') trace.mayBeThere = THERE.has(answer.status);
       else if (answer.mayHaveRun) {
         trace.mayBeThere = true;
         trace.mayComeLate ||= command === 'takes';
-      } else if (answer.wiped !== undefined) this.admission?.revoke(answer.wiped);
+      } else if ('wiped' in answer && answer.wiped !== undefined) this.admission?.revoke(answer.wiped);
       trace.settle();
-      done?.(answer, sentAt, this.at);
+      done?.(...noted);
     };
   }
-}
-
-function notAsked(error: NodeError): Fault {
-  return { status: 'fault', error, mayHaveRun: false, disconnected: false };
 }

@@ -18,7 +18,8 @@ import { unreachable } from '../client/advice.js';
 import { NodesBackend } from '../../node/nodes.backend.js';
 import { valueText } from '../node/lock-keys.js';
 import { noteTtl } from '../../node/grants.js';
-import type { NodeExtension, NodeRelease, Vote } from '../../node/answers.js';
+import type { Answer } from '../../node/server.backend.js';
+import type { Vote } from '../node/lock-scripts.js';
 import {
   acknowledged,
   Poll,
@@ -123,7 +124,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     /** When the first of the granted votes was sent: the lock stands on their nodes for its ttl from then on, at least. */
     let sentAt = Infinity;
     const votes = new Poll<Vote>(this.#nodes.length);
-    const voted = (vote: Vote, voteSentAt: number, at: number) => {
+    const voted = (at: number, vote: Vote, voteSentAt: number) => {
       if (vote.status === 'granted') {
         sentAt = Math.min(sentAt, voteSentAt);
         const { fencingToken, nodeTimeUs: timeUs } = vote;
@@ -135,7 +136,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
       votes.take(at, vote);
     };
     if (place) this.#listenToAll(request.key); // a quorum that listens would not miss the others
-    for (const node of this.#nodes) node.acquire(attempt, request, value, voted);
+    this.#nodes.forEach((node, at) => node.acquire(attempt, request, value, (...vote) => voted(at, ...vote)));
     const conclude = (outcome: Issue) => {
       if (outcome.status === 'issued') {
         attempt.fencingToken = outcome.fencingToken;
@@ -172,23 +173,19 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     const { grant, ttlMs } = request;
     const attempt = this.#attemptOf(grant);
     noteTtl(attempt, ttlMs);
-    let sentAt = Infinity; // as of votes
-    const extensions = new Poll<NodeExtension>(this.#nodes.length);
-    const extended = (extension: NodeExtension, extensionSentAt: number, at: number) => {
-      if (extension.status === 'extended') sentAt = Math.min(sentAt, extensionSentAt);
-      extensions.take(at, extension);
-    };
-    for (const node of this.#nodes) node.extend(attempt, request, extended);
+    const extensions = new Poll<Answer<ExtendOutcome>>(this.#nodes.length);
+    this.#nodes.forEach((node, at) => node.extend(attempt, request, (answer) => extensions.take(at, answer)));
     extensions.decide(
       (answers, open) => tallyExtension(answers, open, this.#quorum),
       (outcome) => {
         if (outcome.status === 'extended') {
-          extensions.each(({ status }, at) => {
-            if (status === 'absent') this.#nodes[at]!.mend(attempt, ttlMs);
+          extensions.each((answer, at) => {
+            const isAbsent = answer.status === 'lost' && answer.reason === 'expired';
+            if (isAbsent) this.#nodes[at]!.mend(attempt, ttlMs);
           });
         }
         if (outcome.status === 'lost') this.#undo(attempt);
-        done(outcome.status === 'extended' ? { ...outcome, sentAt } : outcome);
+        done(outcome);
       },
     );
   }
@@ -197,9 +194,8 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
   release(grant: Grant, { keepUntil }: Releasing, done: (outcome: ReleaseOutcome) => void): void {
     const attempt = this.#attemptOf(grant);
     attempt.keepUntil = keepUntil;
-    const releases = new Poll<NodeRelease>(this.#nodes.length);
-    const released = (release: NodeRelease, at: number) => releases.take(at, release);
-    for (const node of this.#nodes) node.release(attempt, released);
+    const releases = new Poll<Answer<ReleaseOutcome>>(this.#nodes.length);
+    this.#nodes.forEach((node, at) => node.release(attempt, (answer) => releases.take(at, answer)));
     releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), done);
   }
 
@@ -241,7 +237,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     return [...errors, ...abstentions.filter((error) => error !== undefined)];
   }
 
-  protected override pingEach(): Promise<NodeError | undefined>[] {
+  protected pingEach(): Promise<NodeError | undefined>[] {
     return this.#nodes.map((node) => node.ping());
   }
 

@@ -4,21 +4,22 @@ import { inTime } from '../../../core/time/time-limit.js';
 import type { ReplicaOptions } from '../options.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../../node/problem-of.js';
-import type { Bound } from '../../../core/backend/lock-backend.js';
+import type { Bound, ExtendOutcome } from '../../../core/backend/lock-backend.js';
 import { RedisConnection } from '../client/redis-connection.js';
-import type { NodeExtension } from '../../node/answers.js';
-import type { ReplicatedExtension } from '../../node/lock-node.js';
+import { failed, type Answer, type AwaitedReplicas, type ReplicatedExtension } from '../../node/server.backend.js';
 import { LockKeys } from '../node/lock-keys.js';
 import { RedisNode, type NodeSettings } from '../node/redis-node.js';
+
+type Extension = Answer<ExtendOutcome>;
 
 /** A lock whose replicas are waited for. */
 interface Entry {
   request: ReplicatedExtension;
-  resolve: (extension: NodeExtension) => void;
+  resolve: (extension: Extension) => void;
 }
 
 /** Waits until replicas have a lock: on connections of its own, since WAIT blocks the one that it is sent on. */
-export class ReplicaWait {
+export class ReplicaWait implements AwaitedReplicas {
   /** By server: the only one, or each master of a Cluster that was needed. */
   readonly #rounds = new Map<string, Rounds>();
 
@@ -47,7 +48,7 @@ export class ReplicaWait {
    * Starts the ttl of a lock anew and waits until enough replicas have that, and with it everything that the server wrote
    * before. The extension also shows when this server is not the one that granted the lock.
    */
-  extend(request: ReplicatedExtension): Promise<NodeExtension> {
+  extend(request: ReplicatedExtension): Promise<Extension> {
     const server = this.source.client.topology.isCluster ? this.#masterOf(request.grant.key) : 'only';
     if (server === undefined) return Promise.resolve(faulty('cluster', 'no master is known for the slot of the lock'));
     let rounds = this.#rounds.get(server);
@@ -96,7 +97,7 @@ class Rounds {
     private readonly connect: () => RedisConnection,
   ) {}
 
-  extend(request: ReplicatedExtension): Promise<NodeExtension> {
+  extend(request: ReplicatedExtension): Promise<Extension> {
     return new Promise((resolve) => {
       this.#gathered.push({ request, resolve });
       if (!this.#isBusy) void outsideOfCalls(() => this.#goRound());
@@ -121,7 +122,7 @@ class Rounds {
   }
 
   /** Extends locks, and waits for their replicas. Never rejects. @returns an answer for each, or one fault for all */
-  async #replicate(requests: readonly ReplicatedExtension[]): Promise<NodeExtension[] | NodeExtension> {
+  async #replicate(requests: readonly ReplicatedExtension[]): Promise<Extension[] | Extension> {
     try {
       const node = this.#connected();
       const problem = await node.connection.ready(this.settings.commandTimeoutMs);
@@ -146,7 +147,7 @@ class Rounds {
   }
 
   /** Limits a round, so that a server that hangs does not hold up later extensions for longer. */
-  #inTime(round: Promise<NodeExtension[] | NodeExtension>): Promise<NodeExtension[] | NodeExtension> {
+  #inTime(round: Promise<Extension[] | Extension>): Promise<Extension[] | Extension> {
     const limitMs = roundMs(this.settings, this.awaited);
     return inTime(round, limitMs, () => {
       const name = this.#node?.name ?? 'Redis';
@@ -157,13 +158,15 @@ class Rounds {
   }
 }
 
-function extended(node: RedisNode, request: ReplicatedExtension): Promise<NodeExtension> {
+function extended(node: RedisNode, request: ReplicatedExtension): Promise<Extension> {
   const { grant, ttlMs, atLeast } = request;
   return new Promise((resolve) => {
-    if (!atLeast) return node.extend(request, 'keep', resolve);
+    if (!atLeast) return node.extend(request, resolve);
     // Transferred to the owner that has it: an extension would end a time that may stay.
     const again = { key: grant.key, from: grant.owner, to: grant.owner, ttlMs, atLeast, mints: false };
-    node.transfer(again, (answer) => resolve(answer.status === 'transferred' ? { status: 'extended' } : answer));
+    node.move(again, (answer) =>
+      resolve(answer.status === 'transferred' ? { status: 'extended', sentAt: answer.sentAt } : answer),
+    );
   });
 }
 
@@ -190,10 +193,10 @@ function roundMs({ commandTimeoutMs }: NodeSettings, { timeoutMs }: ReplicaOptio
   return commandTimeoutMs + timeoutMs;
 }
 
-function faulty(node: string, problem: string): NodeExtension {
+function faulty(node: string, problem: string): Extension {
   return fault(nodeError(node, problem));
 }
 
-function fault(error: NodeError): NodeExtension {
-  return { status: 'fault', error, mayHaveRun: true, disconnected: false };
+function fault(error: NodeError): Extension {
+  return failed(error, true);
 }

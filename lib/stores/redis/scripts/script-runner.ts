@@ -20,8 +20,7 @@ export type Reply = number | string | (number | string)[];
 interface Run extends Operation {
   keys: readonly string[];
   args: readonly (string | number)[];
-  read: (answer: Reply | ScriptFault) => unknown;
-  done: (value: never, sentAt: number) => void;
+  done: (answer: Reply | ScriptFault, sentAt: number) => void;
   /** Stands for the connection that it is meant for. */
   generation: unknown;
 }
@@ -202,26 +201,25 @@ export class ScriptRunner {
           reject(error);
         }
       };
-      this.run(script, keys, args, tryToRead, () => {});
+      this.run(script, keys, args, tryToRead);
     });
   }
 
   /**
-   * Like `ask`, without a promise: `done` is called with the result of `read`, after this has returned. Neither may throw.
+   * Like `ask`, without a promise: `done` is called with the answer, after this has returned. It must not throw.
    * @param done its second argument says when the command was sent, by the clock of the service; when it failed, if it never was
    * @param wanted asked before an operation is sent, which may be later: if it is not wanted any more, it fails instead
    * @returns whether it waits to be sent; undefined if it never will be
    */
-  run<T>(
+  run(
     script: Script,
     keys: readonly string[],
     args: readonly (string | number)[],
-    read: (answer: Reply | ScriptFault) => T,
-    done: (value: T, sentAt: number) => void,
+    done: (answer: Reply | ScriptFault, sentAt: number) => void,
     wanted?: Wanted,
   ): Sending | undefined {
     const { generation } = this.#client;
-    const operation: Run = { keys, args, read, done, wanted, generation };
+    const operation: Run = { keys, args, done, wanted, generation };
     if (wanted?.isWanted === false) {
       this.#drop([operation], WITHDRAWN);
       return undefined;
@@ -453,10 +451,10 @@ function isReply(value: unknown): value is Reply {
   return typeof value === 'number' || typeof value === 'string' || Array.isArray(value);
 }
 
-/** Answers one operation. A reader that throws must not keep the other operations of its command from their answers. */
-function deliver({ read, done }: Run, answer: Reply | ScriptFault, sentAt: number): void {
+/** Answers one operation. A callback that throws must not keep the other operations of its command from their answers. */
+function deliver({ done }: Run, answer: Reply | ScriptFault, sentAt: number): void {
   try {
-    done(read(answer) as never, sentAt);
+    done(answer, sentAt);
   } catch (bug) {
     void Promise.reject(bug);
   }

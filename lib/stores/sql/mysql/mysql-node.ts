@@ -1,31 +1,37 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type {
-  AcquireRequest,
-  ExtendRequest,
-  Grant,
-  GuardStatement,
-  Releasing,
-  Transfer,
+import {
+  EXCLUSIVE,
+  type AcquireOutcome,
+  type AcquireRequest,
+  type ExtendOutcome,
+  type ExtendRequest,
+  type Grant,
+  type GuardStatement,
+  type ReleaseOutcome,
+  type Releasing,
+  type Transfer,
+  type TransferOutcome,
 } from '../../../core/backend/lock-backend.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
-import type { NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, NodeView, Vote } from '../../node/answers.js';
-import { standsMs } from '../../node/grants.js';
-import type { LockNode } from '../../node/lock-node.js';
+import { StoredGrant } from '../../node/grants.js';
+import type { Alone, Answer, Attempted, Failed, Seizure } from '../../node/server.backend.js';
 import { sqlError } from '../advice.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 import { SqlFault } from '../sql-fault.js';
 import {
+  extensionOf,
   GUARDED_FOR_MS,
-  holdingOf,
   is,
+  releaseOf,
   SqlNode,
   text,
   transferOf,
-  type PendingRelease,
+  type PendingSqlRelease,
   type Seen,
   type SqlSettings,
 } from '../sql-node.js';
+import type { Answered } from '../statement-runner.js';
 import { stored } from '../stored-key.js';
 import { ddl, guardOf, isOff, mysqlStatements, type MysqlStatements } from './statements.js';
 
@@ -33,52 +39,42 @@ import { ddl, guardOf, isOff, mysqlStatements, type MysqlStatements } from './st
  * The operations on locks in a table of MySQL or MariaDB. None of them rejects, except for a bug. These databases tell nobody that a lock is
  * free, so there is no queue: calls that wait ask again, all those of a process together.
  */
-export class MysqlNode extends SqlNode implements LockNode {
+export class MysqlNode extends SqlNode {
   readonly store = 'MySQL';
   readonly pollEveryMs = 25;
   protected readonly statements: MysqlStatements;
   protected readonly ddl: string;
 
-  constructor(source: SqlSource, settings: SqlSettings) {
-    super(source, settings);
+  constructor(source: SqlSource, settings: SqlSettings, alone?: Alone) {
+    super(source, settings, alone);
     this.statements = mysqlStatements(settings.table);
     this.ddl = ddl(settings.table);
   }
 
-  acquire(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void): void {
+  protected attempt(request: AcquireRequest, done: Attempted): void {
     const { key, owner, ttlMs, turns = 1, asker } = request;
     const values = [stored(key), owner, ttlMs, turns];
-    const read = (row: Row | SqlFault) => (row instanceof SqlFault ? this.faultOf(row) : voteOf(row, owner, turns));
-    this.runner.run(this.statements.acquire, stored(key), values, read, done, asker);
+    const taken: Answered = (row, sentAt) => {
+      done(row instanceof SqlFault ? this.failedBy(row) : outcomeOf(row, request, sentAt), sentAt);
+    };
+    this.runner.run(this.statements.acquire, stored(key), values, taken, asker);
   }
 
-  extend(request: ExtendRequest, _: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void {
-    const { grant, ttlMs, waiting } = request;
+  protected prolong({ grant, ttlMs, waiting }: ExtendRequest, done: (answer: Answer<ExtendOutcome>) => void): void {
     const { key, owner } = grant;
-    const read = (row: Row | SqlFault): NodeExtension => {
-      if (row instanceof SqlFault) return this.faultOf(row);
-      if (is(row.is_locked)) return this.guarded();
-      return { status: is(row.is_done) ? 'extended' : is(row.is_held) ? 'foreign' : 'absent' };
-    };
-    this.runner.run(this.statements.extend, stored(key), [stored(key), owner, ttlMs, waiting?.calls ?? 0], read, done);
+    const values = [stored(key), owner, ttlMs, waiting?.calls ?? 0];
+    this.runner.run(this.statements.extend, stored(key), values, this.reading(extensionOf, done));
   }
 
-  release(
-    grant: Grant,
-    { keepUntil }: Releasing,
-    done?: (release: NodeRelease) => void,
-    forMs = standsMs(grant),
-  ): void {
-    this.give({ key: grant.key, owner: grant.owner, keepUntil }, forMs, done);
+  protected releaseOf({ key, owner }: Grant, { keepUntil }: Releasing): PendingSqlRelease {
+    return { key, owner, keepUntil };
   }
 
-  transfer(request: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+  protected move(request: Transfer, done: (answer: Answer<TransferOutcome>) => void): void {
     const { key, from, to, ttlMs, mints, atLeast = false } = request;
-    const read = (row: Row | SqlFault): NodeTransfer => {
-      if (row instanceof SqlFault) return this.faultOf(row);
-      return is(row.is_locked) ? this.guarded() : transferOf(row);
-    };
-    this.runner.run(this.statements.transfer, stored(key), [stored(key), from, to, ttlMs, mints, atLeast], read, done);
+    const values = [stored(key), from, to, ttlMs, mints, atLeast];
+    const moved = this.reading((row, sentAt) => transferOf(row, request, sentAt), done);
+    this.runner.run(this.statements.transfer, stored(key), values, moved);
   }
 
   guard(grants: readonly Grant[]): GuardStatement {
@@ -90,46 +86,37 @@ export class MysqlNode extends SqlNode implements LockNode {
     };
   }
 
-  async inspect(key: string): Promise<NodeView> {
-    const row = await this.runner.ask(this.statements.inspect, [stored(key)], stored(key));
-    return row instanceof SqlFault ? this.faultOf(row) : { status: 'seen', holding: holdingOf(row) };
-  }
-
   /** Tries again for a while if another session has locked the row: a guard does so until it ends, and whoever asks for the lock for a moment. */
-  async forceRelease(key: string, from?: string): Promise<NodeSeizure> {
+  async seize(key: string, from?: string): Promise<Seizure | Failed> {
     const giveUpAt = monotonic() + this.settings.commandTimeoutMs;
     for (;;) {
-      const view = await this.inspect(key);
-      if (view.status === 'fault') return view;
+      const view = await this.view(key);
+      if (view.status === 'unavailable') return view;
       const owner = view.holding?.holders[0]?.owner;
       if (owner === undefined || (from !== undefined && owner !== from)) return { status: 'absent' };
       const row = await this.runner.ask(this.statements.release, [stored(key), owner], stored(key));
-      if (row instanceof SqlFault) return this.faultOf(row);
+      if (row instanceof SqlFault) return this.failedBy(row);
       if (!is(row.is_locked)) return is(row.is_done) ? { status: 'taken', from: [owner] } : { status: 'absent' };
       if (monotonic() >= giveUpAt) return this.guarded();
       await delay(this.pollEveryMs);
     }
   }
 
-  timeAt(): undefined {
-    return undefined;
-  }
-
-  protected giveBack({ key, owner, keepUntil }: PendingRelease, done: (release: NodeRelease) => void): void {
+  protected giveBack(
+    { key, owner, keepUntil }: PendingSqlRelease,
+    done: (answer: Answer<ReleaseOutcome>) => void,
+  ): void {
     const keptForMs = leftMs(keepUntil);
     const { keep, release } = this.statements;
-    const read = (row: Row | SqlFault): NodeRelease => {
-      if (row instanceof SqlFault) return this.faultOf(row);
-      return is(row.is_locked) ? this.guarded() : { status: is(row.is_done) ? 'released' : 'gone' };
-    };
-    if (keptForMs > 0) this.runner.run(keep, stored(key), [stored(key), owner, keptForMs, 0], read, done);
-    else this.runner.run(release, stored(key), [stored(key), owner], read, done);
+    const given = this.reading(releaseOf, done);
+    if (keptForMs > 0) this.runner.run(keep, stored(key), [stored(key), owner, keptForMs, 0], given);
+    else this.runner.run(release, stored(key), [stored(key), owner], given);
   }
 
   protected takeSweep(owner: string): Promise<boolean> {
     return new Promise((resolve) => {
       const request = { key: JANITOR_KEY, owner, ttlMs: EVERY_MS };
-      this.acquire({ ...request, hold: { mode: 'exclusive' } }, ({ status }) => resolve(status === 'granted'));
+      this.attempt({ ...request, hold: EXCLUSIVE }, ({ status }) => resolve(status === 'acquired'));
     });
   }
 
@@ -173,19 +160,21 @@ const CLAIM_SESSION = 'SELECT GET_LOCK(?, 0) AS is_claimed, IS_USED_LOCK(?) AS s
 /** Of the session, as what a new one begins with may have been changed since. */
 const VARIABLES = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'log_bin', 'binlog_format')";
 
-/** @param turns how many tokens were asked for */
-function voteOf({ holder, remaining, fence, is_kept, acquired_us }: Row, owner: string, turns: number): Vote {
+function outcomeOf(row: Row, request: AcquireRequest, sentAt: number): Answer<AcquireOutcome> {
+  const { holder, remaining, fence, is_kept, acquired_us } = row;
+  const { owner, turns = 1 } = request;
   const remainingMs = Number(remaining ?? 0);
   if (holder === owner && remainingMs > 0 && !is(is_kept)) {
     const lastToken = Number(fence);
     // All of them were minted if they began with the clock.
     const fencingToken = lastToken === Number(acquired_us) + turns - 1 ? lastToken - turns + 1 : lastToken;
-    return { status: 'granted', fencingToken, lastToken };
+    return { status: 'acquired', grant: new StoredGrant(request, fencingToken, lastToken), sentAt };
   }
   const isHeld = remainingMs > 0;
   // A row that was free and not taken is locked: for a moment, or by a guard. One that is not there is being inserted, or was just deleted.
   return {
-    status: 'refused',
+    status: 'contended',
+    queued: false,
     owner: text(holder ?? ''),
     remainingMs: isHeld ? remainingMs : holder === undefined ? 0 : GUARDED_FOR_MS,
     isKept: (isHeld && is(is_kept)) || undefined,

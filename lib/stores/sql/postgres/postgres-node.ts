@@ -1,35 +1,41 @@
 import type {
+  AcquireOutcome,
   AcquireRequest,
+  ExtendOutcome,
   ExtendRequest,
   Grant,
   GuardStatement,
+  LockBackend,
   Place,
+  ReleaseOutcome,
   Releasing,
   Transfer,
+  TransferOutcome,
   WaitListener,
   WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { nextTick } from '../../../core/time/event-loop.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
-import type { NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, NodeView, Vote } from '../../node/answers.js';
-import { standsMs, ToldHandOver } from '../../node/grants.js';
-import type { LockNode } from '../../node/lock-node.js';
+import { hintOf, StoredGrant, ToldHandOver } from '../../node/grants.js';
 import { GRANT_TTL_MS, readMessage, TAKEN } from '../../node/messages.js';
+import type { Alone, Answer, Attempted, Failed, GaveBack, Seizure } from '../../node/server.backend.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 import { SqlFault } from '../sql-fault.js';
 import {
+  extensionOf,
   GUARDED_FOR_MS,
-  holdingOf,
   is,
+  releaseOf,
   SqlNode,
   text,
   transferOf,
-  type PendingRelease,
+  type PendingSqlRelease,
   type Seen,
   type SqlSettings,
 } from '../sql-node.js';
+import type { Answered } from '../statement-runner.js';
 import { fromStored, stored } from '../stored-key.js';
 import { PostgresInbox, type PostgresInboxListener } from './postgres-inbox.js';
 import type { PostgresClient } from './postgres-source.js';
@@ -54,23 +60,24 @@ interface Turn {
 }
 
 /** The operations on locks in a table of PostgreSQL. None of them rejects, except for a bug. */
-export class PostgresNode extends SqlNode implements LockNode, WaitQueue, PostgresInboxListener {
+export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxListener {
   readonly store = 'PostgreSQL';
   readonly handsOver = true;
-  readonly waitQueue = this;
+  override readonly waitQueue = this;
+  readonly turn: NonNullable<LockBackend['turn']> = this.inOneStep;
   protected readonly statements: PostgresStatements;
   readonly #inbox: PostgresInbox;
   readonly #channel: string;
   readonly #clock = new ServerClock();
-  readonly #timeAt = (key: string, serverUs: number) => this.timeAt(key, serverUs);
+  readonly #timeAt = (_: string, serverUs: number) => this.#clock.monotonicAt(serverUs);
   /** What other processes are told at the end of this tick: channel and message. */
   #untold: [string, string][] = [];
   #listener?: WaitListener;
 
   protected readonly ddl: string;
 
-  constructor(source: SqlSource<PostgresClient>, settings: SqlSettings) {
-    super(source, settings);
+  constructor(source: SqlSource<PostgresClient>, settings: SqlSettings, alone?: Alone) {
+    super(source, settings, alone);
     this.ddl = ddl(settings.table);
     this.statements = postgresStatements(settings.table);
     this.#channel = channelOf(`${settings.processName}/`)!;
@@ -84,42 +91,31 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     );
   }
 
-  acquire(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void, give?: string): void {
+  protected attempt(request: AcquireRequest, done: Attempted, give?: string): void {
     const { place, turns = 1 } = request;
     if (turns === 1 && !place && give === undefined && this.runner.isAnswered) this.#take(request, done);
-    else this.#attempt(request, give, done);
+    else this.#ask(request, give, done);
   }
 
-  extend(request: ExtendRequest, _: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void {
-    const { grant, ttlMs, waiting } = request;
+  protected prolong({ grant, ttlMs, waiting }: ExtendRequest, done: (answer: Answer<ExtendOutcome>) => void): void {
     const { key, owner } = grant;
-    const read = (row: Row | SqlFault): NodeExtension => {
-      if (row instanceof SqlFault) return this.faultOf(row);
-      return { status: is(row.is_done) ? 'extended' : is(row.is_held) ? 'foreign' : 'absent' };
-    };
-    this.runner.run(this.statements.extend, key, [stored(key), owner, ttlMs, false, waiting?.calls ?? 0], read, done);
+    const values = [stored(key), owner, ttlMs, false, waiting?.calls ?? 0];
+    this.runner.run(this.statements.extend, key, values, this.reading(extensionOf, done));
   }
 
-  release(
-    grant: Grant,
+  protected releaseOf(
+    { key, owner, fencingToken = 0, nobodyBefore }: Grant,
     { keepUntil }: Releasing,
-    done?: (release: NodeRelease) => void,
-    forMs = standsMs(grant),
-  ): void {
-    const { key, owner, fencingToken = 0, nobodyBefore } = grant;
+  ): PendingSqlRelease {
     const heldUs = (this.#clock.at(monotonic()) ?? Infinity) - fencingToken;
     const isAlone = nobodyBefore === undefined && heldUs < AWAITED_AFTER_US;
-    this.give({ key, owner, keepUntil, isAlone }, forMs, done);
+    return { key, owner, keepUntil, isAlone };
   }
 
-  transfer(request: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+  protected move(request: Transfer, done: (answer: Answer<TransferOutcome>) => void): void {
     const { key, from, to, ttlMs, mints, atLeast = false } = request;
-    const read = (row: Row | SqlFault): NodeTransfer => {
-      if (row instanceof SqlFault) return this.faultOf(row);
-      if (is(row.is_guarded)) return this.guarded();
-      return transferOf(row);
-    };
-    this.runner.run(this.statements.transfer, key, [stored(key), from, to, ttlMs, mints, atLeast], read, done);
+    const moved = this.reading((row, sentAt) => transferOf(row, request, sentAt), done);
+    this.runner.run(this.statements.transfer, key, [stored(key), from, to, ttlMs, mints, atLeast], moved);
   }
 
   guard(grants: readonly Grant[], passedOnForMs = Infinity): GuardStatement {
@@ -142,10 +138,6 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     if (isOwn) this.give({ key, owner: ticket, isPlace: true }, GRANT_TTL_MS);
   }
 
-  timeAt(_: string, serverUs: number): number | undefined {
-    return this.#clock.monotonicAt(serverUs);
-  }
-
   clockErrorMs(): number | undefined {
     const { errorUs } = this.#clock;
     return errorUs === undefined ? undefined : errorUs / 1_000;
@@ -164,26 +156,17 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     this.#inbox.check();
   }
 
-  async inspect(key: string): Promise<NodeView> {
-    const row = await this.runner.ask(this.statements.inspect, [stored(key)], key);
-    return row instanceof SqlFault ? this.faultOf(row) : { status: 'seen', holding: holdingOf(row) };
+  seize(key: string, from = WHOEVER): Promise<Seizure | Failed> {
+    const seized = (row: Row): Seizure => {
+      if (!is(row.gives)) return { status: 'absent' };
+      const holder = text(row.holder);
+      if (!is(row.is_kept)) this.#tell(channelOf(holder), `${holder} ${TAKEN} ${stored(key)}`);
+      return { status: 'taken', from: [holder] };
+    };
+    return new Promise((resolve) => this.#turn({ key, give: from }, this.reading(seized, resolve)));
   }
 
-  async forceRelease(key: string, from = WHOEVER): Promise<NodeSeizure> {
-    return new Promise((resolve) => {
-      this.#turn({ key, give: from }, (row) => {
-        if (row instanceof SqlFault) return resolve(this.faultOf(row));
-        if (is(row.is_guarded)) return resolve(this.guarded());
-        if (!is(row.gives)) return resolve({ status: 'absent' });
-        const holder = text(row.holder);
-        if (!is(row.is_kept)) this.#tell(channelOf(holder), `${holder} ${TAKEN} ${stored(key)}`);
-        resolve({ status: 'taken', from: [holder] });
-      });
-    });
-  }
-
-  override async close(): Promise<void> {
-    await super.close();
+  protected override closed(): void {
     this.#inbox.close();
   }
 
@@ -213,7 +196,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     );
   }
 
-  #attempt(request: AcquireRequest, give: string | undefined, done: (vote: Vote, sentAt: number) => void): void {
+  #ask(request: AcquireRequest, give: string | undefined, done: Attempted): void {
     const { key, owner, ttlMs, place, turns = 1, asker } = request;
     const turn: Turn = { key, give, owner, ttlMs, turns };
     if (place) {
@@ -222,28 +205,29 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
       turn.queues = true;
       turn.calls = place.calls;
     }
-    const answered = (row: Row | SqlFault, sentAt: number) => {
-      if (row instanceof SqlFault) return done(this.faultOf(row), sentAt);
+    const answered: Answered = (row, sentAt) => {
+      if (row instanceof SqlFault) return done(this.failedBy(row), sentAt);
       this.#learn(row, sentAt);
-      done(this.#voteOf(row, request, give), sentAt);
+      done(this.#outcomeOf(row, request, sentAt), sentAt, give === undefined ? undefined : gaveBackBy(row));
     };
     this.#turn(turn, answered, asker);
   }
 
   /** Tries to take a lock alone, as if it were free and nobody waited for it. */
-  #take(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void): void {
+  #take(request: AcquireRequest, done: Attempted): void {
     const { key, owner, ttlMs, asker } = request;
-    const taken = (row: Row | SqlFault, sentAt: number) => {
-      if (row instanceof SqlFault) done(this.faultOf(row), sentAt);
-      else if (row.token === undefined) this.#attempt(request, undefined, done);
-      else done({ status: 'granted', fencingToken: Number(row.token) }, sentAt);
+    const taken: Answered = (row, sentAt) => {
+      if (row instanceof SqlFault) return done(this.failedBy(row), sentAt);
+      if (row.token === undefined) return this.#ask(request, undefined, done);
+      const token = Number(row.token);
+      done({ status: 'acquired', grant: new StoredGrant(request, token, token), sentAt }, sentAt);
     };
-    this.runner.run(this.statements.take, key, [stored(key), owner, ttlMs], asItIs, taken, asker);
+    this.runner.run(this.statements.take, key, [stored(key), owner, ttlMs], taken, asker);
   }
 
   #turn(
     { key, give, owner, ticket, ttlMs, turns, number, queues = false, calls = 0 }: Turn,
-    done: (row: Row | SqlFault, sentAt: number) => void,
+    done: Answered,
     wanted?: AcquireRequest['asker'],
   ): void {
     const { turn, giveAndTurn } = this.statements;
@@ -258,43 +242,30 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
       queues,
       calls,
     ];
-    const read = (row: Row | SqlFault) => {
+    const answered: Answered = (row, sentAt) => {
       if (!(row instanceof SqlFault) && typeof row.granted === 'string') {
         const message = [row.granted, row.first_token, row.last_token, row.bound, stored(key)].join(' ');
         this.#tell(channelOf(row.granted), message);
       }
-      return row;
+      done(row, sentAt);
     };
-    this.runner.run(give === undefined ? turn : giveAndTurn, key, values, read, done, wanted);
+    this.runner.run(give === undefined ? turn : giveAndTurn, key, values, answered, wanted);
   }
 
-  #voteOf(row: Row, { place }: AcquireRequest, give: string | undefined): Vote {
-    const isGuarded = is(row.is_guarded);
-    const gaveBack =
-      give === undefined || (isGuarded && is(row.gives)) ? undefined : is(row.gives) ? 'released' : 'gone';
-    const nodeTimeUs = row.us === undefined ? undefined : Number(row.us);
+  #outcomeOf(row: Row, request: AcquireRequest, sentAt: number): Answer<AcquireOutcome> {
+    const { place } = request;
     if (is(row.is_taken)) {
-      const [fencingToken, lastToken, boundUs] = [row.first_token, row.last_token, row.bound].map(Number) as [
-        number,
-        number,
-        number,
-      ];
-      return { status: 'granted', fencingToken, lastToken, boundUs, nodeTimeUs, gaveBack };
+      const nobodyBefore = this.#clock.monotonicAt(Number(row.bound));
+      const grant = new StoredGrant(request, Number(row.first_token), Number(row.last_token), nobodyBefore);
+      return { status: 'acquired', grant, sentAt };
     }
-    const isGranted = typeof row.granted === 'string';
-    const remainingMs = isGranted ? GRANT_TTL_MS : Math.max(Number(row.remaining ?? 0), isGuarded ? GUARDED_FOR_MS : 0);
-    const wasPassedOver = (place?.isTaken && !is(row.had_place)) || undefined;
-    if (wasPassedOver) this.#inbox.check(); // when its turn came it did not listen, or the message was lost
-    return {
-      status: 'refused',
-      owner: text((isGranted ? row.granted : row.holder) ?? ''),
-      remainingMs,
-      isKept: (!isGranted && is(row.is_kept)) || undefined,
-      wasPassedOver,
-      latestToken: place && Math.max(nodeTimeUs ?? 0, Number((isGranted ? row.last_token : row.fence) ?? 0)),
-      nodeTimeUs,
-      gaveBack,
-    };
+    const { latestToken, ...seen } = typeof row.granted === 'string' ? handedOver(row) : heldBy(row);
+    if (!place) return { status: 'contended', ...seen, queued: false };
+    const wasGone = place.isTaken && !is(row.had_place);
+    if (wasGone) this.#inbox.check(); // when its turn came it did not listen, or the message was lost
+    const tokens = Math.max(Number(row.us ?? 0), latestToken);
+    const hint = hintOf(place, sentAt, this.connection.generation, tokens, wasGone);
+    return { status: 'contended', ...seen, queued: true, hint };
   }
 
   #learn({ us }: Row, sentAt: number): void {
@@ -304,29 +275,26 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
   }
 
   protected giveBack(
-    { key, owner, isAlone, isPlace, keepUntil }: PendingRelease,
-    done: (release: NodeRelease) => void,
+    { key, owner, isAlone, isPlace, keepUntil }: PendingSqlRelease,
+    done: (answer: Answer<ReleaseOutcome>) => void,
   ): void {
     const keptForMs = leftMs(keepUntil);
     if (keptForMs > 0) {
-      const read = (row: Row | SqlFault): NodeRelease =>
-        row instanceof SqlFault ? this.faultOf(row) : { status: is(row.is_done) ? 'released' : 'gone' };
-      this.runner.run(this.statements.keep, key, [stored(key), owner, keptForMs, true, 0], read, done);
+      const values = [stored(key), owner, keptForMs, true, 0];
+      this.runner.run(this.statements.keep, key, values, this.reading(releaseOf, done));
       return;
     }
-    const giveOn = () =>
-      this.#turn({ key, give: owner, ticket: isPlace ? owner : undefined }, (row) => {
-        if (row instanceof SqlFault) done(this.faultOf(row));
-        else if (is(row.is_guarded)) done(this.guarded());
-        else done({ status: is(row.gives) ? 'released' : 'gone' });
-      });
+    const giveOn = () => {
+      const given = this.reading(({ gives }) => releaseOf({ is_done: gives }), done);
+      this.#turn({ key, give: owner, ticket: isPlace ? owner : undefined }, given);
+    };
     if (!isAlone || !this.runner.isAnswered) return giveOn();
-    const given = (row: Row | SqlFault) => {
-      if (row instanceof SqlFault) done(this.faultOf(row));
+    const given: Answered = (row) => {
+      if (row instanceof SqlFault) done(this.failedBy(row));
       else if (row.is_done === undefined) giveOn();
       else done({ status: 'released' });
     };
-    this.runner.run(this.statements.give, key, [stored(key), owner], asItIs, given);
+    this.runner.run(this.statements.give, key, [stored(key), owner], given);
   }
 
   /** Tells a process something: all that comes up in one tick together. */
@@ -351,7 +319,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     const channels = messages.map(([channel]) => channel);
     const texts = messages.map(([, text]) => text);
     const answer = await this.runner.ask(this.statements.notify, [channels, texts]);
-    if (answer instanceof SqlFault) throw this.faultOf(answer).error;
+    if (answer instanceof SqlFault) throw this.failedBy(answer).causes[0]!;
   }
 
   protected takeSweep(owner: string): Promise<boolean> {
@@ -397,6 +365,24 @@ function channelOf(owner: string): string | undefined {
   return random ? `nest_redis_lock_${Buffer.from(random).toString('hex')}` : undefined;
 }
 
-function asItIs(row: Row | SqlFault): Row | SqlFault {
-  return row;
+/** What became of the lock that was given back in the same step: that is not known while a transaction guards it. */
+function gaveBackBy(row: Row): GaveBack | undefined {
+  if (!is(row.gives)) return 'gone';
+  return is(row.is_guarded) ? undefined : 'released';
+}
+
+/** Who is in the way of an attempt: the statement has handed the lock over to the first in the queue. */
+function handedOver({ granted, last_token }: Row) {
+  return { owner: text(granted), remainingMs: GRANT_TTL_MS, latestToken: Number(last_token) };
+}
+
+/** Who is in the way of an attempt: the holder, or a transaction that guards the lock. */
+function heldBy({ holder, remaining, fence, is_guarded, is_kept }: Row) {
+  const remainingMs = Math.max(Number(remaining ?? 0), is(is_guarded) ? GUARDED_FOR_MS : 0);
+  return {
+    owner: text(holder ?? ''),
+    remainingMs,
+    isKept: is(is_kept) || undefined,
+    latestToken: Number(fence ?? 0),
+  };
 }

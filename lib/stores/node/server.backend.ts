@@ -1,0 +1,488 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { LockUnavailableError, NodeError, type LockError } from '../../api/errors.js';
+import type { LockMode } from '../../api/lock.js';
+import {
+  LONGEST_TTL_MS,
+  type AcquireOutcome,
+  type AcquireRequest,
+  type Bound,
+  type Bounds,
+  type ExtendOutcome,
+  type ExtendRequest,
+  type Grant,
+  type Holding,
+  type Listed,
+  type ListRequest,
+  type LockBackend,
+  type ReleaseOutcome,
+  type Releasing,
+  type Taken,
+  type Transfer,
+  type TransferOutcome,
+  type Unavailable,
+  type WaitQueue,
+} from '../../core/backend/lock-backend.js';
+import { ReleaseRetry } from '../../core/backend/release-retry.js';
+import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from '../../core/backend/report.js';
+import { monotonic } from '../../core/time/clock.js';
+import { outsideOfCalls } from '../../core/time/event-loop.js';
+import { InFlight } from '../../core/time/in-flight.js';
+import { inTime } from '../../core/time/time-limit.js';
+import { noteTtl, standsMs } from './grants.js';
+
+/** How long the client has to notice that its connection is gone before it is asked again, in milliseconds. Each further pause doubles. */
+const FIRST_PAUSE_MS = 5;
+const LONGEST_PAUSE_MS = 100;
+/** How long after a refusal that passes a release is sent again, in milliseconds. */
+const REFUSED_PAUSE_MS = 50;
+
+/** Why a server did not do an operation, or did not confirm it. */
+export interface Failed extends Unavailable {
+  /** The command may have taken, or may yet take, effect. */
+  mayHaveRun: boolean;
+  /** The connection failed, or the server refuses for a moment: the same command may pass when it is sent again. */
+  disconnected: boolean;
+}
+
+/** An outcome, as a server knows it. */
+export type Answer<Outcome> = Exclude<Outcome, Unavailable> | Failed;
+
+/** Takes the answer to an attempt. @param sentAt when it was sent; when it failed, if it never was */
+export type Attempted = (answer: Answer<AcquireOutcome>, sentAt: number, gaveBack?: GaveBack) => void;
+
+/** What became of a lock that was given back in the same step as an attempt. Undefined: that is not known. */
+export type GaveBack = 'released' | 'gone';
+
+/** The release of a lock, or of a place in its queue. */
+export interface PendingRelease extends Releasing {
+  readonly key: string;
+  /** The owner value, or the ticket. */
+  readonly owner: string;
+}
+
+/** The keys of locks that a server, or a Cluster, may have. */
+export interface Scan {
+  readonly status: 'scanned';
+  /** Each once. There may be more than the limit of the request. */
+  readonly keys: string[];
+  /** Whether the search came to its end. */
+  readonly isComplete: boolean;
+  /** How many keys were looked at, about. */
+  readonly scanned: number;
+}
+
+/** What a server says of a lock. */
+export interface View {
+  readonly status: 'seen';
+  readonly holding?: Holding;
+}
+
+/** What came of a release by force. */
+export type Seizure = (Taken & { readonly status: 'taken' }) | { readonly status: 'absent' };
+
+/** The connection to a server. */
+export interface NodeConnection {
+  /** Names the server in errors, without credentials. */
+  readonly name: string;
+  readonly isReady: boolean;
+  /** Another one for each time that it was made: it may lead to another server. */
+  readonly generation: unknown;
+  /** Whether waiting for it is useless: an attempt to reconnect has failed, or took too long. */
+  readonly isKnownDown: boolean;
+  /** Why it is not ready. */
+  readonly problem: NodeError;
+  /**
+   * Waits until commands can be sent.
+   * @param when at the `start` of the application the server may be starting, too
+   * @returns the problem; undefined when it is ready
+   */
+  ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined>;
+  close(): void;
+}
+
+/** An extension that replicas must have. */
+export type ReplicatedExtension = ExtendRequest & Pick<Transfer, 'atLeast'>;
+
+/** Replicas that must have a lock before it counts as held. */
+export interface AwaitedReplicas {
+  readonly shortestTtl: Bound;
+  /** The longest that an extension can take, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Starts the ttl of a lock anew, and waits until enough replicas have that. */
+  extend(request: ReplicatedExtension): Promise<Answer<ExtendOutcome>>;
+  close(): void;
+}
+
+/** What all servers need to know. */
+export interface ServerSettings {
+  /** How long the server may owe answers and give none, in milliseconds. */
+  readonly commandTimeoutMs: number;
+  /** The clock of the service, in milliseconds: says when a command was sent. */
+  readonly now: () => number;
+}
+
+/** What a server needs that keeps locks alone. */
+export interface Alone {
+  /** Checks the server. */
+  readonly report: LockBackend['report'];
+  /** Undefined: they are not waited for. */
+  readonly replicas?: AwaitedReplicas;
+}
+
+/**
+ * Locks that one server keeps, or what acts as one: a Cluster, a Sentinel-managed master. The store says how a lock is taken, extended and
+ * given back, once. What is alike in all stores is here: a short break of the connection is ridden out, and what was not confirmed is given
+ * back until it is. A `done` callback is called once, after the method has returned, and in the order in which the server answered.
+ */
+export abstract class ServerBackend<Release extends PendingRelease = PendingRelease> implements LockBackend {
+  /** The store in errors: `Redis`. */
+  abstract readonly store: string;
+  abstract readonly connection: NodeConnection;
+  readonly bounds: Bounds;
+  readonly waitQueue?: WaitQueue;
+  readonly modes?: readonly LockMode[];
+  onReachable?: () => void;
+  /** Releases in flight, and what is sent to others because of them. */
+  protected readonly releasing = new InFlight();
+  /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
+  readonly #retry: ReleaseRetry<Release>;
+  readonly #commandTimeoutMs: number;
+  readonly #now: () => number;
+  readonly #alone?: Alone;
+  readonly #replicas?: AwaitedReplicas;
+  /** Why the attempts have failed that are to be sent again. */
+  readonly #failing = new Map<AcquireRequest, NodeError>();
+
+  /** @param alone undefined for a server that keeps locks together with others */
+  protected constructor({ commandTimeoutMs, now }: ServerSettings, alone?: Alone) {
+    this.#commandTimeoutMs = commandTimeoutMs;
+    this.#now = now;
+    this.#alone = alone;
+    this.#replicas = alone?.replicas;
+    this.bounds = { shortestTtlMs: this.#replicas?.shortestTtl };
+    this.#retry = new ReleaseRetry(
+      (item, done) => this.giveBack(item, ({ status }) => done(status !== 'unavailable')),
+      () => this.connection.isReady,
+    );
+  }
+
+  /** Whether every command was answered. */
+  protected abstract readonly isAnswered: boolean;
+  /**
+   * Tries to acquire a lock. With a place, a refused attempt is queued.
+   * @param givenBack the owner value of a lock of the same key that is given back in the same step: only where there is a queue
+   */
+  protected abstract attempt(request: AcquireRequest, done: Attempted, givenBack?: string): void;
+  protected abstract prolong(request: ExtendRequest, done: (answer: Answer<ExtendOutcome>) => void): void;
+  protected abstract move(request: Transfer, done: (answer: Answer<TransferOutcome>) => void): void;
+  /** @returns what stands for a grant in `giveBack` */
+  protected abstract releaseOf(grant: Grant, how: Releasing): Release;
+  /** Gives a lock or a place back, or keeps the lock: once. */
+  protected abstract giveBack(item: Release, done: (answer: Answer<ReleaseOutcome>) => void): void;
+  /** Who holds a lock. Never rejects. */
+  abstract view(key: string): Promise<View | Failed>;
+  /** Searches for locks, held or free meanwhile. Takes the budget of the request, and one time limit more, at most. Never rejects. */
+  abstract scan(request: ListRequest): Promise<Scan | Failed>;
+  /** @param from the owner that the lock is taken from; undefined: from whoever holds it. Never rejects */
+  abstract seize(key: string, from?: string): Promise<Seizure | Failed>;
+  /** The error of the server, with advice where the problem is known. */
+  protected abstract errorOf(problem: string): NodeError;
+  /** The error of an application whose start has waited for the server. */
+  protected abstract unreachable(problem: NodeError, timeoutMs: number): LockError;
+
+  get name(): string {
+    return this.connection.name;
+  }
+
+  /** One time limit to reconnect, and one for the command; then the wait for replicas. */
+  attemptTimeoutMs(): number {
+    return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
+  }
+
+  acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
+    if (this.#canHold(request)) this.attempt(request, (...answer) => this.#attempted(request, answer, done));
+    else this.#refuseHold(done);
+  }
+
+  /**
+   * `turn` of a store that has a queue. A lock whose turn was never sent is given back as by any release: also where no call wants the other
+   * half any more. Of one that may have run, the answer to its repetition would not say whether the lock was still held: it is given back as
+   * often as it takes.
+   */
+  protected readonly inOneStep: NonNullable<LockBackend['turn']> = (grant, released, request, done) => {
+    if (!this.#canHold(request)) {
+      this.release(grant, {}, released);
+      this.#refuseHold(done);
+      return;
+    }
+    const attempted: Attempted = (outcome, sentAt, gaveBack) => {
+      if (gaveBack) {
+        released({ status: gaveBack });
+      } else if (outcome.status === 'unavailable' && outcome.mayHaveRun) {
+        this.release(grant, {});
+        released(outcome);
+      } else {
+        this.release(grant, {}, released);
+      }
+      this.#attempted(request, [outcome, sentAt], done);
+    };
+    this.attempt(request, attempted, grant.owner);
+  };
+
+  extend(request: ExtendRequest, done: (outcome: Answer<ExtendOutcome>) => void): void {
+    noteTtl(request.grant, request.ttlMs);
+    const askedAt = this.#now();
+    if (!this.#replicas) this.prolong(request, done);
+    else
+      void this.#replicas
+        .extend(request)
+        .then((outcome) => done(outcome.status === 'extended' ? { ...outcome, sentAt: askedAt } : outcome));
+  }
+
+  /** @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run */
+  release(
+    grant: Grant,
+    how: Releasing,
+    done?: (outcome: Answer<ReleaseOutcome>) => void,
+    forMs = standsMs(grant),
+  ): void {
+    this.give(this.releaseOf(grant, how), forMs, done);
+  }
+
+  /** Rides out what an attempt does: the new owner value makes it safe to send the same request again. */
+  async transfer(request: Transfer): Promise<TransferOutcome> {
+    const { ttlMs, atLeast } = request;
+    const recovered = this.#recovery(this.#now());
+    let mayHaveRun = false;
+    for (;;) {
+      const answer = await new Promise<Answer<TransferOutcome>>((resolve) => this.move(request, resolve));
+      if (answer.status === 'lost') return answer;
+      if (answer.status === 'transferred') {
+        const { grant } = answer;
+        noteTtl(grant, atLeast ? LONGEST_TTL_MS : ttlMs);
+        const cause = await this.#missing({ grant, ttlMs, atLeast });
+        return cause ? { status: 'unavailable', causes: [cause], mayHaveRun: true } : answer;
+      }
+      mayHaveRun ||= answer.mayHaveRun;
+      const problem = await recovered(answer);
+      if (problem) return { status: 'unavailable', causes: [problem], mayHaveRun };
+    }
+  }
+
+  /** No key of a user ends so unless another one is named like it; in a Redis Cluster the brace ends the hash tag of the key. */
+  probeKey(key: string): string {
+    return `${key}}:probe`;
+  }
+
+  /**
+   * The problem of this server, as far as it is known.
+   * @param silence the problem of a server that is connected, but owes an answer
+   */
+  problem(silence: string): NodeError | undefined {
+    if (!this.connection.isReady) return this.connection.problem;
+    return this.isAnswered ? undefined : new NodeError(this.name, silence);
+  }
+
+  problems(silence: string): NodeError[] {
+    const problem = this.problem(silence) ?? new NodeError(this.name, silence);
+    const [refusal] = this.#failing.values();
+    return [problem.problem === silence && refusal ? refusal : problem]; // it has answered
+  }
+
+  async inspect(key: string): Promise<Holding | undefined> {
+    const view = await this.view(key);
+    if (view.status === 'unavailable') throw LockUnavailableError.from('inspected', key, view.causes);
+    return view.holding;
+  }
+
+  async list(request: ListRequest): Promise<Listed> {
+    const scan = await this.scan(request);
+    if (scan.status === 'unavailable') throw LockUnavailableError.ofList(scan.causes);
+    const keys = scan.keys.slice(0, request.limit);
+    const views = await Promise.all(keys.map((key) => this.view(key)));
+    const locks: Listed['locks'] = [];
+    let complete = scan.isComplete && keys.length === scan.keys.length;
+    views.forEach((view, at) => {
+      if (view.status === 'seen' && view.holding) locks.push({ key: keys[at]!, holding: view.holding });
+      else if (view.status === 'unavailable') {
+        if (!view.causes.every(({ isOfKey }) => isOfKey)) throw LockUnavailableError.ofList(view.causes);
+        complete = false;
+      }
+    });
+    return { locks, complete, scanned: scan.scanned };
+  }
+
+  async forceRelease(key: string, from?: string): Promise<Taken | undefined> {
+    const seizure = await this.seize(key, from);
+    if (seizure.status === 'unavailable') throw LockUnavailableError.from('released by force', key, seizure.causes);
+    return seizure.status === 'taken' ? { from: seizure.from } : undefined;
+  }
+
+  /**
+   * Asks the server once, if it is connected: in a Cluster the master of one key, which stands for all. The time limit includes
+   * the time for which the command has to wait in this process.
+   * @returns the problem; undefined when it answered
+   */
+  async pinged(): Promise<NodeError | undefined> {
+    if (!this.connection.isReady) return this.connection.problem;
+    const limitMs = this.#commandTimeoutMs;
+    const answer = this.view(PING_KEY).then((view) => (view.status === 'unavailable' ? view.causes[0] : undefined));
+    return inTime(answer, limitMs, () => this.errorOf(`no answer within ${limitMs} ms`));
+  }
+
+  async ping(): Promise<BackendPing> {
+    return pingOfOne(await this.pinged());
+  }
+
+  async connect(timeoutMs: number): Promise<NodeError[]> {
+    const problem = await this.connection.ready(timeoutMs, 'start');
+    if (problem) throw this.unreachable(problem, timeoutMs);
+    return [];
+  }
+
+  /** Only of a server that keeps locks alone. */
+  report(timeoutMs: number): Promise<BackendReport> {
+    return this.#alone!.report(timeoutMs);
+  }
+
+  /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */
+  async close(): Promise<void> {
+    await this.releasing.settled();
+    this.closing();
+    await this.#retry.close();
+    await this.releasing.settled(); // what was sent to others because of them
+    this.closed();
+    this.connection.close();
+    this.#replicas?.close();
+  }
+
+  /** Called before the unconfirmed releases are tried for the last time. */
+  protected closing(): void {}
+  /** Called when nothing more is sent. */
+  protected closed(): void {}
+
+  /** The server can be reached again. */
+  protected hurry(): void {
+    this.#retry.hurry();
+    this.onReachable?.();
+  }
+
+  /** Gives a lock or a place back, or keeps the lock, as often as it takes. @param forMs as of `release` */
+  protected give(item: Release, forMs: number, done?: (outcome: Answer<ReleaseOutcome>) => void): void {
+    this.releasing.begin();
+    let endsAt: number | undefined;
+    const given = (outcome: Answer<ReleaseOutcome>) => {
+      if (outcome.status === 'unavailable' && this.#isRefusedForNow(outcome)) {
+        endsAt ??= monotonic() + this.#commandTimeoutMs;
+        if (monotonic() < endsAt) {
+          outsideOfCalls(() => setTimeout(() => this.giveBack(item, given), REFUSED_PAUSE_MS)).unref();
+          return;
+        }
+      }
+      this.releasing.end();
+      if (outcome.status === 'unavailable') this.#retry.add(item, forMs);
+      done?.(outcome);
+    };
+    this.giveBack(item, given);
+  }
+
+  /** Its connection lives, and nothing has run. A Redlock has other nodes, and does not wait for this one. */
+  #isRefusedForNow({ disconnected, mayHaveRun }: Failed): boolean {
+    return this.#alone !== undefined && this.connection.isReady && disconnected && !mayHaveRun;
+  }
+
+  #canHold({ hold: { mode } }: AcquireRequest): boolean {
+    return mode === 'exclusive' || (this.modes?.includes(mode) ?? false);
+  }
+
+  /** Answers after the call has returned, as the contract says. */
+  #refuseHold(done: (outcome: AcquireOutcome) => void): void {
+    const cause = new NodeError(this.name, `locks on ${this.store} are exclusive`, 'Ask for an exclusive lock.', true);
+    void Promise.resolve().then(() => done({ status: 'unavailable', causes: [cause] }));
+  }
+
+  #attempted(
+    request: AcquireRequest,
+    [answer, sentAt]: [answer: Answer<AcquireOutcome>, sentAt: number, ...unknown[]],
+    done: (outcome: AcquireOutcome) => void,
+  ): void {
+    const isSettled = answer.status === 'contended' || (answer.status === 'acquired' && !this.#replicas);
+    if (isSettled) return done(answer);
+    // It must not reject; but if it does, the bid must not be left waiting.
+    void this.#settled(request, answer, sentAt)
+      .catch((bug: unknown) => unavailable(new NodeError(this.name, String(bug))))
+      .then((outcome) => {
+        this.#failing.delete(request);
+        done(outcome);
+      });
+  }
+
+  /**
+   * Rides out a short break of the connection, and a refusal that passes: its owner value makes it safe to send the same attempt again.
+   * Then waits for replicas.
+   */
+  async #settled(request: AcquireRequest, answer: Answer<AcquireOutcome>, sentAt: number): Promise<AcquireOutcome> {
+    const recovered = this.#recovery(sentAt);
+    let mayHaveRun = false;
+    while (answer.status === 'unavailable') {
+      mayHaveRun ||= answer.mayHaveRun;
+      this.#failing.set(request, answer.causes[0]!);
+      const problem = await recovered(answer);
+      if (problem) {
+        if (mayHaveRun) this.#undo(request);
+        return unavailable(problem);
+      }
+      answer = await new Promise((resolve) => this.attempt(request, resolve));
+    }
+    if (answer.status === 'contended') {
+      if (!mayHaveRun) return answer;
+      if (!request.place) this.#undo(request);
+      return { ...answer, hint: undefined }; // its place may have been granted the lock
+    }
+    // Its others are in the same value, so what has it has them.
+    const cause = await this.#missing({ grant: answer.grant, ttlMs: request.ttlMs });
+    if (!cause) return answer;
+    this.#undo(request);
+    return unavailable(cause);
+  }
+
+  /** @returns a function that waits after a failure until the command can be sent again; or says why not to */
+  #recovery(startedAt: number): (failed: Failed) => Promise<NodeError | undefined> {
+    let pauseMs = FIRST_PAUSE_MS;
+    return async ({ disconnected, causes }) => {
+      const leftMs = this.#commandTimeoutMs - (this.#now() - startedAt);
+      if (!disconnected || leftMs <= 0) return causes[0];
+      if (!this.connection.isKnownDown) await delay(Math.min(leftMs, pauseMs));
+      pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+      return this.connection.ready(leftMs);
+    };
+  }
+
+  /** Why the replicas do not have a lock that was granted; undefined when they do, or are not waited for. */
+  async #missing(request: ReplicatedExtension): Promise<NodeError | undefined> {
+    const extension = await this.#replicas?.extend(request);
+    if (!extension || extension.status === 'extended') return undefined;
+    if (extension.status === 'unavailable') return extension.causes[0];
+    const problem = 'the lock was gone from the primary before replicas were known to have it';
+    return new NodeError(this.name, problem, undefined, true);
+  }
+
+  /**
+   * Gives up an attempt. Not awaited, as it matters to the next bid only, and retried without end: an attempt that was
+   * not answered may run when the server goes on.
+   */
+  #undo(request: AcquireRequest): void {
+    const { key, hold, owner, others = [], place } = request;
+    if (place) this.waitQueue!.leave(key, place);
+    for (const each of place ? others : [owner, ...others])
+      this.release({ key, hold, owner: each }, {}, undefined, Infinity);
+  }
+}
+
+function unavailable(cause: NodeError): Unavailable {
+  return { status: 'unavailable', causes: [cause] };
+}
+
+export function failed(cause: NodeError, mayHaveRun = false, disconnected = false): Failed {
+  return { status: 'unavailable', causes: [cause], mayHaveRun, disconnected };
+}

@@ -1,0 +1,512 @@
+import { NodeError } from '../../../api/errors.js';
+import type {
+  AcquireOutcome,
+  AcquireRequest,
+  ExtendOutcome,
+  ExtendRequest,
+  Grant,
+  Hold,
+  Holder,
+  Holding,
+  Place,
+  ReleaseOutcome,
+  Transfer,
+  TransferOutcome,
+  Waiting,
+} from '../../../core/backend/lock-backend.js';
+import { hintOf, StoredGrant } from '../../node/grants.js';
+import { failed, type Answer, type Failed, type GaveBack, type Seizure } from '../../node/server.backend.js';
+import { nodeError } from '../client/advice.js';
+import { crowdArgs, GIVE_AND_TURN, GIVE_CROWD, type Sign } from '../scripts/hand-off.js';
+import * as lua from '../scripts/lua.js';
+import type { Script } from '../scripts/script.js';
+import type { Reply } from '../scripts/script-runner.js';
+import { ownerPart, readCrowd, readValue, tokenText, type Crowd, type LockKeys } from './lock-keys.js';
+
+// How each script is called, and what its reply says: keys, arguments and replies are described in the header of its file in scripts/lua.
+
+/** How far a node of a Redlock lets a proposed token be from its own time, in microseconds. */
+export const LIMIT_US = 1_000_000;
+
+/** The score of a sign `n` is minus a time in microseconds, whose digits below this one count the calls that wait: see take-place.lua. */
+const CALLS = 1_000_000;
+
+/** The first word in the reply of a Redlock node that has lost its data since it was admitted to vote. */
+export const WIPED = 'wiped';
+
+/** Advice for a node that does not vote because it may have forgotten locks. */
+export const WAIT_FOR_VOTES =
+  'Wait: a Redlock node that is new to this library, has restarted or has lost its data votes only when all locks that ' +
+  'it may have forgotten have ended. In development set admission: false.';
+
+/** A script, with the keys and arguments of one operation. */
+export interface LockCall {
+  readonly script: Script;
+  readonly keys: readonly string[];
+  readonly args: readonly (string | number)[];
+}
+
+/** A place as a queue in Redis has it. */
+export interface QueuedPlace extends Pick<Place, 'isTaken' | 'calls'> {
+  readonly entry: string;
+  /** When it came, by the clock of the server in microseconds; undefined where that is not known. */
+  readonly number?: number;
+}
+
+/** What an attempt asks for. */
+interface Asking extends Pick<AcquireRequest, 'key' | 'owner' | 'ttlMs'> {
+  readonly sign: Sign;
+  /** The owner value of a lock that is given back in the same step. */
+  readonly givenBack?: string;
+  readonly place?: QueuedPlace;
+}
+
+/** The attempt whose reply is read. */
+export interface Asked {
+  readonly node: string;
+  readonly request: AcquireRequest;
+  readonly sentAt: number;
+  /** Stands for the connection that the reply came on. */
+  readonly connection: unknown;
+  /** Takes the time of the server, in microseconds, before a time of it is read. */
+  readonly learn: (serverUs: number) => void;
+  /** A time of the server by the monotonic clock, in milliseconds. */
+  readonly timeAt: (serverUs: number) => number | undefined;
+  /** Called when an earlier place was passed over, as the message that its turn had come did not arrive. */
+  readonly onPassedOver: () => void;
+}
+
+/** The vote of a node of a Redlock. */
+export type Vote =
+  | {
+      status: 'granted';
+      fencingToken: number;
+      /** The time of the node in microseconds, if that is not the token that was proposed. */
+      nodeTimeUs?: number;
+    }
+  | {
+      status: 'refused';
+      owner: string;
+      remainingMs: number;
+      isKept?: boolean;
+      /** Its earlier place was passed over, as the message that its turn had come did not arrive. */
+      wasPassedOver?: boolean;
+    }
+  | (Failed & {
+      /** The epoch in which the node was admitted to vote, if it has lost its data since. */
+      wiped?: string;
+    });
+
+/** Allows a node to vote that was checked for a restart. */
+export interface Admission {
+  /** Changes when the server loses data. */
+  epoch: string;
+}
+
+/** The answer of a node to the question since when it knows all locks that it granted. */
+export interface NodeAdmission {
+  status: 'admitted';
+  epoch: string;
+  /** For how long it has known them. */
+  sinceMs: number;
+  /** The longest ttl that it has heard of. */
+  longestMs: number;
+  /** The time of the node in microseconds. */
+  timeUs: number;
+}
+
+/** `acquire.lua`: takes a lock that is free, alone. */
+export function acquireCall(keys: LockKeys, { key, ttlMs, owner }: AcquireRequest): LockCall {
+  return { script: lua.ACQUIRE, keys: [keys.fence(key), keys.lock(key)], args: [ttlMs, ownerPart(owner)] };
+}
+
+/** Without a valid fencing token it is no grant, whatever program answers there. */
+export function readAcquire(
+  reply: Reply,
+  node: string,
+  request: AcquireRequest,
+  sentAt: number,
+): Answer<AcquireOutcome> {
+  if (Array.isArray(reply)) {
+    const [leftMs, value] = reply;
+    const refusal = refusalOf({ leftMs, value });
+    return refusal ? { status: 'contended', ...refusal, queued: false } : unexpected(node);
+  }
+  const fencingToken = Number(reply);
+  if (!isToken(fencingToken)) return unexpected(node);
+  return { status: 'acquired', grant: new StoredGrant(request, fencingToken, fencingToken), sentAt };
+}
+
+/** `turn.lua`: the attempt of a waiter for the lock alone. */
+export function turnCall(keys: LockKeys, asking: Asking & { readonly turns: number }): LockCall {
+  const { key, sign, givenBack, owner, ttlMs, turns, place } = asking;
+  return {
+    script: givenBack === undefined ? lua.TURN : GIVE_AND_TURN,
+    keys: [keys.fence(key), keys.lock(key), keys.queue(key)],
+    args: [
+      sign,
+      givenBack === undefined ? '' : ownerPart(givenBack),
+      ownerPart(owner),
+      ttlMs,
+      turns,
+      ...placeArgs(place),
+    ],
+  };
+}
+
+export function readTurn(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
+  const { node, request, sentAt } = asked;
+  if (!Array.isArray(reply)) return unexpected(node);
+  if (reply.length === 2) return notDone(reply, node);
+  if (reply.length !== 6 && reply.length !== 7) return unexpected(node);
+  const [isGranted, , us, ...rest] = reply;
+  const serverUs = Number(us);
+  if (!isTime(serverUs)) return unexpected(node);
+  asked.learn(serverUs);
+  if (Number(isGranted) !== 1) {
+    const [leftMs, value, wasGone, besides] = rest;
+    return waitingOutcome({ leftMs, value, wasGone, besides }, serverUs, asked);
+  }
+  const [fencingToken, lastToken, boundUs] = rest.map(Number) as [number, number, number];
+  if (!isToken(fencingToken) || !isToken(lastToken) || lastToken < fencingToken) return unexpected(node);
+  const grant = new StoredGrant(request, fencingToken, lastToken, asked.timeAt(boundUs));
+  return { status: 'acquired', grant, sentAt };
+}
+
+/** `crowd.lua`: the attempt of one who holds the lock together with others. */
+export function crowdCall(
+  keys: LockKeys,
+  hold: Exclude<Hold, { mode: 'exclusive' }>,
+  asking: Asking & { readonly others?: readonly string[] },
+): LockCall {
+  const { key, sign, givenBack, owner, ttlMs, place, others = [] } = asking;
+  return {
+    script: givenBack === undefined ? lua.CROWD : GIVE_CROWD,
+    keys: keysToHandOver(keys, key),
+    args: [sign, givenBack ?? '', owner, ttlMs, ...crowdArgs(hold), ...placeArgs(place), others.join(' ')],
+  };
+}
+
+/** `crowd.lua`, where nobody asks: gives back what an owner has of a lock. */
+export function leaveCrowdCall(
+  keys: LockKeys,
+  hold: Exclude<Hold, { mode: 'exclusive' }>,
+  { key, sign, owner }: Pick<Asking, 'key' | 'sign' | 'owner'>,
+): LockCall {
+  return crowdCall(keys, hold, { key, sign, givenBack: owner, owner: NOBODY, ttlMs: 0 });
+}
+
+export function readCrowdAttempt(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
+  const { node, request, sentAt } = asked;
+  if (!Array.isArray(reply)) return unexpected(node);
+  if (reply.length === 2) return notDone(reply, node);
+  if (reply.length !== 7 && reply.length !== 8) return unexpected(node);
+  const [isGranted, , us, ...rest] = reply;
+  const serverUs = Number(us);
+  if (!isTime(serverUs)) return unexpected(node);
+  asked.learn(serverUs);
+  const smallerLimit = smallerThanIts(request, Number(rest[3]));
+  if (Number(isGranted) !== 1) {
+    const [leftMs, value, wasGone, , besides] = rest;
+    return waitingOutcome({ leftMs, value, wasGone, besides }, serverUs, asked, smallerLimit);
+  }
+  const [token, joined, boundUs] = rest.map(Number) as [number, number, number];
+  const fencingToken = token === 0 ? undefined : token;
+  if (fencingToken !== undefined && !isToken(fencingToken)) return unexpected(node);
+  const nobodyBefore = asked.timeAt(boundUs);
+  const grantTo = (owner: string) => new StoredGrant({ ...request, owner }, fencingToken, fencingToken, nobodyBefore);
+  const others = request.others?.slice(0, joined).map(grantTo);
+  return { status: 'acquired', grant: grantTo(request.owner), others, smallerLimit, sentAt };
+}
+
+/** What became of the lock that was given back by `turn.lua` or `crowd.lua`. */
+export function readGaveBack(reply: Reply): GaveBack | undefined {
+  if (!Array.isArray(reply)) return undefined;
+  return Number(reply[1]) === 1 ? 'released' : 'gone';
+}
+
+/** `vote.lua`, and for a waiter `vote-or-queue.lua`: an attempt on one of the nodes of a Redlock. */
+export function voteCall(
+  keys: LockKeys,
+  {
+    key,
+    ttlMs,
+    epoch,
+    vote,
+    place,
+  }: Pick<AcquireRequest, 'key' | 'ttlMs'> & {
+    readonly epoch?: string;
+    readonly vote: string;
+    readonly place?: QueuedPlace;
+  },
+): LockCall {
+  const names = [keys.admission(key), keys.lock(key), keys.fence(key)];
+  const args = [epoch ?? '', ttlMs, vote];
+  if (!place) return { script: lua.VOTE, keys: names, args };
+  const { entry, placed, calls } = argsOf(place);
+  return { script: lua.VOTE_OR_QUEUE, keys: [...names, keys.queue(key)], args: [...args, entry, placed, calls] };
+}
+
+/** Without a valid fencing token it is no grant, whatever program answers there. */
+export function readVote(reply: Reply, node: string): Vote {
+  if (!Array.isArray(reply)) {
+    const fencingToken = Number(reply);
+    if (isToken(fencingToken)) return { status: 'granted', fencingToken };
+  } else if (reply[1] === 'at' && reply.length === 3) {
+    const fencingToken = Number(reply[0]);
+    if (isToken(fencingToken)) return { status: 'granted', fencingToken, nodeTimeUs: Number(reply[2]) };
+  } else if (reply[0] === WIPED) {
+    const error = new NodeError(node, 'it has lost its data, so it does not vote yet', WAIT_FOR_VOTES);
+    return { ...failed(error), wiped: String(reply[1]) };
+  } else {
+    const [leftMs, value, wasGone] = reply;
+    const refusal = refusalOf({ leftMs, value });
+    if (refusal) return { status: 'refused', ...refusal, wasPassedOver: Number(wasGone) === 1 || undefined };
+  }
+  return unexpected(node);
+}
+
+/** `admit.lua`. @param longestMs the longest ttl in use, as far as the caller knows */
+export function admitCall(keys: LockKeys, run: string, uptimeS: number, longestMs: number): LockCall {
+  return { script: lua.ADMIT, keys: [keys.admission()], args: [run, uptimeS, longestMs] };
+}
+
+export function readAdmission(reply: Reply): NodeAdmission {
+  const [epoch, ...numbers] = reply as (string | number)[];
+  const [sinceMs, longestMs, timeUs] = numbers.map(Number) as [number, number, number];
+  return { status: 'admitted', epoch: String(epoch), sinceMs, longestMs, timeUs };
+}
+
+/** `raise-fence.lua`: raises the fencing counter of a lock to a token. */
+export function raiseFenceCall(keys: LockKeys, { key, owner }: Grant, fencingToken: number): LockCall {
+  const args = [ownerPart(owner), tokenText(fencingToken)];
+  return { script: lua.RAISE_FENCE, keys: [keys.lock(key), keys.fence(key)], args };
+}
+
+export function readRaise(reply: Reply): { status: 'raised' | 'gone' } {
+  return { status: Number(reply) === 1 ? 'raised' : 'gone' };
+}
+
+/** `extend.lua`, `extend-and-tell.lua` where calls wait behind the lock, and `extend-crowd.lua` where several hold it. */
+export function extendCall(keys: LockKeys, { grant, ttlMs, waiting }: ExtendRequest): LockCall {
+  const { key, owner, hold } = grant;
+  const lock = keys.lock(key);
+  if (hold && hold.mode !== 'exclusive') return { script: lua.EXTEND_CROWD, keys: [lock], args: [ttlMs, owner] };
+  if (!waiting) return { script: lua.EXTEND, keys: [lock], args: [ttlMs, ownerPart(owner)] };
+  const args = [ttlMs, ownerPart(owner), waiting.calls, waiting.forMs];
+  return { script: lua.EXTEND_AND_TELL, keys: [lock, keys.calls(key)], args };
+}
+
+/** `restore.lua`: extends a lock, and puts it back if it is absent, with the token of its grant. */
+export function restoreCall(keys: LockKeys, { key, owner, fencingToken = 0 }: Grant, ttlMs: number): LockCall {
+  return { script: lua.RESTORE, keys: [keys.lock(key)], args: [ttlMs, ownerPart(owner), tokenText(fencingToken)] };
+}
+
+/** Of a lock that was put back, too. */
+export function readExtension(reply: Reply, sentAt: number): Answer<ExtendOutcome> {
+  const answer = Number(reply);
+  if (answer === 1 || answer === 2) return { status: 'extended', sentAt };
+  return { status: 'lost', reason: answer === 0 ? 'expired' : 'stolen' };
+}
+
+/** `transfer.lua`, or `downgrade.lua` where the new owner shares the lock. */
+export function transferCall(keys: LockKeys, { key, from, to, ttlMs, mints, atLeast, hold }: Transfer): LockCall {
+  if (hold?.mode === 'shared')
+    return { script: lua.DOWNGRADE, keys: keysToHandOver(keys, key), args: [ownerPart(from), to, ttlMs] };
+  const args = [ownerPart(from), ownerPart(to), ttlMs, mints ? 1 : 0, atLeast ? 1 : 0];
+  return { script: lua.TRANSFER, keys: [keys.fence(key), keys.lock(key)], args };
+}
+
+export function readTransfer(
+  reply: Reply,
+  node: string,
+  { key, to, ttlMs, hold }: Transfer,
+  sentAt: number,
+): Answer<TransferOutcome> {
+  const answer = Number(reply);
+  if (answer === 0) return { status: 'lost', reason: 'expired' };
+  if (answer === -1) return { status: 'lost', reason: 'stolen' };
+  if (!isToken(answer)) return unexpected(node, 'a transfer: expected a fencing token');
+  return { status: 'transferred', grant: new StoredGrant({ key, owner: to, ttlMs, hold }, answer), sentAt };
+}
+
+/** `release.lua`: gives a lock back that its owner holds alone. */
+export function releaseCall(keys: LockKeys, key: string, owner: string): LockCall {
+  return { script: lua.RELEASE, keys: keysToHandOver(keys, key), args: [ownerPart(owner)] };
+}
+
+/** `keep.lua`: keeps a lock after the work of its owner. */
+export function keepCall(keys: LockKeys, key: string, owner: string, forMs: number): LockCall {
+  return { script: lua.KEEP, keys: [keys.lock(key)], args: [forMs, ownerPart(owner)] };
+}
+
+/** `withdraw.lua`: gives up a place, and the lock if that was handed over to it. @param entry '' for a ticket without a place */
+export function withdrawCall(keys: LockKeys, key: string, ticket: string, entry: string): LockCall {
+  return { script: lua.WITHDRAW, keys: keysToHandOver(keys, key), args: [ownerPart(ticket), entry] };
+}
+
+/** Of a lock or a place that is given back, and of a lock that is kept. */
+export function readRelease(reply: Reply): Answer<ReleaseOutcome> {
+  return { status: Number(reply) === 1 ? 'released' : 'gone' };
+}
+
+/** `force-release.lua`. @param from '' for whoever holds it */
+export function forceReleaseCall(keys: LockKeys, key: string, from: string): LockCall {
+  return { script: lua.FORCE_RELEASE, keys: keysToHandOver(keys, key), args: [keys.inbox(), key, from] };
+}
+
+export function readSeizure(reply: Reply): Seizure {
+  if (!Array.isArray(reply)) return { status: 'absent' };
+  const [kind, ...from] = reply.map(String) as [string, string, ...string[]];
+  return { status: 'taken', from: kind === '2' ? from : [readValue(from[0] ?? '').owner] };
+}
+
+/** `inspect.lua`. */
+export function inspectCall(keys: LockKeys, key: string): LockCall {
+  return { script: lua.INSPECT, keys: [keys.lock(key), keys.queue(key), keys.calls(key)], args: [] };
+}
+
+export function readHolding(reply: Reply): Holding | undefined {
+  if (!Array.isArray(reply)) return undefined;
+  const [remaining, value, timeUs, calls, ...places] = reply;
+  const waiting = places.length > 0 ? waitingOf(places) : undefined;
+  const crowd = readCrowd(String(value));
+  if (crowd) return crowdHolding(crowd, Number(timeUs), waiting);
+  const { owner, fencingToken, isKept } = readValue(String(value));
+  // The token is the time of the grant, or up to the limit of votes ahead of it. A clock that was set back since does not say
+  // how long ago that was.
+  const heldForUs = fencingToken === undefined ? -Infinity : Number(timeUs) - fencingToken;
+  const heldForMs = heldForUs >= -LIMIT_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined;
+  return {
+    holders: [
+      {
+        owner,
+        remainingMs: remainingOf(remaining),
+        fencingToken,
+        heldForMs,
+        isKept,
+        calls: calls === '' ? undefined : Number(calls),
+      },
+    ],
+    waiting,
+  };
+}
+
+/** @param places the ticket of each, and the score by which its process has told how many of its calls wait, or '' */
+function waitingOf(places: readonly (string | number)[]): Waiting[] {
+  return Array.from({ length: places.length / 2 }, (_, at) => {
+    const told = String(places[2 * at + 1]);
+    return { ticket: String(places[2 * at]), calls: told === '' ? undefined : -Number(told) % CALLS };
+  });
+}
+
+/** Whose time is over holds it no more. */
+function crowdHolding(
+  { mode, fencingToken, members }: Crowd,
+  timeUs: number,
+  waiting?: Waiting[],
+): Holding | undefined {
+  const now = Math.floor(timeUs / 1_000);
+  const holders = members
+    .filter(({ endsAt }) => endsAt >= now)
+    .map(({ owner, endsAt, permits, limit }): Holder => {
+      const held = mode === 'permits' ? { permits, limit } : {};
+      return { owner, remainingMs: endsAt - now, fencingToken, ...held };
+    });
+  const [first, ...others] = holders;
+  return first && { mode, holders: [first, ...others], waiting };
+}
+
+/** The keys of a script that may hand a lock over. */
+function keysToHandOver(keys: LockKeys, key: string): string[] {
+  return [keys.fenceToHandOver(key), keys.lock(key), keys.queue(key)];
+}
+
+/** The owner value of an attempt that asks for nothing. */
+const NOBODY = '';
+const NO_PLACE = { entry: '', number: '', placed: 0, calls: 0 } as const;
+
+/** A place as scripts take it. */
+function argsOf(place?: QueuedPlace): Record<keyof typeof NO_PLACE, string | number> {
+  if (!place) return NO_PLACE;
+  const { entry, number = NO_PLACE.number, isTaken, calls } = place;
+  return { entry, number, placed: isTaken ? 1 : 0, calls };
+}
+
+/** The arguments of `turn.lua` and `crowd.lua` about a place. */
+function placeArgs(place?: QueuedPlace): (string | number)[] {
+  const { entry, number, placed, calls } = argsOf(place);
+  return [entry, number, placed, calls];
+}
+
+type ReplyPart = number | string | undefined;
+
+/** What a script says of a lock that others hold. */
+interface Refusal {
+  readonly leftMs: ReplyPart;
+  readonly value: ReplyPart;
+  /** Whether the earlier place of the waiter was lost. */
+  readonly wasGone?: ReplyPart;
+  /** How many hold it besides; by default they are counted in the value. */
+  readonly besides?: ReplyPart;
+}
+
+/** @returns undefined if the script of another program has answered */
+function refusalOf({ leftMs, value, besides }: Refusal) {
+  if (typeof value !== 'string' || Number.isNaN(Number(leftMs))) return undefined;
+  const { owner, isKept } = readValue(value);
+  const remainingMs = remainingOf(leftMs);
+  const others = Number(besides ?? othersIn(value, remainingMs)) || undefined;
+  return { owner, others, remainingMs, isKept };
+}
+
+/** The outcome of an attempt that may have left a place in the queue. */
+function waitingOutcome(
+  said: Refusal,
+  serverUs: number,
+  { node, request: { place }, sentAt, connection, onPassedOver }: Asked,
+  smallerLimit?: number,
+): Answer<AcquireOutcome> {
+  const refusal = refusalOf(said);
+  if (!refusal) return unexpected(node);
+  const wasGone = Number(said.wasGone) === 1;
+  if (wasGone) onPassedOver();
+  if (!place) return { status: 'contended', ...refusal, smallerLimit, queued: false };
+  const latestToken = Math.max(serverUs, readValue(String(said.value)).fencingToken ?? 0);
+  const hint = hintOf(place, sentAt, connection, latestToken, wasGone);
+  return { status: 'contended', ...refusal, smallerLimit, queued: true, hint };
+}
+
+/** How many hold a lock beside one of them, by the whole of its value, which stands until the time of the last of them is over. */
+function othersIn(value: string, standsForMs: number): number {
+  const ends = readCrowd(value)?.members.map(({ endsAt }) => endsAt) ?? [];
+  const now = Math.max(...ends) - standsForMs;
+  return Math.max(0, ends.filter((endsAt) => endsAt >= now).length - 1);
+}
+
+/** The smallest limit of permits that a holder names, if it is smaller than that of the request. 0: none names one. */
+function smallerThanIts({ hold }: AcquireRequest, smallestLimit: number): number | undefined {
+  return hold.mode === 'permits' && smallestLimit > 0 && smallestLimit < hold.limit ? smallestLimit : undefined;
+}
+
+/** Reads the answer of PTTL. A key without a ttl, which another program must have written, never ends. */
+function remainingOf(pttl: ReplyPart): number {
+  return Number(pttl) < 0 ? Infinity : Number(pttl);
+}
+
+function isToken(number: number): boolean {
+  return number > 0 && Number.isSafeInteger(number);
+}
+
+function isTime(serverUs: number): boolean {
+  return serverUs > 0 && Number.isFinite(serverUs);
+}
+
+/** The error of a script that has given a lock back, and did not get to the attempt. */
+function notDone([error]: readonly (string | number)[], node: string): Failed {
+  return failed(nodeError(node, String(error).replace(/\.$/, '')));
+}
+
+function unexpected(node: string, to = 'an acquire: expected a fencing token, or the holder'): Failed {
+  return failed(new NodeError(node, `unexpected answer to ${to}`), true);
+}

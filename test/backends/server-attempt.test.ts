@@ -1,0 +1,111 @@
+import { expect, it, vi } from 'vitest';
+import { NodeError } from 'nest-redis-lock';
+import type { AcquireOutcome, AcquireRequest, LockBackend, ReleaseOutcome } from 'nest-redis-lock/testing';
+import { EXCLUSIVE, type Grant, type WaitQueue } from '../../lib/core/backend/lock-backend.js';
+import {
+  ServerBackend,
+  type Answer,
+  type Attempted,
+  type Failed,
+  type GaveBack,
+  type NodeConnection,
+  type PendingRelease,
+} from '../../lib/stores/node/server.backend.js';
+import { placeOf } from '../support/claims.js';
+
+const WAITING = placeOf('me', 3);
+const LIMIT_MS = 1_000;
+
+type Reply = [answer: Answer<AcquireOutcome>, gaveBack?: GaveBack];
+
+const GRANTED: Reply[0] = { status: 'acquired', grant: { key: 'key', owner: 'again', fencingToken: 7 }, sentAt: 0 };
+const REFUSED: Reply[0] = { status: 'contended', owner: 'other', remainingMs: 5, queued: true };
+const failed = (mayHaveRun: boolean, disconnected: boolean): Failed => ({
+  status: 'unavailable',
+  causes: [new NodeError('a node', 'a fault')],
+  mayHaveRun,
+  disconnected,
+});
+const BROKEN = failed(true, true);
+const NOT_RUN = failed(false, false);
+
+/** A server that answers attempts with these replies. */
+class Server extends ServerBackend {
+  readonly store = 'a store';
+  readonly connection = {
+    name: 'a node',
+    isReady: true,
+    isKnownDown: false,
+    ready: async () => undefined,
+    generation: 'a connection',
+  } as unknown as NodeConnection;
+  override readonly waitQueue = { leave: () => {} } as unknown as WaitQueue;
+  readonly turn: NonNullable<LockBackend['turn']> = this.inOneStep;
+  readonly isAnswered = true;
+  readonly asked: (string | undefined)[] = [];
+  readonly givenBack: string[] = [];
+
+  constructor(private readonly replies: Reply[]) {
+    super({ commandTimeoutMs: LIMIT_MS, now: () => 0 }, { report: vi.fn<LockBackend['report']>() });
+  }
+
+  protected attempt(_request: AcquireRequest, done: Attempted, givenBack?: string): void {
+    this.asked.push(givenBack);
+    const [answer, gaveBack] = this.replies[this.asked.length - 1]!;
+    queueMicrotask(() => done(answer, 0, gaveBack));
+  }
+
+  protected releaseOf({ key, owner }: Grant): PendingRelease {
+    return { key, owner };
+  }
+
+  protected giveBack({ owner }: PendingRelease, done: (answer: Answer<ReleaseOutcome>) => void): void {
+    this.givenBack.push(owner);
+    done({ status: 'released' });
+  }
+
+  protected prolong = vi.fn<() => never>();
+  protected move = vi.fn<() => never>();
+  view = vi.fn<() => never>();
+  scan = vi.fn<() => never>();
+  seize = vi.fn<() => never>();
+  protected errorOf = vi.fn<() => never>();
+  protected unreachable = vi.fn<() => never>();
+}
+
+/** Gives a lock back and asks for it again, in one step that is answered with the first of these, and then with the others. */
+async function turn(replies: Reply[]) {
+  const server = new Server(replies);
+  const released: ReleaseOutcome[] = [];
+  const request = { key: 'key', hold: EXCLUSIVE, owner: 'again', ttlMs: 1_000, place: WAITING };
+  const outcome = await new Promise<AcquireOutcome>((done) =>
+    server.turn({ key: 'key', owner: 'mine' }, (each) => void released.push(each), request, done),
+  );
+  const { asked, givenBack } = server;
+  return { outcome: outcome.status, released: released.map(({ status }) => status), asked, givenBack };
+}
+
+it.each<[string, Reply[], object]>([
+  [
+    'that is answered says what became of both',
+    [[GRANTED, 'released']],
+    { outcome: 'acquired', released: ['released'], asked: ['mine'], givenBack: [] },
+  ],
+  [
+    'that finds the lock of another says so',
+    [[REFUSED, 'gone']],
+    { outcome: 'contended', released: ['gone'], asked: ['mine'], givenBack: [] },
+  ],
+  [
+    'that may have run does not call a lock lost which it may have given back: that is repeated by itself',
+    [[BROKEN], [REFUSED, 'gone']],
+    { outcome: 'contended', released: ['unavailable'], asked: ['mine', undefined], givenBack: ['mine'] },
+  ],
+  [
+    'that was never sent, as none of its calls waits any more, only gives the lock back, and says what became of it',
+    [[NOT_RUN]],
+    { outcome: 'unavailable', released: ['released'], asked: ['mine'], givenBack: ['mine'] },
+  ],
+])('A turn %s [G626]', async (_what, replies, expected) => {
+  expect(await turn(replies)).toEqual(expected);
+});
