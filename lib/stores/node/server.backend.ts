@@ -408,7 +408,7 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
   ): void {
     const isSettled = answer.status === 'contended' || (answer.status === 'acquired' && !this.#replicas);
     if (isSettled) return done(answer);
-    // It must not reject; but if it does, the bid must not be left waiting.
+    // It must not reject; but if it does, the line must not be left waiting.
     void this.#settled(request, answer, sentAt)
       .catch((bug: unknown) => unavailable(new NodeError(this.name, String(bug))))
       .then((outcome) => {
@@ -468,7 +468,7 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
   }
 
   /**
-   * Gives up an attempt. Not awaited, as it matters to the next bid only, and retried without end: an attempt that was
+   * Gives up an attempt. Not awaited, as it matters to the next attempt only, and retried without end: an attempt that was
    * not answered may run when the server goes on.
    */
   #undo(request: AcquireRequest): void {
