@@ -3,7 +3,7 @@ import { LockOptionsError, type LockUnavailableError } from '../api/errors.js';
 import type { PolicyName, WithPolicy } from '../api/options.js';
 import { unfit } from '../core/options/checks.js';
 import { noteOn } from '../nest/injection/decorated-methods.js';
-import { methodDecorator } from '../nest/injection/method-decorator.js';
+import { methodDecorator, type SkippingDecorator } from '../nest/injection/method-decorator.js';
 import { Locked } from '../nest/locked/locked.decorator.js';
 import { lockedMethodOf } from '../nest/locked/locked-method.js';
 import type { WithoutLock } from '../nest/locked/locked.types.js';
@@ -60,24 +60,8 @@ type FixedText<Key extends string> = Key extends `${string}{${string}`
   ? { error: 'a cron job has no arguments: the key must be a fixed string' }
   : unknown;
 
-type CronMethod = (...args: never) => Promise<unknown>;
-
-/** A run that is skipped returns undefined. */
-type CanBeSkipped<Method extends CronMethod> =
-  undefined extends Awaited<ReturnType<Method>>
-    ? unknown
-    : { error: 'a run that is skipped returns undefined: let the method return that, too' };
-
-/** Fits methods that return a Promise of what can be undefined. */
-export interface LockedCronDecorator {
-  <Method extends CronMethod>(
-    target: object,
-    name: string | symbol,
-    descriptor: TypedPropertyDescriptor<Method> & CanBeSkipped<Method>,
-  ): void;
-  /** Never called: with it the decorator fits where a `MethodDecorator` is wanted, as `@Locked` does. */
-  (target: object, name: string | symbol, descriptor: never, never: never): void;
-}
+/** Fits methods that return a Promise of what can be undefined: a run that is skipped returns that. */
+export interface LockedCronDecorator extends SkippingDecorator<'a run that is skipped'> {}
 
 /**
  * A cron job that only one of all instances runs each time: `@Cron` on a method with `@Locked`, whose lock is kept for

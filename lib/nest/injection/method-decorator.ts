@@ -2,6 +2,28 @@ import { LockError, LockOptionsError } from '../../api/errors.js';
 
 export type Method = (...args: unknown[]) => unknown;
 
+/**
+ * A second signature that is never called, as no decorator gets four arguments. Beside it the compiler takes `any` for the `Method` of the
+ * first one when it asks whether a decorator is a `MethodDecorator`, and so finds that it is one.
+ */
+export interface FitsMethodDecorator {
+  (target: object, name: string | symbol, descriptor: never, never: never): void;
+}
+
+type AsyncMethod = (...args: never) => Promise<unknown>;
+
+/** Fits methods that return a Promise of what can be undefined, as a call that is skipped returns. */
+export interface SkippingDecorator<Reason extends string> extends FitsMethodDecorator {
+  <Method extends AsyncMethod>(
+    target: object,
+    name: string | symbol,
+    descriptor: TypedPropertyDescriptor<Method> &
+      (undefined extends Awaited<ReturnType<Method>>
+        ? unknown
+        : { error: `${Reason} returns undefined: let the method return that, too` }),
+  ): void;
+}
+
 /** What a decorator for methods was put on. */
 export interface DecoratedMethod {
   readonly target: object;

@@ -7,7 +7,12 @@ import { checkOptions } from '../../core/options/option-rows.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { noteOn } from '../injection/decorated-methods.js';
 import { injectInto, serveMethod, workWith, type ServedCall } from '../injection/injected-service.js';
-import { methodDecorator, type DecoratedMethod } from '../injection/method-decorator.js';
+import {
+  methodDecorator,
+  type DecoratedMethod,
+  type FitsMethodDecorator,
+  type SkippingDecorator,
+} from '../injection/method-decorator.js';
 
 /** Options of `@LeaderOnly` and `@WhileLeader`. */
 export interface LeaderMethodOptions extends LeaderOptions {
@@ -18,34 +23,16 @@ export interface LeaderMethodOptions extends LeaderOptions {
   registration?: string;
 }
 
-type AsyncMethod = (...args: never) => Promise<unknown>;
-
-/** A follower returns undefined. */
-type CanBeSkipped<Method extends AsyncMethod> =
-  undefined extends Awaited<ReturnType<Method>>
-    ? unknown
-    : { error: 'a call of a follower returns undefined: let the method return that, too' };
-
-/** Fits methods that return a Promise of what can be undefined. */
-export interface LeaderOnlyDecorator {
-  <Method extends AsyncMethod>(
-    target: object,
-    name: string | symbol,
-    descriptor: TypedPropertyDescriptor<Method> & CanBeSkipped<Method>,
-  ): void;
-  /** Never called: with it the decorator fits where a `MethodDecorator` is wanted, as `@Locked` does. */
-  (target: object, name: string | symbol, descriptor: never, never: never): void;
-}
+/** Fits methods that return a Promise of what can be undefined: a follower returns that. */
+export interface LeaderOnlyDecorator extends SkippingDecorator<'a call of a follower'> {}
 
 /** Fits methods that take a `Leadership`, or nothing, and return a Promise. */
-export interface WhileLeaderDecorator {
+export interface WhileLeaderDecorator extends FitsMethodDecorator {
   <Method extends (leadership: Leadership) => Promise<unknown>>(
     target: object,
     name: string | symbol,
     descriptor: TypedPropertyDescriptor<Method>,
   ): void;
-  /** Never called: with it the decorator fits where a `MethodDecorator` is wanted, as `@Locked` does. */
-  (target: object, name: string | symbol, descriptor: never, never: never): void;
 }
 
 /**

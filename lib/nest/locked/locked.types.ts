@@ -11,6 +11,7 @@ import type {
   WithPolicy,
 } from '../../api/options.js';
 import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key.js';
+import type { FitsMethodDecorator } from '../injection/method-decorator.js';
 import type { ContextKey } from './locked-method.js';
 
 /**
@@ -226,7 +227,7 @@ export interface LockedDecorator<
   KeyArgs extends unknown[],
   Contended extends Refused,
   Unavailable extends Refused,
-> {
+> extends FitsMethodDecorator {
   <Method extends LockableMethod>(
     target: object,
     name: string | symbol,
@@ -238,9 +239,4 @@ export interface LockedDecorator<
       FittingSkip<Method, Unavailable[2]> &
       Inferred<KeyArgs>,
   ): void;
-  /**
-   * Never called: no decorator gets four arguments. Beside a second signature the compiler takes `any` for `Method` when
-   * it asks whether this is a `MethodDecorator`, and so finds that it is one.
-   */
-  (target: object, name: string | symbol, descriptor: never, never: never): void;
 }
