@@ -180,6 +180,25 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(heard).toEqual(['one', 'two']);
     });
 
+    it('gives up a connection on which it cannot subscribe in time, subscribes on another, and on none once it is closed', async () => {
+      const { server, client } = await connected();
+      server.pause();
+      const { told, subscribed, subscription } = listening(client, 'news');
+      await until(() => told.includes('closed'), { what: 'it has given up the first' });
+      server.resume();
+      await subscribed();
+      const breaks = () => told.filter((what) => what === 'closed').length;
+      const before = breaks();
+      await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+      await until(() => breaks() > before, { what: 'it has broken' });
+      subscription.close();
+      const other = listening(client, 'others');
+      await other.subscribed();
+      await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+      await until(() => other.told.filter((what) => what === 'opened').length === 2, { what: 'time enough' });
+      expect(await client.messages.publish('news', 'one')).toBe(0);
+    });
+
     it('subscribes to sharded channels of a master, and tells when its connection is gone', async () => {
       const { cluster, client } = await connectedToCluster();
       const [master] = client.topology.masters();
@@ -365,7 +384,6 @@ function listening(client: RedisClient, channel: string) {
     message: (text) => heard.push(text),
     opened: () => told.push('opened'),
     closed: () => told.push('closed'),
-    ended: () => told.push('ended'),
     refused: (refusal) => told.push(refusal),
   });
   onTestFinished(() => subscription.close());

@@ -82,8 +82,8 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
   it('a user with the documented rights may do all that locks on one Redis need, and Redis refuses it nothing [G232]', async () => {
     const [server] = servers as [RedisServer];
     const redis = await aclUser(server);
-    const both = [await open({ redis }), await open({ redis })] as const;
     await server.resetCalls();
+    const both = [await open({ redis }), await open({ redis })] as const;
     await bothListen(both, [server]);
     await wholePath(both, (key, count) => untilQueued(server, key, count));
     const used = await server.calls();

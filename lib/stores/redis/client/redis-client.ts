@@ -198,7 +198,7 @@ export interface ShardedSubscription {
 }
 
 /** Learns of sharded messages, and of changes of their connection. */
-export type ShardedListener = Omit<SubscriptionListener, 'ended' | 'refused'>;
+export type ShardedListener = Omit<SubscriptionListener, 'refused'>;
 
 /** Learns of messages, and of changes of their connection. */
 export interface SubscriptionListener {
@@ -207,8 +207,6 @@ export interface SubscriptionListener {
   opened(): void;
   /** The connection broke, or could not be made, and all subscriptions are gone. */
   closed(): void;
-  /** It is not made again, also because SUBSCRIBE was not answered in time. */
-  ended(): void;
   /** The server refused SUBSCRIBE, and is not asked again. @param refusal as the server said it */
   refused(refusal: string): void;
 }

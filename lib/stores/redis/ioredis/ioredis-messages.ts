@@ -1,31 +1,25 @@
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
-import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
-import {
-  SUBSCRIBE_LIMIT_MS,
-  type RedisMessages,
-  type ShardedListener,
-  type ShardedSubscription,
-  type Subscription,
-  type SubscriptionListener,
+import type {
+  CommandFault,
+  RedisMessages,
+  ShardedListener,
+  ShardedSubscription,
+  Subscription,
+  SubscriptionListener,
 } from '../client/redis-client.js';
+import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
+import { ListeningConnection, Subscriber, type ConnectionListener } from '../client/subscriber.js';
 import { faultOf } from './ioredis.js';
 
-/** Options of a subscriber: a connection of its own, so that the client it is made from is neither changed nor blocked. */
-const SUBSCRIBER = {
+/** Options of a connection that listens, so that the client it is made from is neither changed nor blocked. */
+const LISTENING = {
   lazyConnect: true,
-  socketTimeout: SUBSCRIBE_LIMIT_MS, // a subscription that hangs is made anew
-  autoResubscribe: false, // the inbox reports when it listens again, so it subscribes itself
-} satisfies RedisOptions;
-
-/** Options of a subscriber to sharded messages. */
-const SHARD_SUBSCRIBER = {
-  ...SUBSCRIBER,
-  keyPrefix: '', // it would be put before channels, too: they count as keys
+  keyPrefix: '', // it would be put before channels of sharded messages, too: they count as keys
   enableOfflineQueue: false,
   enableAutoPipelining: false,
   enableReadyCheck: false, // it can subscribe while the server loads its data
   reconnectOnError: null,
-  retryStrategy: () => null, // whoever still waits has the next one made
+  retryStrategy: () => null, // the next one is made here
 } satisfies RedisOptions;
 
 /** Publish/subscribe with a client of ioredis. */
@@ -37,115 +31,80 @@ export class IoredisMessages implements RedisMessages {
   ) {}
 
   subscribe(channel: string, connectionName: string, listener: SubscriptionListener): Subscription {
-    return outsideOfCalls(() => new IoredisSubscription(this.#subscriber(connectionName), channel, listener));
-  }
-
-  #subscriber(connectionName: string): IoredisClient {
-    if (!this.client.isCluster) return (this.client as Redis).duplicate({ ...SUBSCRIBER, connectionName });
-    const cluster = this.client as Cluster;
-    // All of redisOptions: those given here replace the client's in ioredis 5, credentials included.
-    const redisOptions = { ...cluster.options.redisOptions, connectionName };
-    return cluster.duplicate([], { lazyConnect: true, redisOptions });
+    const connect = (of: ConnectionListener) => {
+      const client = this.#another(connectionName);
+      client.on('message', (_channel: string, text: string) => listener.message(text, channel));
+      return new Listening(client, () => client.subscribe(channel), of);
+    };
+    return outsideOfCalls(() => new Subscriber(connect, listener));
   }
 
   subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription {
-    const options = { ...SHARD_SUBSCRIBER, connectionName };
-    return outsideOfCalls(() => new IoredisShardedSubscription((this.client as Redis).duplicate(options), listener));
+    return outsideOfCalls(() => {
+      const client = (this.client as Redis).duplicate({ ...LISTENING, connectionName });
+      client.on('smessage', (channel: string, text: string) => listener.message(text, channel));
+      return new ShardedListening(client, () => Promise.resolve(), {
+        opened: () => listener.opened(),
+        over: () => listener.closed(),
+      });
+    });
   }
 
   async publish(channel: string, text: string, how?: 'sharded'): Promise<number> {
     return Number(await this.send(how === 'sharded' ? 'spublish' : 'publish', channel, text));
   }
+
+  #another(connectionName: string): IoredisClient {
+    if (!this.client.isCluster) return (this.client as Redis).duplicate({ ...LISTENING, connectionName });
+    const cluster = this.client as Cluster;
+    // All of redisOptions: those given here replace the client's in ioredis 5, credentials included.
+    const redisOptions = { ...cluster.options.redisOptions, connectionName };
+    return cluster.duplicate([], { lazyConnect: true, redisOptions, clusterRetryStrategy: () => null });
+  }
 }
 
-class IoredisSubscription implements Subscription {
-  #isClosed = false;
-  /** Runs while SUBSCRIBE is not answered. */
-  #limit?: NodeJS.Timeout;
-
+class Listening<C extends IoredisClient> extends ListeningConnection {
+  /** @param begin what it is for */
   constructor(
-    private readonly client: IoredisClient,
-    channel: string,
-    private readonly listener: SubscriptionListener,
+    protected readonly client: C,
+    begin: () => Promise<unknown>,
+    listener: ConnectionListener,
   ) {
-    const unlessClosed = (report: () => void) => {
-      if (!this.#isClosed) report();
-    };
-    client
-      .on('error', () => {}) // the connection for commands has the same troubles, and reports them
-      .on('message', (_channel: string, text: string) => unlessClosed(() => listener.message(text, channel)))
-      .on('ready', () => {
-        clearTimeout(this.#limit);
-        if (!this.#isClosed) this.#limit = setTimeout(() => this.#end(), SUBSCRIBE_LIMIT_MS).unref();
-        client.subscribe(channel).then(
-          () => {
-            clearTimeout(this.#limit);
-            unlessClosed(() => listener.opened());
-          },
-          (error: unknown) => {
-            const { kind, message } = faultOf(error, client);
-            if (kind !== 'refused') return; // the connection has broken, which is reported
-            clearTimeout(this.#limit);
-            unlessClosed(() => listener.refused(message));
-          },
-        );
-      })
-      .on('close', () => {
-        clearTimeout(this.#limit);
-        unlessClosed(() => listener.closed());
-      })
-      .on('end', () => unlessClosed(() => listener.ended()));
+    super(listener);
+    (client as Redis)
+      // The connection for commands has the same troubles. ioredis 5 finds no command for an unsubscription that the server has sent.
+      .on('error', () => {})
+      .on(
+        'ready',
+        () =>
+          void begin()
+            .then(() => this.begun())
+            .catch((error: unknown) => this.end(error)),
+      )
+      .on('end', () => this.end(new Error('closed')));
     client.connect().catch(() => {}); // reported by the events
   }
 
-  /** The client may not notice that its connection is dead: that of a Cluster sets no time limit for its subscriber. */
-  #end(): void {
-    this.close();
-    this.listener.closed();
-    this.listener.ended();
+  protected faultOf(error: unknown): CommandFault {
+    return faultOf(error, this.client);
   }
 
-  close(): void {
-    this.#isClosed = true;
-    clearTimeout(this.#limit);
+  protected disconnect(): void {
     (this.client as Redis).stream?.destroy(); // a half-open connection would wait for an answer to its end
     this.client.disconnect();
   }
 }
 
-class IoredisShardedSubscription implements ShardedSubscription {
-  #isClosed = false;
-
-  constructor(
-    private readonly client: Redis,
-    listener: ShardedListener,
-  ) {
-    const unlessClosed = (report: () => void) => {
-      if (!this.#isClosed) report();
-    };
-    client
-      .on('error', () => {}) // as above; and of an unsubscription that the server has sent, for which ioredis 5 finds no command
-      .on('smessage', (channel: string, text: string) => unlessClosed(() => listener.message(text, channel)))
-      .on('ready', () => unlessClosed(() => listener.opened()))
-      .on('end', () => unlessClosed(() => listener.closed()));
-    client.connect().catch(() => {}); // reported by the events
-  }
-
+class ShardedListening extends Listening<Redis> implements ShardedSubscription {
   async subscribe(channel: string): Promise<void> {
     try {
       await this.client.ssubscribe(channel);
     } catch (error) {
-      throw faultOf(error, this.client);
+      throw this.faultOf(error);
     }
   }
 
   unsubscribe(channel: string): void {
     this.client.sunsubscribe(channel).catch(() => {}); // without its connection it is gone anyway
-  }
-
-  close(): void {
-    this.#isClosed = true;
-    this.client.stream?.destroy(); // a half-open connection would wait for an answer to its end
-    this.client.disconnect();
   }
 }

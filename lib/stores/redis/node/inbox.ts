@@ -64,7 +64,6 @@ export class PlainInbox extends Ear implements Inbox {
       message: (text) => this.onlyChannel.hear(text),
       opened: () => void this.opened(),
       closed: () => this.broken(),
-      ended: () => this.end(),
       refused: (refusal) => this.#forbid('subscribe', refusal),
     });
   }

@@ -1,0 +1,80 @@
+import { SUBSCRIBE_LIMIT_MS, type CommandFault, type Subscription, type SubscriptionListener } from './redis-client.js';
+
+/** The longest pause before a subscriber connects again, in milliseconds. */
+const LONGEST_PAUSE_MS = 1_000;
+
+/** Learns what becomes of a connection. */
+export interface ConnectionListener {
+  /** It does what it is for. */
+  opened(): void;
+  /** It broke, or could not begin within `SUBSCRIBE_LIMIT_MS`, and is closed. */
+  over(fault: CommandFault): void;
+}
+
+/** A connection that listens, until it breaks: a client that makes it again by itself takes too long to notice a break. */
+export abstract class ListeningConnection implements Subscription {
+  readonly #limit: NodeJS.Timeout;
+  protected isOver = false;
+
+  constructor(private readonly listener: ConnectionListener) {
+    this.#limit = setTimeout(() => this.end(new Error('no answer')), SUBSCRIBE_LIMIT_MS).unref();
+  }
+
+  protected abstract faultOf(error: unknown): CommandFault;
+  protected abstract disconnect(): void;
+
+  protected begun(): void {
+    clearTimeout(this.#limit);
+    if (!this.isOver) this.listener.opened();
+  }
+
+  protected end(error: unknown): void {
+    if (this.isOver) return;
+    this.close();
+    this.listener.over(this.faultOf(error));
+  }
+
+  close(): void {
+    this.isOver = true;
+    clearTimeout(this.#limit);
+    this.disconnect();
+  }
+}
+
+/** Subscribes to a channel on a connection of its own, and again after each break of it. */
+export class Subscriber implements Subscription {
+  #connection!: Subscription;
+  #attempts = 0;
+  #again?: NodeJS.Timeout;
+
+  /** @param connect makes a connection that subscribes */
+  constructor(
+    private readonly connect: (listener: ConnectionListener) => Subscription,
+    private readonly listener: SubscriptionListener,
+  ) {
+    this.#open();
+  }
+
+  #open(): void {
+    this.#connection = this.connect({
+      opened: () => {
+        this.#attempts = 0;
+        this.listener.opened();
+      },
+      over: (fault) => this.#over(fault),
+    });
+  }
+
+  #over({ kind, message }: CommandFault): void {
+    // Of what the server says while it connects, only this is about the subscription.
+    if (kind === 'refused' && /^NOPERM.*(subscribe|channel)/i.test(message)) return this.listener.refused(message);
+    const pauseMs = Math.min(50 * ++this.#attempts, LONGEST_PAUSE_MS);
+    this.#again = setTimeout(() => this.#open(), pauseMs).unref();
+    this.listener.closed(); // which may close it
+  }
+
+  close(): void {
+    clearTimeout(this.#again);
+    this.#connection.close();
+  }
+}
