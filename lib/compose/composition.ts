@@ -3,7 +3,7 @@ import { formatDiagnosis } from '../api/diagnosis.js';
 import { adviceFor, type NodeError } from '../api/errors.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS, type BackendReport } from '../core/backend/report.js';
-import { refuseUnknown, unfit } from '../core/options/checks.js';
+import { isRecord, refuseUnknown, unfit } from '../core/options/checks.js';
 import { CHECKS } from '../core/options/option-rows.js';
 import {
   DEFAULT_REGISTRATION,
@@ -39,8 +39,6 @@ export interface StoreKind<Given extends object = object, Resolved extends Resol
     options: Given,
     settings: ResolvedServiceOptions,
   ): Omit<Resolved, keyof ResolvedServiceOptions | 'registration'>;
-  /** Whether two registrations have the same store. */
-  isSame(one: Resolved['backend'], other: Resolved['backend']): boolean;
   /**
    * Makes the backend; connects to nothing yet.
    * @param now the clock that `sentAt` is read from, in milliseconds
@@ -96,7 +94,7 @@ export class ComposedLocks {
     const { backend, ...settings } = this.options;
     if (kind !== this.kind) return [backend.kind];
     const { backend: otherBackend, ...others } = options;
-    const servers = kind.isSame(backend, otherBackend) ? [] : [backend.kind, otherBackend.kind];
+    const servers = isSameStore(backend, otherBackend) ? [] : [backend.kind, otherBackend.kind];
     return [...new Set([...servers, ...differingIn(settings, others)])];
   }
 
@@ -148,6 +146,18 @@ export interface OpenedLocks {
 export interface Notice {
   level: 'log' | 'warn' | 'error';
   message: string;
+}
+
+/** Whether two registrations have the same servers. Two clients, or pools, count as different, whatever they are connected to. */
+function isSameStore(one: object, other: object): boolean {
+  const [values, others] = [Object.values(one).flat(), Object.values(other).flat()] as unknown[][];
+  const isSame = (value: unknown, at: number) =>
+    value === others![at] || (isPlain(value) && isPlain(others![at]) && isDeepStrictEqual(value, others![at]));
+  return values!.length === others!.length && values!.every(isSame);
+}
+
+function isPlain(value: unknown): boolean {
+  return isRecord(value) && Object.getPrototypeOf(value) === Object.prototype;
 }
 
 /** The names of the settings in which two registrations differ. */

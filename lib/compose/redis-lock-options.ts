@@ -5,7 +5,6 @@ import { MemoryBackend } from '../stores/memory/memory.backend.js';
 import type { RedisSource } from '../stores/redis/client/source.js';
 import {
   checkServed,
-  haveSameServers,
   REDIS_CHECKS,
   resolveRedisOptions,
   resolveServers,
@@ -72,7 +71,6 @@ export const REDIS: StoreKind<RedisLockModuleOptions, ResolvedOptions> = {
     checkServed(backend.kind, { ...settings, ...store });
     return { ...store, backend };
   },
-  isSame: haveSameServers,
   open: async (options, now, processName) => {
     const { backend } = options;
     if (backend.kind === 'memory') return new MemoryBackend(now);

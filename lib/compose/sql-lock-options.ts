@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { LockOptionsError } from '../api/errors.js';
 import type { LockServiceOptions } from '../api/options.js';
 import { checkMysql, type MysqlSource } from '../stores/sql/mysql/mysql-source.js';
@@ -95,7 +94,6 @@ export const SQL: StoreKind<SqlLockModuleOptions, ResolvedSqlLockOptions> = {
     }
     return { ...store, backend };
   },
-  isSame: isSameDatabase,
   open: openSqlBackend,
 };
 
@@ -117,13 +115,4 @@ function serverOf(options: { postgres?: unknown; mysql?: unknown }): SqlServer {
   }
   checkPostgres('postgres', postgres);
   return { kind: 'postgres', source: postgres };
-}
-
-/** Whether two registrations have the same table. Two pools count as different, whatever they are connected to. */
-function isSameDatabase(one: SqlServer, other: SqlServer): boolean {
-  const [source, another] = [one.source, other.source];
-  if (one.kind !== other.kind) return false;
-  if (source === another) return true;
-  const isPlain = (each: unknown) => typeof each === 'string' || Object.getPrototypeOf(each) === Object.prototype;
-  return isPlain(source) && isPlain(another) && isDeepStrictEqual(source, another);
 }

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { LockOptionsError } from '../../api/errors.js';
 import {
   checked,
@@ -12,7 +11,7 @@ import {
   type Check,
 } from '../../core/options/checks.js';
 import type { ResolvedServiceOptions } from '../../core/options/service-options.js';
-import { checkSource, isClient } from './client/check-source.js';
+import { checkSource } from './client/check-source.js';
 import type { RedisSource } from './client/source.js';
 
 /** How many replicas must have a lock before it counts as held, and how long to wait for them. */
@@ -124,28 +123,6 @@ export function checkServed(
       `waitForReplicas.timeoutMs must be at most a third of ttlMs: got ${waitForReplicas.timeoutMs} with ttlMs ${ttlMs}.`,
     );
   }
-}
-
-/** Whether two registrations have the same servers, or both the memory of the process. */
-export function haveSameServers(
-  one: RedisServers | { kind: 'memory' },
-  other: RedisServers | { kind: 'memory' },
-): boolean {
-  const [sources, others] = [sourcesOf(one), sourcesOf(other)];
-  return (
-    one.kind === other.kind &&
-    sources.length === others.length &&
-    sources.every((source, index) => isSameSource(source, others[index]!))
-  );
-}
-
-function sourcesOf(servers: RedisServers | { kind: 'memory' }): RedisSource[] {
-  return servers.kind === 'redis' ? [servers.source] : servers.kind === 'redlock' ? servers.sources : [];
-}
-
-/** Whether two sources lead to the same server. Two clients count as different, whatever they are connected to. */
-function isSameSource(one: RedisSource, other: RedisSource): boolean {
-  return one === other || (!isClient(one) && !isClient(other) && isDeepStrictEqual(one, other));
 }
 
 /** How long a command may take, in milliseconds: as the options say, or the default for this kind of store. */
