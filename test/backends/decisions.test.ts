@@ -2,6 +2,8 @@ import { describe, expect, it } from 'vitest';
 import {
   acknowledged,
   tallyAttempt,
+  tallyExtension,
+  tallyRelease,
   type BegunWriteBack,
   type Raise,
 } from '../../lib/stores/redis/redlock/decisions.js';
@@ -78,4 +80,40 @@ describe('The decision on an attempt of a Redlock', () => {
   ])('a node that has recorded a token, and %s, counts only if its vote was not above it', (_what, vote, counts) => {
     expect(acknowledged({ status: 'raised' }, vote, 9)).toEqual({ status: counts ? 'raised' : 'gone' });
   });
+});
+
+/** What a node answers in one letter: done, not its owner's any more, not answered. */
+const ANSWERS = {
+  d: { done: 'extended', release: 'released' },
+  n: { done: 'lost', release: 'gone' },
+  f: { done: 'unavailable', release: 'unavailable' },
+} as const;
+
+it.each([
+  ['dd.', 'done'],
+  ['nn.', 'not'],
+  ['dnf', 'unknown'],
+  ['nf.', undefined],
+  ['df.', undefined],
+  ['nff', 'unknown'],
+])('a Redlock of 3 is sure of what most nodes say: of %s it says %s', (letters, says) => {
+  const given = [...letters].map(
+    (letter) => ANSWERS[letter as keyof typeof ANSWERS] as (typeof ANSWERS)['d'] | undefined,
+  );
+  const open = given.filter((each) => each === undefined).length;
+  const fault = { causes: [], mayHaveRun: true, disconnected: true };
+  const extension = tallyExtension(
+    given.map((each) => each && ({ status: each.done, reason: 'expired', sentAt: 5, ...fault } as never)),
+    open,
+    QUORUM,
+  );
+  const release = tallyRelease(
+    given.map((each) => each && ({ status: each.release, ...fault } as never)),
+    open,
+    QUORUM,
+  );
+  const WORDS = { done: ['extended', 'released'], not: ['lost', 'gone'], unknown: ['unavailable', 'unavailable'] };
+  expect([extension?.status, release?.status]).toEqual(
+    says === undefined ? [undefined, undefined] : WORDS[says as keyof typeof WORDS],
+  );
 });
