@@ -199,9 +199,11 @@ export class NodeError extends Error {
     readonly advice?: string,
     /** Whether only this key, or this call, is refused: the node serves others. */
     readonly isOfKey = false,
+    /** The error that a store of your own has thrown. */
+    cause?: Error,
   ) {
     const shown = printable(problem, LONGEST_PROBLEM);
-    super(`${printable(node)}: ${shown}`);
+    super(`${printable(node)}: ${shown}`, cause && { cause });
     this.problem = shown;
     withoutFrames(this);
   }

@@ -27,6 +27,8 @@ import { until } from './until.js';
 /** A backend under test, whose clock is `performance.now()`. */
 export interface BackendUnderTest {
   backend: LockBackend;
+  /** How exactly the store measures times, in milliseconds: 1000 where it knows whole seconds. @default 1 */
+  resolutionMs?: number;
   /**
    * Checks what the store still has of locks that were held and given back.
    * @param prefix how their keys begin
@@ -230,8 +232,10 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       const elapsedMs = monotonic() - sentAt;
       matches(seen, { owner: claim.owner, fencingToken }, 'what an inspection shows');
       equal(seen.isKept ?? false, false, 'whether it is kept');
-      between(seen.heldForMs, 20, elapsedMs + 2, 'its heldForMs');
-      between(seen.remainingMs, claim.ttlMs - elapsedMs - 2, claim.ttlMs - 18, 'its remainingMs');
+      const { resolutionMs = 1 } = subject;
+      between(seen.heldForMs, 20, elapsedMs + 1 + resolutionMs, 'its heldForMs');
+      const [least, most] = [claim.ttlMs - elapsedMs - 1 - resolutionMs, claim.ttlMs - 19 + resolutionMs];
+      between(seen.remainingMs, least, most, 'its remainingMs');
       await releases(claim);
     });
 
@@ -473,7 +477,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await granted(backend, holder);
       const { waitQueue } = backend;
       const places = async () => (await backend.inspect(key))?.waiting ?? [];
-      if (waitQueue) {
+      if (waitQueue && waitQueue.keepsPlaces !== false) {
         waitQueue.listen(key, { onTurn() {}, onListening() {}, onTaken() {}, onWarning() {} });
         await until(() => waitQueue.isListening(key), { what: 'the wait queue listens' });
         const place: Place = {

@@ -25,7 +25,13 @@ export type {
   WaitListener,
   WaitQueue,
 } from '../core/backend/lock-backend.js';
-export { fromPromises, type PromiseBackend } from '../core/backend/from-promises.js';
+export {
+  fromPromises,
+  type AcquireAnswer,
+  type ExtendAnswer,
+  type PromiseBackend,
+  type TransferAnswer,
+} from '../core/backend/from-promises.js';
 export { matcherOf } from '../core/backend/matcher.js';
 export type { BackendPing, BackendReport } from '../core/backend/report.js';
 export { describeBackend, type BackendTestRunner, type BackendUnderTest } from './describe-backend.js';

@@ -1,4 +1,5 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { NodeError, LockOptionsError, LockUnavailableError } from 'nest-redis-lock';
 import { type AcquireRequest, fromPromises, type LockBackend, type PromiseBackend } from 'nest-redis-lock/testing';
 import { acquireOn, claimOn, extendOn, now, releaseOn, transferOn } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
@@ -150,4 +151,30 @@ it.each(FAILURES)('a ping of a backend of promises that %s answers with the prob
   };
   expect(await broken({ inspect: fails }).ping()).toEqual(answer);
   expect(await broken({ ping: fails }).ping()).toEqual(answer);
+});
+
+it('a mistake in the code of a backend of promises does not read as an outage, and keeps its stack [G1063]', async () => {
+  const mistake = new TypeError('no is not a function');
+  const outage = new TypeError('fetch failed', { cause: new Error('ECONNREFUSED') });
+  const causes = [];
+  for (const error of [mistake, outage]) {
+    const outcome = await releaseOn(broken({ release: () => Promise.reject(error) }), claimOn('key'));
+    causes.push((outcome as { causes: NodeError[] }).causes[0]);
+  }
+  expect(causes).toMatchObject([
+    { problem: 'no is not a function', advice: expect.stringContaining('mistake in the code of the store') as string },
+    { problem: 'fetch failed', advice: undefined },
+  ]);
+  expect(causes.map((each) => each!.cause)).toEqual([mistake, outage]);
+});
+
+it('an application does not start before a backend of promises has answered [G1064]', async () => {
+  let asked = 0;
+  const inspect = async () => (++asked < 3 ? reject() : undefined);
+  expect(await broken({ inspect }).connect(10_000)).toEqual([]);
+  expect(asked).toBe(3);
+  await expect(broken({ inspect: hang }).connect(100)).rejects.toThrow(LockUnavailableError);
+  await expect(broken({ connect: hang }).connect(100)).rejects.toThrow('The store cannot be reached (waited 100 ms)');
+  const refusal = new LockOptionsError('It has no such bucket.');
+  await expect(broken({ connect: () => Promise.reject(refusal) }).connect(100)).rejects.toBe(refusal);
 });

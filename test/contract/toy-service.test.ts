@@ -27,3 +27,18 @@ it('a set that has waited for one lock has for the others what is left of its ti
   await Promise.all([set, single]);
   expect(ended).toEqual(['set', 'single']);
 });
+
+it('a store that wakes those who wait, and keeps no places for them, does not show a lock as one that nobody waits for [G1065]', async () => {
+  const waitersOf = async (keepsPlaces?: boolean) => {
+    const nothing = () => {};
+    const listening = { isListening: () => true, listen: nothing, checkListening: nothing, leave: nothing };
+    const toy = Object.assign(new ToyBackend(now), { waitQueue: { handsOver: false, keepsPlaces, ...listening } });
+    const locks = serviceOn(fromPromises(toy, now));
+    const lock = await locks.acquire('key');
+    const waiters = (await locks.inspect('key'))?.waitingProcesses;
+    await lock.release();
+    return waiters;
+  };
+  expect(await waitersOf()).toEqual([]);
+  expect(await waitersOf(false)).toBeUndefined();
+});

@@ -1,5 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import { LockUnavailableError, NodeError } from '../../api/errors.js';
+import { adviceFor, LockError, LockUnavailableError, NodeError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { driftMs, monotonic } from '../time/clock.js';
 import { inTime } from '../time/time-limit.js';
@@ -25,7 +26,13 @@ import {
 import { ReleaseRetry } from './release-retry.js';
 import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from './report.js';
 
-type Granted = Extract<AcquireOutcome, { status: 'acquired' }>;
+/** The outcome without the time at which the command was sent: `fromPromises` knows it. */
+type Unsent<Outcome> = Outcome extends { sentAt: number } ? Omit<Outcome, 'sentAt'> : Outcome;
+
+/** What the promise of an operation answers. */
+export type AcquireAnswer = Unsent<AcquireOutcome>;
+export type ExtendAnswer = Unsent<ExtendOutcome>;
+export type TransferAnswer = Unsent<TransferOutcome>;
 
 /** The methods of a lock backend that are optional here. */
 type Optional = 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'report' | 'close';
@@ -37,12 +44,10 @@ export interface PromiseBackend
     Partial<Pick<LockBackend, Optional>> {
   /** Its name in errors. */
   readonly name: string;
-  acquire(request: AcquireRequest): Promise<Omit<Granted, 'sentAt'> | Exclude<AcquireOutcome, Granted>>;
-  extend(request: ExtendRequest): Promise<{ status: 'extended' } | Exclude<ExtendOutcome, { status: 'extended' }>>;
+  acquire(request: AcquireRequest): Promise<AcquireAnswer>;
+  extend(request: ExtendRequest): Promise<ExtendAnswer>;
   release(grant: Grant, how: Releasing): Promise<ReleaseOutcome>;
-  transfer?(
-    request: Transfer,
-  ): Promise<{ status: 'transferred'; grant: Grant } | Exclude<TransferOutcome, { status: 'transferred' }>>;
+  transfer?(request: Transfer): Promise<TransferAnswer>;
 }
 
 /**
@@ -55,6 +60,9 @@ export interface PromiseBackend
 export function fromPromises(backend: PromiseBackend, now = monotonic, timeLimitMs = 1_000): LockBackend {
   return new LimitedBackend(backend, now, timeLimitMs);
 }
+
+/** The pause before a store that did not answer at the start is asked again, in milliseconds. */
+const ASK_AGAIN_MS = 50;
 
 class LimitedBackend implements LockBackend {
   /** Until when the store may have what it granted, by the monotonic clock. */
@@ -101,7 +109,7 @@ class LimitedBackend implements LockBackend {
     const { backend } = this;
     const sentAt = this.now();
     const leave = () => request.place && backend.waitQueue?.leave(request.key, request.place);
-    const late = (outcome: Awaited<ReturnType<PromiseBackend['acquire']>>) => {
+    const late = (outcome: AcquireAnswer) => {
       if (outcome.status === 'acquired') {
         for (const grant of [outcome.grant, ...(outcome.others ?? [])]) {
           this.#noteTtl(grant, request.ttlMs);
@@ -175,8 +183,26 @@ class LimitedBackend implements LockBackend {
     });
   }
 
+  /** A backend that has no `connect` of its own is asked to inspect a lock, until it answers. @throws LockError */
   async connect(timeoutMs: number): Promise<NodeError[]> {
-    return this.backend.connect?.(timeoutMs) ?? [];
+    const { backend } = this;
+    const endsAt = monotonic() + timeoutMs;
+    const ask = async () => {
+      if (backend.connect) return backend.connect(timeoutMs);
+      await backend.inspect(PING_KEY);
+      return [];
+    };
+    for (;;) {
+      const leftMs = endsAt - monotonic();
+      try {
+        return await this.#limited(ask, backend.connect ? timeoutMs : Math.min(leftMs, this.timeLimitMs));
+      } catch (error) {
+        const cause = error as NodeError;
+        if (cause.cause instanceof LockError) throw cause.cause;
+        if (backend.connect || leftMs <= ASK_AGAIN_MS) throw unreachable(cause, timeoutMs);
+      }
+      await delay(ASK_AGAIN_MS);
+    }
   }
 
   /** A backend that has no ping of its own is asked to inspect a lock. */
@@ -204,6 +230,12 @@ class LimitedBackend implements LockBackend {
   async close(): Promise<void> {
     await this.#retry.close();
     await this.backend.close?.();
+  }
+
+  #errorOf(error: unknown): NodeError {
+    const { name } = this.backend;
+    if (!(error instanceof Error)) return new NodeError(name, String(error));
+    return new NodeError(name, error.message, adviceOn(error), false, error);
   }
 
   #noteTtl(grant: Grant, ttlMs: number): void {
@@ -248,9 +280,17 @@ class LimitedBackend implements LockBackend {
         throw new Error(`no answer within ${limitMs} ms`);
       });
     } catch (error) {
-      throw new NodeError(this.backend.name, error instanceof Error ? error.message : String(error));
+      throw this.#errorOf(error);
     }
   }
+}
+
+/** The advice for an error that is a mistake in the code of the store, not an outage. `fetch` rejects with a TypeError that has a cause. */
+function adviceOn(error: Error): string | undefined {
+  const isMistake = error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
+  return isMistake && error.cause === undefined
+    ? 'This is a mistake in the code of the store: the cause of this error has its stack.'
+    : undefined;
 }
 
 /** What an operation answers, whose author may have forgotten to return it. @throws Error that names the operation */
@@ -277,4 +317,9 @@ async function listedBy(answer: Promise<Listed>): Promise<Listed> {
 
 function unavailable(cause: NodeError): { status: 'unavailable'; causes: NodeError[] } {
   return { status: 'unavailable', causes: [cause] };
+}
+
+function unreachable(cause: NodeError, timeoutMs: number): LockUnavailableError {
+  const message = `The store cannot be reached (waited ${timeoutMs} ms): ${cause.message}. ${adviceFor([cause])}`;
+  return new LockUnavailableError(message, undefined, [cause]);
 }

@@ -41,7 +41,10 @@ export interface AcquireRequest {
   readonly others?: readonly string[];
   /** Where it waits if the lock is not free: only for a backend with a wait queue, and its owner has to `leave` that. */
   readonly place?: Place;
-  /** Exclusive only: for how many turns of calls of this process so many fencing tokens are minted, one after the other. 1 if undefined. */
+  /**
+   * Exclusive only: for how many turns of calls of this process so many fencing tokens are minted, one after the other: 1 to 1,001. 1 if undefined.
+   * A store may mint one all the same; then the process passes the lock on to none of its calls.
+   */
   readonly turns?: number;
   /** Whether a lock that is free goes to the first in its queue, if others have places there. Only where locks are handed over. */
   readonly inOrder?: boolean;
@@ -122,7 +125,10 @@ export type AcquireOutcome =
       owner?: string;
       /** How many hold it beside that owner, where the store tells. */
       others?: number;
-      /** How long the lease of the holder still runs, or the first one of several to end; undefined when unknown. */
+      /**
+       * How long the lease of the holder still runs, or the first one of several to end. Undefined: nobody won, as where voters were divided, so
+       * the process asks again after a few round trips. A store that knows a holder says how long, if only about.
+       */
       remainingMs?: number;
       /** Of permits: the smallest limit that a holder names, where that is smaller than its own. */
       smallerLimit?: number;
@@ -178,7 +184,10 @@ export type TransferOutcome =
 
 export type ReleaseOutcome =
   | { status: 'released' }
-  /** It was not this owner's any more. */
+  /**
+   * It was not this owner's any more: that counts as a loss, and is logged. So a store that sends a release again by itself, and finds
+   * nothing, has to answer `released`.
+   */
   | { status: 'gone' }
   /** Not confirmed; the backend repeats it until it is, or the lock has ended by itself. */
   | Unavailable;
@@ -397,6 +406,8 @@ export interface HandOver {
 export interface WaitQueue {
   /** Whether a release hands the lock over to the first in the queue, or only wakes it to try for itself. */
   readonly handsOver: boolean;
+  /** False where the store wakes those who wait, and does not know who they are: then nobody is shown as waiting. @default true */
+  readonly keepsPlaces?: boolean;
   /** Whether the listener will be called when the turn of a place comes that waits for this key. */
   isListening(key: string): boolean;
   /** Begins to listen for turns at this key, unless it does already. The listener is the same in all calls. */

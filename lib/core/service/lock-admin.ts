@@ -76,8 +76,14 @@ export class LockAdmin {
     }
   }
 
+  /** The queue of a lock that shows no places; undefined where the store has no places to show. */
+  get #nobody(): [] | undefined {
+    const { waitQueue } = this.backend;
+    return waitQueue && waitQueue.keepsPlaces !== false ? [] : undefined;
+  }
+
   #infoOf(key: string, holding: Holding): LockInfo {
-    const { mode = 'exclusive', holders: found, waiting = this.backend.waitQueue && [] } = holding;
+    const { mode = 'exclusive', holders: found, waiting = this.#nobody } = holding;
     const places = new Set(waiting?.map(({ ticket }) => processIn(ticket)));
     const holders = found.map((each) => {
       const isCounted = mode !== 'exclusive' || places.has(processIn(each.owner)); // by the place of its process
