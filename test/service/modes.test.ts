@@ -345,6 +345,7 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
       expect(reading.fencingToken).toBeGreaterThan(lock.fencingToken);
       expect(locks.current('downgraded')).toBe(reading);
       await locks.withLock('downgraded', SHARED, (again) => expect(again.fencingToken).toBe(reading.fencingToken));
+      await expect(locks.tryAcquire('downgraded')).rejects.toMatchObject({ code: 'LOCK_SELF_DEADLOCK' });
       order.push('downgraded');
       await gate.opened;
       order.push('done');
