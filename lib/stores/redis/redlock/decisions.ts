@@ -1,5 +1,5 @@
 import type { AcquireOutcome, ExtendOutcome, ReleaseOutcome, Unavailable } from '../../../core/backend/lock-backend.js';
-import { agreed, causesOf, isFailed } from '../../node/nodes.backend.js';
+import { agreed, causesOf, isFailed } from './nodes.backend.js';
 import type { Answer as NodeAnswer, Failed } from '../../node/server.backend.js';
 import type { Vote } from '../node/lock-scripts.js';
 import type { RedisNode } from '../node/redis-node.js';

@@ -15,7 +15,7 @@ import {
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import { unreachable } from '../client/advice.js';
-import { NodesBackend } from '../../node/nodes.backend.js';
+import { NodesBackend } from './nodes.backend.js';
 import { valueText } from '../node/lock-keys.js';
 import { noteTtl } from '../../node/grants.js';
 import type { Answer } from '../../node/server.backend.js';

@@ -1,7 +1,7 @@
-import { LockUnavailableError, type NodeError } from '../../api/errors.js';
-import type { Holder, Holding, Listed, ListRequest, Taken, Waiting } from '../../core/backend/lock-backend.js';
-import type { BackendPing } from '../../core/backend/report.js';
-import type { Failed, ServerBackend } from './server.backend.js';
+import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
+import type { Holder, Holding, Listed, ListRequest, Taken, Waiting } from '../../../core/backend/lock-backend.js';
+import type { BackendPing } from '../../../core/backend/report.js';
+import type { Failed, ServerBackend } from '../../node/server.backend.js';
 
 /** What the nodes together say of a lock. */
 interface View {
