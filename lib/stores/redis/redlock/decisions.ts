@@ -1,5 +1,5 @@
+import type { NodeError } from '../../../api/errors.js';
 import type { AcquireOutcome, ExtendOutcome, ReleaseOutcome, Unavailable } from '../../../core/backend/lock-backend.js';
-import { agreed, causesOf, isFailed } from './nodes.backend.js';
 import type { Answer as NodeAnswer, Failed } from '../../node/server.backend.js';
 import type { Vote } from '../node/lock-scripts.js';
 import type { RedisNode } from '../node/redis-node.js';
@@ -81,6 +81,19 @@ export type WriteBack = { status: 'write-back'; fencingToken: number; to: number
 export interface BegunWriteBack {
   fencingToken: number;
   raises: Asked<Raise>;
+}
+
+/** The value that at least `quorum` of the nodes gave. */
+export function agreed<T>(values: readonly T[], quorum: number): T | undefined {
+  return values.find((value) => values.filter((other) => other === value).length >= quorum);
+}
+
+export function isFailed(answer: { status: string } | undefined): answer is Failed {
+  return answer?.status === 'unavailable';
+}
+
+export function causesOf(faults: readonly Failed[]): NodeError[] {
+  return faults.flatMap(({ causes }) => causes);
 }
 
 /** The smallest majority. */

@@ -2,6 +2,7 @@ import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
 import type { Holder, Holding, Listed, ListRequest, Taken, Waiting } from '../../../core/backend/lock-backend.js';
 import type { BackendPing } from '../../../core/backend/report.js';
 import type { Failed, ServerBackend } from '../../node/server.backend.js';
+import { agreed, causesOf, isFailed } from './decisions.js';
 
 /** What the nodes together say of a lock. */
 interface View {
@@ -115,19 +116,6 @@ export abstract class NodesBackend {
   #unavailable(operation: string, key: string, faults: readonly Failed[]): LockUnavailableError {
     return LockUnavailableError.from(operation, key, causesOf(faults));
   }
-}
-
-/** The value that at least `quorum` of the nodes gave. */
-export function agreed<T>(values: readonly T[], quorum: number): T | undefined {
-  return values.find((value) => values.filter((other) => other === value).length >= quorum);
-}
-
-export function isFailed(answer: { status: string } | undefined): answer is Failed {
-  return answer?.status === 'unavailable';
-}
-
-export function causesOf(faults: readonly Failed[]): NodeError[] {
-  return faults.flatMap(({ causes }) => causes);
 }
 
 /**
