@@ -97,6 +97,16 @@ it('a backend of promises names the modes in which it holds locks, or says why t
   expect([backend.modes, backend.whyOnlyExclusive]).toEqual([undefined, 'The disk is small.']);
 });
 
+it('what a backend of promises can do besides is known to the service: it polls together, sends later, and guards', () => {
+  const statement = { dialect: 'testing', text: 'toy', values: [] };
+  const guard = vi.fn<NonNullable<LockBackend['guard']>>(() => statement);
+  const backend = broken({ pollEveryMs: 25, sendsLater: true, guard });
+  expect(backend).toMatchObject({ pollEveryMs: 25, sendsLater: true });
+  expect(backend.guard!([claimOn('key')], 7)).toBe(statement);
+  expect(guard).toHaveBeenCalledWith([expect.objectContaining({ key: 'key' })], 7);
+  expect(broken({}).guard).toBeUndefined();
+});
+
 it('10 000 locks that are released in an outage of a backend of promises cost one timer and few commands, and are free once it answers [G644]', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   onTestFinished(() => void vi.useRealTimers());

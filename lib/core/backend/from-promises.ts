@@ -93,6 +93,18 @@ class LimitedBackend implements LockBackend {
     return this.backend.whyOnlyExclusive;
   }
 
+  get sendsLater(): boolean | undefined {
+    return this.backend.sendsLater;
+  }
+
+  get pollEveryMs(): number | undefined {
+    return this.backend.pollEveryMs;
+  }
+
+  get guard(): LockBackend['guard'] {
+    return this.backend.guard?.bind(this.backend);
+  }
+
   get transfer(): LockBackend['transfer'] {
     return this.backend.transfer && ((request) => this.#transferred(request));
   }
