@@ -107,6 +107,30 @@ it('what a backend of promises can do besides is known to the service: it polls 
   expect(broken({}).guard).toBeUndefined();
 });
 
+it('a backend of promises closes its store when the releases in flight have been answered, and those that failed were tried again', async () => {
+  const [slow, failing] = [new Gate(), new Gate()];
+  const log: string[] = [];
+  const backend = broken(
+    {
+      release: async ({ key }) => {
+        const isFirst = !log.includes(key);
+        log.push(key);
+        if (key === 'slow') await slow.opened;
+        else if (isFirst) await failing.opened.then(reject);
+        return { status: 'released' };
+      },
+      close: async () => void log.push('closed'),
+    },
+    10_000,
+  );
+  const released = Promise.all([releaseOn(backend, claimOn('slow')), releaseOn(backend, claimOn('failing'))]);
+  const closed = backend.close();
+  failing.open();
+  slow.open();
+  await Promise.all([released, closed]);
+  expect(log).toEqual(['slow', 'failing', 'failing', 'closed']);
+});
+
 it('10 000 locks that are released in an outage of a backend of promises cost one timer and few commands, and are free once it answers [G644]', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   onTestFinished(() => void vi.useRealTimers());

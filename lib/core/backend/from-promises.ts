@@ -3,6 +3,7 @@ import { inspect } from 'node:util';
 import { adviceFor, LockError, LockUnavailableError, NodeError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { driftMs, monotonic } from '../time/clock.js';
+import { InFlight } from '../time/in-flight.js';
 import { inTime } from '../time/time-limit.js';
 import {
   LONGEST_TTL_MS,
@@ -70,6 +71,8 @@ class LimitedBackend implements LockBackend {
   readonly #retry = new ReleaseRetry<{ grant: Grant; how: Releasing }>(({ grant, how }, done) => {
     void this.#released(grant, how).then(({ status }) => done(status !== 'unavailable'));
   });
+
+  readonly #releasing = new InFlight();
 
   constructor(
     private readonly backend: PromiseBackend,
@@ -162,7 +165,9 @@ class LimitedBackend implements LockBackend {
   }
 
   release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void {
+    this.#releasing.begin();
     void this.#released(grant, how).then((outcome) => {
+      this.#releasing.end();
       if (outcome.status === 'unavailable') this.#retryRelease(grant, how);
       done(outcome);
     });
@@ -239,7 +244,9 @@ class LimitedBackend implements LockBackend {
     }
   }
 
+  /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the store. */
   async close(): Promise<void> {
+    await this.#releasing.settled();
     await this.#retry.close();
     await this.backend.close?.();
   }
