@@ -6,7 +6,7 @@ import {
   type LockBackend,
   type ReleaseOutcome,
 } from '../backend/lock-backend.js';
-import { LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
+import { LockUnavailableError, type LockLostReason, type NodeError } from '../../api/errors.js';
 import type { HeldAs, LockEvent } from '../../api/events.js';
 import { quoted } from '../../api/printable.js';
 import { Labels } from '../keys/labels.js';
@@ -17,6 +17,7 @@ import { LinkedList } from '../time/linked-list.js';
 import { Pacer } from '../time/pacer.js';
 import type { Line } from './line.js';
 import { heldAs, Lease, type LeaseTerms } from './lease.js';
+import { lostBefore } from './refusals.js';
 
 /** A lease is first extended after this part of its ttl, so that two more tries fit in before the deadline. */
 const EXTEND_AFTER = 1 / 3;
@@ -158,7 +159,7 @@ export class Leases {
   hold(lease: Lease, holdMs: number): Keeping {
     const { key } = lease;
     const assertHeld = () => {
-      if (!lease.checkHeld()) throw lostBefore(lease);
+      if (!lease.checkHeld()) throw lostBefore('it could be kept', lease, 'kept');
     };
     if (lease.checkHeld() && lease.keptForMs >= holdMs) return { key, assertHeld, ...KEPT_ALREADY }; // by a call around this one
     const until = monotonic() + holdMs;
@@ -390,7 +391,7 @@ export class Leases {
   async #confirmed(lease: Lease): Promise<void> {
     const outcome = await this.#extendNow(lease);
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('kept', lease.key, outcome.causes);
-    if (outcome.status === 'lost' || !lease.checkHeld()) throw lostBefore(lease);
+    if (outcome.status === 'lost' || !lease.checkHeld()) throw lostBefore('it could be kept', lease, 'kept');
   }
 
   /** Extends a lease that stands for longer than anybody wants it, so that it does not. If that fails, the next extension does it. */
@@ -550,11 +551,6 @@ function ignore(): void {}
 /** How long a lease is, in milliseconds: from when its command was sent to its deadline. */
 function lengthMs({ sentAt, deadline }: Lease): number {
   return deadline - sentAt;
-}
-
-function lostBefore({ key, lostReason }: Lease): LockUnavailableError {
-  const problem = `the lock was lost again before it could be kept (${lostReason})`;
-  return LockUnavailableError.from('kept', key, [new NodeError('the store', problem, 'Try again.', true)]);
 }
 
 function until(keepUntil: number): { keptUntil?: Date } {

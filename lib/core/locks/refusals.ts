@@ -53,10 +53,15 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
   return LockUnavailableError.from('acquired', key, owingFor(unansweredMs, call.request, known.backend));
 }
 
-/** The refusal of a call that has its lock, but does not know it yet, when that is lost. */
-export function lostBefore(key: string): LockUnavailableError {
-  const problem = 'the lock was lost again before the call could begin';
-  return LockUnavailableError.from('acquired', key, [new NodeError('the store', problem, 'Try again.', true)]);
+/** The refusal of a call whose lock was granted, and lost again before the call could go on with it. @param what had yet to happen */
+export function lostBefore(
+  what: string,
+  { key, lostReason }: Lease,
+  done: 'acquired' | 'kept' = 'acquired',
+  advice = 'Try again.',
+): LockUnavailableError {
+  const problem = `the lock was lost again before ${what} (${lostReason})`;
+  return LockUnavailableError.from(done, key, [new NodeError('the store', problem, advice, true)]);
 }
 
 /** The refusal of a call that has its lock, but whose time is over before the store has said that it keeps that for `holdMs`. */

@@ -155,7 +155,9 @@ export class Waiter implements Linked<Waiter> {
     await loopTurn();
     await loopTurn();
     if (lease.checkState() === 'unknown') await lease.answered(); // the process was busy meanwhile
-    return lease.checkHeld() ? this.#given(lease, grant) : this.#decline(lease, lostBefore(this.key));
+    return lease.checkHeld()
+      ? this.#given(lease, grant)
+      : this.#decline(lease, lostBefore('the call could begin', lease));
   }
 
   #given(lease: Lease, grant: LockGrant): LockHandle | Promise<never> {

@@ -1,6 +1,9 @@
-import { LockContendedError, LockUnavailableError, NodeError } from '../../api/errors.js';
+import { LockContendedError } from '../../api/errors.js';
 import type { LockHandle } from '../locks/lock-handle.js';
+import { lostBefore } from '../locks/refusals.js';
 import type { WaitRequest } from '../locks/waiter.js';
+
+const TRY_AGAIN = 'Try again; without the watchdog, ttlMs must be longer than waitMs.';
 
 /**
  * Acquires the locks of all keys, or none. All that are free are acquired at once; from the first that is not, the others are
@@ -33,25 +36,14 @@ export async function acquireAll<Request extends WaitRequest>(
       attempt = { ...request, since, isProbe: true };
     }
     signal?.throwIfAborted(); // a lock that the call held before was granted without looking at it
+    // A set is complete only while all of it is held: the first locks may have ended while later ones were waited for.
     const lost = held.find(({ lease }) => !lease.checkAlive());
-    if (lost) throw lostMeanwhile(lost);
+    if (lost) throw lostBefore('all locks of the call were acquired', lost.lease, 'acquired', TRY_AGAIN);
     return held;
   } catch (error) {
     for (const lock of held) void lock.release(); // at once, so that none of them goes on when this call has ended
     throw error;
   }
-}
-
-/** A set is complete only while all of it is held: the first locks may have ended while later ones were waited for. */
-function lostMeanwhile({ key, lease }: LockHandle): LockUnavailableError {
-  const problem = `the lock was lost again before all locks of the call were acquired (${lease.lostReason})`;
-  const cause = new NodeError(
-    'the store',
-    problem,
-    'Try again; without the watchdog, ttlMs must be longer than waitMs.',
-    true,
-  );
-  return LockUnavailableError.from('acquired', key, [cause]);
 }
 
 /**
