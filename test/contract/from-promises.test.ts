@@ -131,6 +131,15 @@ it('a backend of promises closes its store when the releases in flight have been
   expect(log).toEqual(['slow', 'failing', 'failing', 'closed']);
 });
 
+it('a backend that is closed twice at once has closed for both when its releases have been answered', async () => {
+  const answered = new Gate();
+  const backend = broken({ release: () => answered.opened.then(() => ({ status: 'released' })) }, 10_000);
+  const released = releaseOn(backend, claimOn('key'));
+  const closings = Promise.all([backend.close(), backend.close()]);
+  answered.open();
+  await Promise.all([released, closings]);
+});
+
 it('10 000 locks that are released in an outage of a backend of promises cost one timer and few commands, and are free once it answers [G644]', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   onTestFinished(() => void vi.useRealTimers());
