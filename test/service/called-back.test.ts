@@ -2,7 +2,10 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { tracingChannel, type TracingChannelSubscribers } from 'node:diagnostics_channel';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Lock, LockEvent, LockObserver, LockService, RedisLockModuleOptions } from 'nest-redis-lock';
-import { openLocks } from '../support/open-locks.js';
+import { fromPromises } from 'nest-redis-lock/testing';
+import { ToyBackend } from '../contract/toy-backend.js';
+import { now } from '../support/claims.js';
+import { openLocks, serviceOn } from '../support/open-locks.js';
 import { serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
@@ -135,7 +138,8 @@ describe.each(STORES)('what is notified (%s)', (store, options) => {
   });
 });
 
-it('observers and listeners that throw cost no lock and no result [G503]', async () => {
+/** @returns what is thrown from now on where nothing catches it */
+function uncaught(): unknown[] {
   const thrown: unknown[] = [];
   const listeners = process.listeners('uncaughtException');
   process.removeAllListeners('uncaughtException');
@@ -144,6 +148,28 @@ it('observers and listeners that throw cost no lock and no result [G503]', async
     process.removeAllListeners('uncaughtException');
     for (const listener of listeners) process.on('uncaughtException', listener);
   });
+  return thrown;
+}
+
+it('a store that throws when it is asked to extend one lock costs no other lock', async () => {
+  const thrown = uncaught();
+  const backend = fromPromises(new ToyBackend(now), now);
+  const { extend } = backend;
+  backend.extend = (request, done) => {
+    if (request.grant.key === 'bad') throw new Error('of the store');
+    extend.call(backend, request, done);
+  };
+  const locks = serviceOn(backend, { ttlMs: 1_000 });
+  await locks.acquire('bad');
+  const lock = await locks.acquire('good');
+  const end = performance.now() + 3_000;
+  await until(() => performance.now() > end, { what: 'three times the ttl is over' });
+  expect(lock.isHeld).toBe(true);
+  expect(thrown).toEqual([expect.objectContaining({ message: 'of the store' })]);
+});
+
+it('observers and listeners that throw cost no lock and no result [G503]', async () => {
+  const thrown = uncaught();
   const broken = () => {
     throw new Error('of an observer');
   };

@@ -140,9 +140,12 @@ export class Pacer<Item extends Paced<Item>> {
       while (item && item.dueAt <= now + this.pace.leewayMs(item) && take(item)) item = item.next;
     }
     for (let item = this.#outOfOrder.first; item; item = item.next) if (item.dueAt <= now) take(item);
-    for (const item of [...urgent, ...due]) if (item.list) this.pace.onDue(item);
-    this.#timerDue = Infinity;
-    this.#wakeAt(this.#nextDue(now + PAUSE_MS));
+    try {
+      for (const item of [...urgent, ...due]) if (item.list) this.pace.onDue(item);
+    } finally {
+      this.#timerDue = Infinity; // also when one throws: the others come due
+      this.#wakeAt(this.#nextDue(now + PAUSE_MS));
+    }
   }
 
   /** @param resumeAt when the pause is over: before that, only what is urgent comes due */
