@@ -87,6 +87,33 @@ it('a client of node-redis for Sentinels that the application has closed is not 
   expect(client.isOpen).toBe(false);
 });
 
+it('a call hears of its turn where the first Sentinel hangs for longer than a subscription may take', async () => {
+  const group = await sentinelGroup();
+  const { host, port } = await silentSentinel();
+  const { sentinels, name } = group.options;
+  const redis = { sentinels: [{ host, port }, ...sentinels!], name, sentinelCommandTimeout: 6_000 };
+  const [holding, waiting] = [await openLocks({ redis: group.options }), await openLocks({ redis, lazyConnect: true })];
+  await until(
+    () =>
+      waiting!.tryAcquire('other').then(
+        (lock) => lock?.release(),
+        () => false,
+      ),
+    {
+      what: 'the second Sentinel is asked',
+      timeoutMs: 20_000,
+    },
+  );
+  const held = await holding!.acquire('x');
+  const waited = waiting!.acquire('x', { waitMs: 60_000 });
+  await until(async () => String(await group.primary.command('PUBSUB', 'CHANNELS')).includes('inbox'), {
+    what: 'it listens',
+    timeoutMs: 30_000,
+  });
+  await held.release();
+  await (await waited).release();
+});
+
 const keyPrefix = 'app:';
 
 type Form = [form: string, sourceOf: (options: object) => RedisSource];

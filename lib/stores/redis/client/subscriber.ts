@@ -7,21 +7,25 @@ const LONGEST_PAUSE_MS = 1_000;
 export interface ConnectionListener {
   /** It does what it is for. */
   opened(): void;
-  /** It broke, or could not begin within `SUBSCRIBE_LIMIT_MS`, and is closed. */
+  /** It broke, or could not begin in its time, and is closed. */
   over(fault: CommandFault): void;
 }
 
 /** A connection that listens, until it breaks: a client that makes it again by itself takes too long to notice a break. */
 export abstract class ListeningConnection implements Subscription {
-  readonly #limit: NodeJS.Timeout;
+  #limit?: NodeJS.Timeout;
   protected isOver = false;
 
-  constructor(private readonly listener: ConnectionListener) {
-    this.#limit = setTimeout(() => this.end(new Error('no answer')), SUBSCRIBE_LIMIT_MS).unref();
-  }
+  constructor(private readonly listener: ConnectionListener) {}
 
   protected abstract faultOf(error: unknown): CommandFault;
   protected abstract disconnect(): void;
+
+  /** It has so long to begin, from now on, in milliseconds. */
+  protected limit(limitMs = SUBSCRIBE_LIMIT_MS): void {
+    clearTimeout(this.#limit);
+    if (!this.isOver) this.#limit = setTimeout(() => this.end(new Error('no answer')), limitMs).unref();
+  }
 
   protected begun(): void {
     clearTimeout(this.#limit);

@@ -22,6 +22,12 @@ const LISTENING = {
   retryStrategy: () => null, // the next one is made here
 } satisfies RedisOptions;
 
+/**
+ * How long Sentinels may take to name the master, in milliseconds: each connection asks them in the same order, and waits for one that is
+ * dead as long as its options say, by default 10 s.
+ */
+const SENTINELS_LIMIT_MS = 30_000;
+
 /** Publish/subscribe with a client of ioredis. */
 export class IoredisMessages implements RedisMessages {
   /** @param send sends a command, without the key prefix */
@@ -71,16 +77,16 @@ class Listening<C extends IoredisClient> extends ListeningConnection {
     listener: ConnectionListener,
   ) {
     super(listener);
+    this.limit((client as Redis).options.sentinels?.length ? SENTINELS_LIMIT_MS : undefined);
     (client as Redis)
       // The connection for commands has the same troubles. ioredis 5 finds no command for an unsubscription that the server has sent.
       .on('error', () => {})
-      .on(
-        'ready',
-        () =>
-          void begin()
-            .then(() => this.begun())
-            .catch((error: unknown) => this.end(error)),
-      )
+      .on('ready', () => {
+        this.limit();
+        begin()
+          .then(() => this.begun())
+          .catch((error: unknown) => this.end(error));
+      })
       .on('end', () => this.end(new Error('closed')));
     client.connect().catch(() => {}); // reported by the events
   }

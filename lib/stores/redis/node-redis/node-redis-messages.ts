@@ -51,6 +51,7 @@ class Listening extends ListeningConnection {
     listener: ConnectionListener,
   ) {
     super(listener);
+    this.limit();
     making
       .then(async (client) => {
         if (this.isOver) return end(client);
