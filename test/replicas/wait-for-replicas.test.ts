@@ -1,4 +1,5 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockSettings } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
@@ -155,6 +156,34 @@ describe('With waitForReplicas', () => {
       await primary.letIn();
       await until(async () => (await locks.tryAcquire(key).catch(() => null)) !== null, { what: 'it serves again' });
     });
+  });
+
+  it('a client that cannot be closed when its server hangs costs the locks of that round, and no later ones', async () => {
+    const client = new Redis(primary.url);
+    onTestFinished(() => client.disconnect());
+    const { duplicate } = client;
+    const disconnects: (() => void)[] = [];
+    client.duplicate = (options) => {
+      const copy = duplicate.call(client, options);
+      const disconnect = copy.disconnect.bind(copy);
+      copy.disconnect = () => {
+        disconnects.push(disconnect);
+        if (disconnects.length === 1) throw new Error('of the client');
+        disconnect();
+      };
+      return copy;
+    };
+    onTestFinished(() => disconnects[0]?.());
+    const waitForReplicas = { count: 1, timeoutMs: 500 };
+    const locks = await openLocks({ redis: client, commandTimeoutMs: 1_000, waitForReplicas });
+    primary.cutOff();
+    const attempt = expect(locks.acquire(freshKey())).rejects.toThrow('of the client');
+    await primary.isWaitedFor();
+    primary.server.pause();
+    await attempt;
+    primary.server.resume();
+    await primary.letIn();
+    await until(() => locks.tryAcquire(freshKey()).catch(() => null), { what: 'it serves again' });
   });
 
   /** So many processes stand in the queue of the lock. */

@@ -115,7 +115,8 @@ class Rounds {
     while (this.#gathered.length > 0) {
       const entries = this.#gathered;
       this.#gathered = [];
-      const extensions = await this.#inTime(this.#replicate(entries.map(({ request }) => request)));
+      const round = this.#inTime(this.#replicate(entries.map(({ request }) => request)));
+      const extensions = await round.catch(notWaitedFor); // it must not reject; but if it does, nobody must be left waiting
       entries.forEach(({ resolve }, index) => resolve(Array.isArray(extensions) ? extensions[index]! : extensions));
     }
     this.#isBusy = false;
@@ -132,7 +133,7 @@ class Rounds {
       const missing = await shortage(node, this.awaited);
       return missing ? extensions.map((each) => (each.status === 'extended' ? fault(missing) : each)) : extensions;
     } catch (error) {
-      return faulty('Redis', `replicas could not be waited for: ${problemOf(error)}`);
+      return notWaitedFor(error);
     }
   }
 
@@ -150,10 +151,10 @@ class Rounds {
   #inTime(round: Promise<Extension[] | Extension>): Promise<Extension[] | Extension> {
     const limitMs = roundMs(this.settings, this.awaited);
     return inTime(round, limitMs, () => {
-      const name = this.#node?.name ?? 'Redis';
-      this.#node?.connection.close(); // its commands in flight fail, and the next round has another
-      this.#node = undefined;
-      return faulty(name, `no answer within ${limitMs} ms whether replicas have it`);
+      const node = this.#node;
+      this.#node = undefined; // the next round has another
+      node?.connection.close(); // its commands in flight fail
+      return faulty(node?.name ?? 'Redis', `no answer within ${limitMs} ms whether replicas have it`);
     });
   }
 }
@@ -191,6 +192,10 @@ async function shortage(
 /** How long a round may take: to connect, to extend, and to WAIT. */
 function roundMs({ commandTimeoutMs }: NodeSettings, { timeoutMs }: ReplicaOptions): number {
   return commandTimeoutMs + timeoutMs;
+}
+
+function notWaitedFor(error: unknown): Extension {
+  return faulty('Redis', `replicas could not be waited for: ${problemOf(error)}`);
 }
 
 function faulty(node: string, problem: string): Extension {
