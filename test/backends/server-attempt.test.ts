@@ -38,6 +38,7 @@ class Server extends ServerBackend {
     isKnownDown: false,
     ready: async () => undefined,
     generation: 'a connection',
+    close: () => {},
   } as unknown as NodeConnection;
   override readonly waitQueue = { leave: () => {} } as unknown as WaitQueue;
   readonly turn: NonNullable<LockBackend['turn']> = this.inOneStep;
@@ -108,4 +109,22 @@ it.each<[string, Reply[], object]>([
   ],
 ])('A turn %s [G626]', async (_what, replies, expected) => {
   expect(await turn(replies)).toEqual(expected);
+});
+
+it('A mistake in a store with servers is an outcome, and its close waits for nothing', async () => {
+  const mistake = vi.fn<() => never>(() => {
+    throw new Error('a mistake');
+  });
+  const server = Object.assign(new Server([]), { prolong: mistake, move: mistake, giveBack: mistake });
+  const grant = { key: 'key', owner: 'mine' };
+  const transfer = { key: 'key', from: 'mine', to: 'yours', ttlMs: 1_000, mints: true };
+  const outcomes = [
+    await new Promise((done) => server.extend({ grant, ttlMs: 1_000 }, done)),
+    await new Promise((done) => server.release(grant, {}, done)),
+    await server.transfer(transfer),
+  ];
+  const unavailable = { status: 'unavailable', mayHaveRun: true, causes: [{ problem: 'Error: a mistake' }] };
+  expect(outcomes).toMatchObject([unavailable, unavailable, unavailable]);
+  await server.close();
+  expect(mistake).toHaveBeenCalledTimes(4); // the release once more
 });

@@ -161,7 +161,7 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
     this.#replicas = alone?.replicas;
     this.bounds = { shortestTtlMs: this.#replicas?.shortestTtl };
     this.#retry = new ReleaseRetry(
-      (item, done) => this.giveBack(item, ({ status }) => done(status !== 'unavailable')),
+      (item, done) => this.#giveBackOnce(item, ({ status }) => done(status !== 'unavailable')),
       () => this.connection.isReady,
     );
   }
@@ -232,10 +232,11 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
   extend(request: ExtendRequest, done: (outcome: Answer<ExtendOutcome>) => void): void {
     noteTtl(request.grant, request.ttlMs);
     const askedAt = this.#now();
-    if (!this.#replicas) this.prolong(request, done);
+    if (!this.#replicas) this.#answered((answer) => this.prolong(request, answer), done);
     else
       void this.#replicas
         .extend(request)
+        .catch(this.#mistake)
         .then((outcome) => done(outcome.status === 'extended' ? { ...outcome, sentAt: askedAt } : outcome));
   }
 
@@ -249,8 +250,12 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
     this.give(this.releaseOf(grant, how), forMs, done);
   }
 
+  transfer(request: Transfer): Promise<TransferOutcome> {
+    return this.#transferred(request).catch(this.#mistake);
+  }
+
   /** Rides out what an attempt does: the new owner value makes it safe to send the same request again. */
-  async transfer(request: Transfer): Promise<TransferOutcome> {
+  async #transferred(request: Transfer): Promise<TransferOutcome> {
     const { ttlMs, atLeast } = request;
     const recovered = this.#recovery(this.#now());
     let mayHaveRun = false;
@@ -375,7 +380,7 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
       if (outcome.status === 'unavailable' && this.#isRefusedForNow(outcome)) {
         endsAt ??= monotonic() + this.#commandTimeoutMs;
         if (monotonic() < endsAt) {
-          outsideOfCalls(() => setTimeout(() => this.giveBack(item, given), REFUSED_PAUSE_MS)).unref();
+          outsideOfCalls(() => setTimeout(() => this.#giveBackOnce(item, given), REFUSED_PAUSE_MS)).unref();
           return;
         }
       }
@@ -383,8 +388,27 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
       if (outcome.status === 'unavailable') this.#retry.add(item, forMs);
       done?.(outcome);
     };
-    this.giveBack(item, given);
+    this.#giveBackOnce(item, given);
   }
+
+  #giveBackOnce(item: Release, done: (answer: Answer<ReleaseOutcome>) => void): void {
+    this.#answered((given) => this.giveBack(item, given), done);
+  }
+
+  /** Asks for an answer, which also comes if asking throws. */
+  #answered<Outcome>(
+    ask: (done: (answer: Outcome | Failed) => void) => void,
+    done: (answer: Outcome | Failed) => void,
+  ) {
+    try {
+      ask(done);
+    } catch (error) {
+      queueMicrotask(() => done(this.#mistake(error)));
+    }
+  }
+
+  /** The answer of what must not throw, nor reject: if it does, nobody must be left waiting. */
+  readonly #mistake = (error: unknown): Failed => failed(new NodeError(this.name, String(error)), true);
 
   /** Its connection lives, and nothing has run. A Redlock has other nodes, and does not wait for this one. */
   #isRefusedForNow({ disconnected, mayHaveRun }: Failed): boolean {
@@ -408,9 +432,8 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
   ): void {
     const isSettled = answer.status === 'contended' || (answer.status === 'acquired' && !this.#replicas);
     if (isSettled) return done(answer);
-    // It must not reject; but if it does, the line must not be left waiting.
     void this.#settled(request, answer, sentAt)
-      .catch((bug: unknown) => unavailable(new NodeError(this.name, String(bug))))
+      .catch(this.#mistake)
       .then((outcome) => {
         this.#failing.delete(request);
         done(outcome);
