@@ -42,3 +42,14 @@ it('a store that wakes those who wait, and keeps no places for them, does not sh
   expect(await waitersOf()).toEqual([]);
   expect(await waitersOf(false)).toBeUndefined();
 });
+
+it('the events of a service end though its store fails to close, and the application hears of that failure', async () => {
+  const failure = new Error('of the store');
+  const toy = Object.assign(new ToyBackend(now), { close: () => Promise.reject(failure) });
+  const locks = serviceOn(fromPromises(toy, now));
+  let isComplete = false;
+  locks.events$.subscribe({ complete: () => (isComplete = true) });
+  await expect(locks.onApplicationShutdown()).rejects.toBe(failure);
+  expect(isComplete).toBe(true);
+  locks.onApplicationShutdown = async () => {}; // it has closed
+});

@@ -478,11 +478,14 @@ export class LockService {
 
   async #close(): Promise<void> {
     this.#shutdown.remove(this.#closable);
-    await this.#engine.settled();
-    await this.#backend.close();
-    for (const election of this.#elections.values()) election.end();
-    this.#engine.events.complete();
-    this.#telemetry.close();
+    try {
+      await this.#engine.settled();
+      await this.#backend.close();
+    } finally {
+      for (const election of this.#elections.values()) election.end();
+      this.#engine.events.complete();
+      this.#telemetry.close();
+    }
   }
 
   /** How much it keeps in memory: 0 when nothing is held or waited for. @internal */
