@@ -42,9 +42,8 @@ it('a search has one command in flight to each server, goes on where that ended,
     };
   const scan = scanOf({ one: server('one'), other: server('other') });
   expect(await scan.run(REQUEST)).toEqual({
-    status: 'scanned',
     keys: ['a', 'b', 'c', 'd'],
-    isComplete: true,
+    complete: true,
     scanned: 6_000,
   });
   expect(most).toBe(1);

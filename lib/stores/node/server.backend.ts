@@ -61,24 +61,10 @@ export interface PendingRelease extends Releasing {
 }
 
 /** The keys of locks that a server, or a Cluster, may have. */
-export interface Scan {
-  readonly status: 'scanned';
+export interface Scan extends Pick<Listed, 'complete' | 'scanned'> {
   /** Each once. There may be more than the limit of the request. */
   readonly keys: string[];
-  /** Whether the search came to its end. */
-  readonly isComplete: boolean;
-  /** How many keys were looked at, about. */
-  readonly scanned: number;
 }
-
-/** What a server says of a lock. */
-export interface View {
-  readonly status: 'seen';
-  readonly holding?: Holding;
-}
-
-/** What came of a release by force. */
-export type Seizure = (Taken & { readonly status: 'taken' }) | { readonly status: 'absent' };
 
 /** The connection to a server. */
 export interface NodeConnection {
@@ -180,11 +166,11 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
   /** Gives a lock or a place back, or keeps the lock: once. */
   protected abstract giveBack(item: Release, done: (answer: Answer<ReleaseOutcome>) => void): void;
   /** Who holds a lock. Never rejects. */
-  abstract view(key: string): Promise<View | Failed>;
+  abstract view(key: string): Promise<Holding | undefined | Failed>;
   /** Searches for locks, held or free meanwhile. Takes the budget of the request, and one time limit more, at most. Never rejects. */
   abstract scan(request: ListRequest): Promise<Scan | Failed>;
   /** @param from the owner that the lock is taken from; undefined: from whoever holds it. Never rejects */
-  abstract seize(key: string, from?: string): Promise<Seizure | Failed>;
+  abstract seize(key: string, from?: string): Promise<Taken | undefined | Failed>;
   /** The error of the server, with advice where the problem is known. */
   protected abstract errorOf(problem: string): NodeError;
   /** The error of an application whose start has waited for the server. */
@@ -295,32 +281,31 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
   }
 
   async inspect(key: string): Promise<Holding | undefined> {
-    const view = await this.view(key);
-    if (view.status === 'unavailable') throw LockUnavailableError.from('inspected', key, view.causes);
-    return view.holding;
+    const holding = await this.view(key);
+    if (isFailed(holding)) throw LockUnavailableError.from('inspected', key, holding.causes);
+    return holding;
   }
 
   async list(request: ListRequest): Promise<Listed> {
     const scan = await this.scan(request);
-    if (scan.status === 'unavailable') throw LockUnavailableError.ofList(scan.causes);
+    if (isFailed(scan)) throw LockUnavailableError.ofList(scan.causes);
     const keys = scan.keys.slice(0, request.limit);
     const views = await Promise.all(keys.map((key) => this.view(key)));
     const locks: Listed['locks'] = [];
-    let complete = scan.isComplete && keys.length === scan.keys.length;
+    let complete = scan.complete && keys.length === scan.keys.length;
     views.forEach((view, at) => {
-      if (view.status === 'seen' && view.holding) locks.push({ key: keys[at]!, holding: view.holding });
-      else if (view.status === 'unavailable') {
+      if (isFailed(view)) {
         if (!view.causes.every(({ isOfKey }) => isOfKey)) throw LockUnavailableError.ofList(view.causes);
         complete = false;
-      }
+      } else if (view) locks.push({ key: keys[at]!, holding: view });
     });
     return { locks, complete, scanned: scan.scanned };
   }
 
   async forceRelease(key: string, from?: string): Promise<Taken | undefined> {
-    const seizure = await this.seize(key, from);
-    if (seizure.status === 'unavailable') throw LockUnavailableError.from('released by force', key, seizure.causes);
-    return seizure.status === 'taken' ? { from: seizure.from } : undefined;
+    const taken = await this.seize(key, from);
+    if (isFailed(taken)) throw LockUnavailableError.from('released by force', key, taken.causes);
+    return taken;
   }
 
   /**
@@ -331,7 +316,7 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
   async pinged(): Promise<NodeError | undefined> {
     if (!this.connection.isReady) return this.connection.problem;
     const limitMs = this.#commandTimeoutMs;
-    const answer = this.view(PING_KEY).then((view) => (view.status === 'unavailable' ? view.causes[0] : undefined));
+    const answer = this.view(PING_KEY).then((view) => (isFailed(view) ? view.causes[0] : undefined));
     return inTime(answer, limitMs, () => this.errorOf(`no answer within ${limitMs} ms`));
   }
 
@@ -508,4 +493,9 @@ function unavailable(cause: NodeError): Unavailable {
 
 export function failed(cause: NodeError, mayHaveRun = false, disconnected = false): Failed {
   return { status: 'unavailable', causes: [cause], mayHaveRun, disconnected };
+}
+
+/** Whether this is no answer, but why there is none. */
+export function isFailed(answer: object | undefined): answer is Failed {
+  return answer !== undefined && 'status' in answer && answer.status === 'unavailable';
 }

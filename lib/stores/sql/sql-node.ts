@@ -21,7 +21,6 @@ import {
   type Failed,
   type PendingRelease,
   type Scan,
-  type View,
 } from '../node/server.backend.js';
 import { NoTableError, sqlError } from './advice.js';
 import { Janitor, type SweptPage } from './janitor.js';
@@ -120,9 +119,9 @@ export abstract class SqlNode extends ServerBackend<PendingSqlRelease> {
   /** Takes the lock of the janitor. @returns whether it was granted */
   protected abstract takeSweep(owner: string): Promise<boolean>;
 
-  async view(key: string): Promise<View | Failed> {
+  async view(key: string): Promise<Holding | undefined | Failed> {
     const row = await this.runner.ask(this.statements.inspect, [stored(key)], stored(key));
-    return row instanceof SqlFault ? this.failedBy(row) : { status: 'seen', holding: holdingOf(row) };
+    return row instanceof SqlFault ? this.failedBy(row) : holdingOf(row);
   }
 
   /** Reads the table in pages, by the order of the keys. */
@@ -139,9 +138,8 @@ export abstract class SqlNode extends ServerBackend<PendingSqlRelease> {
       const held = page.held === null ? [] : (JSON.parse(text(page.held)) as string[]);
       keys.push(...held.map(fromStored).filter((key) => !key.startsWith('}') && fits(key)));
       scanned += Number(page.scanned);
-      const isComplete = page.last === null || !text(page.last).startsWith(from);
-      if (isComplete || keys.length > limit || monotonic() >= endsAt)
-        return { status: 'scanned', keys, isComplete, scanned };
+      const complete = page.last === null || !text(page.last).startsWith(from);
+      if (complete || keys.length > limit || monotonic() >= endsAt) return { keys, complete, scanned };
       last = text(page.last);
     }
   }

@@ -40,7 +40,7 @@ export class KeyScan {
     const found = new Set<string>();
     const errors: NodeError[] = [];
     let calls = 0;
-    let isComplete = true;
+    let complete = true;
     const search = async (name: string | undefined) => {
       const server = client.topology.masters().find((master) => master.name === name);
       if (!server)
@@ -58,7 +58,7 @@ export class KeyScan {
         }
         ({ cursor } = page);
       } while (cursor !== '0' && errors.length === 0 && found.size <= limit && monotonic() < endsAt);
-      isComplete &&= cursor === '0';
+      complete &&= cursor === '0';
     };
     const searching = [...client.topology.servers].map((name) =>
       search(name).catch((error: unknown) => {
@@ -67,7 +67,7 @@ export class KeyScan {
     );
     await Promise.all(searching);
     if (errors.length > 0) return failedBy(errors);
-    return { status: 'scanned', keys: [...found], isComplete, scanned: calls * KEYS_PER_SCAN };
+    return { keys: [...found], complete, scanned: calls * KEYS_PER_SCAN };
   }
 
   /** @throws NodeError, or what the client throws */

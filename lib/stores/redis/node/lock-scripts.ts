@@ -10,12 +10,13 @@ import type {
   Holding,
   Place,
   ReleaseOutcome,
+  Taken,
   Transfer,
   TransferOutcome,
   Waiting,
 } from '../../../core/backend/lock-backend.js';
 import { hintOf, StoredGrant } from '../../node/grants.js';
-import { failed, type Answer, type Failed, type GaveBack, type Seizure } from '../../node/server.backend.js';
+import { failed, type Answer, type Failed, type GaveBack } from '../../node/server.backend.js';
 import { nodeError } from '../client/advice.js';
 import { crowdArgs, GIVE_AND_TURN, GIVE_CROWD, type Sign } from '../scripts/hand-off.js';
 import * as lua from '../scripts/lua.js';
@@ -355,10 +356,10 @@ export function forceReleaseCall(keys: LockKeys, key: string, from: string): Loc
   return { script: lua.FORCE_RELEASE, keys: keysToHandOver(keys, key), args: [keys.inbox(), key, from] };
 }
 
-export function readSeizure(reply: Reply): Seizure {
-  if (!Array.isArray(reply)) return { status: 'absent' };
+export function readTaken(reply: Reply): Taken | undefined {
+  if (!Array.isArray(reply)) return undefined;
   const [kind, ...from] = reply.map(String) as [string, string, ...string[]];
-  return { status: 'taken', from: kind === '2' ? from : [readValue(from[0] ?? '').owner] };
+  return { from: kind === '2' ? from : [readValue(from[0] ?? '').owner] };
 }
 
 /** `inspect.lua`. */

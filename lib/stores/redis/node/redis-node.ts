@@ -8,11 +8,13 @@ import {
   type ExtendRequest,
   type Grant,
   type Hold,
+  type Holding,
   type ListRequest,
   type LockBackend,
   type Place,
   type ReleaseOutcome,
   type Releasing,
+  type Taken,
   type Transfer,
   type TransferOutcome,
   type WaitListener,
@@ -31,8 +33,6 @@ import {
   type Failed,
   type PendingRelease,
   type Scan,
-  type Seizure,
-  type View,
 } from '../../node/server.backend.js';
 import { nodeError, unreachable } from '../client/advice.js';
 import type { RedisConnection } from '../client/redis-connection.js';
@@ -309,19 +309,16 @@ export class RedisNode extends ServerBackend<PendingRedisRelease> implements Wai
     return this.#ask(scripts.raiseFenceCall(this.#keys, grant, fencingToken), scripts.readRaise);
   }
 
-  view(key: string): Promise<View | Failed> {
-    return this.#ask(scripts.inspectCall(this.#keys, key), (reply) => ({
-      status: 'seen',
-      holding: scripts.readHolding(reply),
-    }));
+  view(key: string): Promise<Holding | undefined | Failed> {
+    return this.#ask(scripts.inspectCall(this.#keys, key), scripts.readHolding);
   }
 
   scan(request: ListRequest): Promise<Scan | Failed> {
     return this.#scan.run(request);
   }
 
-  seize(key: string, from = ''): Promise<Seizure | Failed> {
-    return this.#ask(scripts.forceReleaseCall(this.#keys, key, from), scripts.readSeizure);
+  seize(key: string, from = ''): Promise<Taken | undefined | Failed> {
+    return this.#ask(scripts.forceReleaseCall(this.#keys, key, from), scripts.readTaken);
   }
 
   protected unreachable(problem: NodeError, timeoutMs: number): LockUnavailableError {

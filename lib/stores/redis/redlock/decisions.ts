@@ -1,6 +1,6 @@
 import type { NodeError } from '../../../api/errors.js';
 import type { AcquireOutcome, ExtendOutcome, ReleaseOutcome, Unavailable } from '../../../core/backend/lock-backend.js';
-import type { Answer as NodeAnswer, Failed } from '../../node/server.backend.js';
+import { isFailed, type Answer as NodeAnswer, type Failed } from '../../node/server.backend.js';
 import type { Vote } from '../node/lock-scripts.js';
 import type { RedisNode } from '../node/redis-node.js';
 
@@ -86,10 +86,6 @@ export interface BegunWriteBack {
 /** The value that at least `quorum` of the nodes gave. */
 export function agreed<T>(values: readonly T[], quorum: number): T | undefined {
   return values.find((value) => values.filter((other) => other === value).length >= quorum);
-}
-
-export function isFailed(answer: { status: string } | undefined): answer is Failed {
-  return answer?.status === 'unavailable';
 }
 
 export function causesOf(faults: readonly Failed[]): NodeError[] {

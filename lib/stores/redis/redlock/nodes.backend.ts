@@ -1,8 +1,8 @@
 import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
 import type { Holder, Holding, Listed, ListRequest, Taken, Waiting } from '../../../core/backend/lock-backend.js';
 import type { BackendPing } from '../../../core/backend/report.js';
-import type { Failed, ServerBackend } from '../../node/server.backend.js';
-import { agreed, causesOf, isFailed } from './decisions.js';
+import { isFailed, type Failed, type ServerBackend } from '../../node/server.backend.js';
+import { agreed, causesOf } from './decisions.js';
 
 /** What the nodes together say of a lock. */
 interface View {
@@ -37,7 +37,7 @@ export abstract class NodesBackend {
    */
   async list(request: ListRequest): Promise<Listed> {
     const scans = await Promise.all(this.servers.map((server) => server.scan(request)));
-    const done = scans.filter((scan) => scan.status === 'scanned');
+    const done = scans.flatMap((scan) => (isFailed(scan) ? [] : [scan]));
     if (done.length < this.majority) {
       throw LockUnavailableError.ofList(causesOf(scans.filter(isFailed)));
     }
@@ -45,7 +45,7 @@ export abstract class NodesBackend {
     const keys = found.slice(0, request.limit);
     const views = await Promise.all(keys.map((key) => this.#view(key)));
     const locks: Listed['locks'] = [];
-    let complete = keys.length === found.length && done.filter((scan) => scan.isComplete).length >= this.majority;
+    let complete = keys.length === found.length && done.filter((scan) => scan.complete).length >= this.majority;
     views.forEach((view, at) => {
       if (Array.isArray(view)) {
         const errors = causesOf(view);
@@ -66,7 +66,7 @@ export abstract class NodesBackend {
     const views = await Promise.all(this.servers.map((server) => server.view(key)));
     const faults = views.filter(isFailed);
     if (views.length - faults.length < this.majority) return faults;
-    const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
+    const holdings = views.flatMap((view) => (!view || isFailed(view) ? [] : [view]));
     const owners = holdings.map(({ holders: [{ owner }] }) => owner);
     const owner = agreed(owners, this.majority);
     if (owner === undefined) {
@@ -95,7 +95,7 @@ export abstract class NodesBackend {
     const seizures = await Promise.all(this.servers.map((server) => server.seize(key, wanted)));
     const faults = seizures.filter(isFailed);
     if (seizures.length - faults.length < this.majority) throw this.#unavailable('released by force', key, faults);
-    const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? seizure.from : []));
+    const from = seizures.flatMap((taken) => (isFailed(taken) ? [] : (taken?.from ?? [])));
     if (from.length === 0) return undefined;
     // An owner that has a majority without the nodes that it was taken from still holds it.
     const keeps = (owner: string) =>

@@ -9,12 +9,13 @@ import {
   type GuardStatement,
   type ReleaseOutcome,
   type Releasing,
+  type Taken,
   type Transfer,
   type TransferOutcome,
 } from '../../../core/backend/lock-backend.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { StoredGrant } from '../../node/grants.js';
-import type { Alone, Answer, Attempted, Failed, Seizure } from '../../node/server.backend.js';
+import { isFailed, type Alone, type Answer, type Attempted, type Failed } from '../../node/server.backend.js';
 import { sqlError } from '../advice.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
@@ -87,16 +88,16 @@ export class MysqlNode extends SqlNode {
   }
 
   /** Tries again for a while if another session has locked the row: a guard does so until it ends, and whoever asks for the lock for a moment. */
-  async seize(key: string, from?: string): Promise<Seizure | Failed> {
+  async seize(key: string, from?: string): Promise<Taken | undefined | Failed> {
     const giveUpAt = monotonic() + this.settings.commandTimeoutMs;
     for (;;) {
-      const view = await this.view(key);
-      if (view.status === 'unavailable') return view;
-      const owner = view.holding?.holders[0]?.owner;
-      if (owner === undefined || (from !== undefined && owner !== from)) return { status: 'absent' };
+      const holding = await this.view(key);
+      if (isFailed(holding)) return holding;
+      const owner = holding?.holders[0].owner;
+      if (owner === undefined || (from !== undefined && owner !== from)) return undefined;
       const row = await this.runner.ask(this.statements.release, [stored(key), owner], stored(key));
       if (row instanceof SqlFault) return this.failedBy(row);
-      if (!is(row.is_locked)) return is(row.is_done) ? { status: 'taken', from: [owner] } : { status: 'absent' };
+      if (!is(row.is_locked)) return is(row.is_done) ? { from: [owner] } : undefined;
       if (monotonic() >= giveUpAt) return this.guarded();
       await delay(this.pollEveryMs);
     }

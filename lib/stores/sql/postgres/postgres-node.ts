@@ -9,6 +9,7 @@ import type {
   Place,
   ReleaseOutcome,
   Releasing,
+  Taken,
   Transfer,
   TransferOutcome,
   WaitListener,
@@ -19,7 +20,7 @@ import { nextTick } from '../../../core/time/event-loop.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
 import { hintOf, StoredGrant, ToldHandOver } from '../../node/grants.js';
 import { GRANT_TTL_MS, readMessage, TAKEN } from '../../node/messages.js';
-import type { Alone, Answer, Attempted, Failed, GaveBack, Seizure } from '../../node/server.backend.js';
+import type { Alone, Answer, Attempted, Failed, GaveBack } from '../../node/server.backend.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 import { SqlFault } from '../sql-fault.js';
@@ -156,12 +157,12 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
     this.#inbox.check();
   }
 
-  seize(key: string, from = WHOEVER): Promise<Seizure | Failed> {
-    const seized = (row: Row): Seizure => {
-      if (!is(row.gives)) return { status: 'absent' };
+  seize(key: string, from = WHOEVER): Promise<Taken | undefined | Failed> {
+    const seized = (row: Row): Taken | undefined => {
+      if (!is(row.gives)) return undefined;
       const holder = text(row.holder);
       if (!is(row.is_kept)) this.#tell(channelOf(holder), `${holder} ${TAKEN} ${stored(key)}`);
-      return { status: 'taken', from: [holder] };
+      return { from: [holder] };
     };
     return new Promise((resolve) => this.#turn({ key, give: from }, this.reading(seized, resolve)));
   }
