@@ -8,8 +8,8 @@ import {
   type Attempted,
   type Failed,
   type GaveBack,
+  type GivingBack,
   type NodeConnection,
-  type PendingRelease,
 } from '../../lib/stores/node/server.backend.js';
 import { placeOf } from '../support/claims.js';
 
@@ -56,11 +56,7 @@ class Server extends ServerBackend {
     queueMicrotask(() => done(answer, 0, gaveBack));
   }
 
-  protected releaseOf({ key, owner }: Grant): PendingRelease {
-    return { key, owner };
-  }
-
-  protected giveBack({ owner }: PendingRelease, done: (answer: Answer<ReleaseOutcome>) => void): void {
+  protected giveBack({ owner }: Grant, _how: GivingBack, done: (answer: Answer<ReleaseOutcome>) => void): void {
     this.givenBack.push(owner);
     done({ status: 'released' });
   }

@@ -53,11 +53,10 @@ export type Attempted = (answer: Answer<AcquireOutcome>, sentAt: number, gaveBac
 /** What became of a lock that was given back in the same step as an attempt. Undefined: that is not known. */
 export type GaveBack = 'released' | 'gone';
 
-/** The release of a lock, or of a place in its queue. */
-export interface PendingRelease extends Releasing {
-  readonly key: string;
-  /** The owner value, or the ticket. */
-  readonly owner: string;
+/** How a lock is given back, or kept; or how a place in its queue is given back, with the lock if that was handed over to the place. */
+export interface GivingBack extends Releasing {
+  /** The entry of the place in the queue; '' for a ticket that has none. Undefined: it is a lock that was granted. */
+  readonly entry?: string;
 }
 
 /** The keys of locks that a server, or a Cluster, may have. */
@@ -120,7 +119,7 @@ export interface Alone {
  * given back, once. What is alike in all stores is here: a short break of the connection is ridden out, and what was not confirmed is given
  * back until it is. A `done` callback is called once, after the method has returned, and in the order in which the server answered.
  */
-export abstract class ServerBackend<Release extends PendingRelease = PendingRelease> implements LockBackend {
+export abstract class ServerBackend implements LockBackend {
   /** The store in errors: `Redis`. */
   abstract readonly store: string;
   abstract readonly connection: NodeConnection;
@@ -131,7 +130,7 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
   /** Releases in flight, and what is sent to others because of them. */
   protected readonly releasing = new InFlight();
   /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
-  readonly #retry: ReleaseRetry<Release>;
+  readonly #retry: ReleaseRetry<GivingBack & { readonly grant: Grant }>;
   readonly #commandTimeoutMs: number;
   readonly #now: () => number;
   readonly #alone?: Alone;
@@ -147,7 +146,7 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
     this.#replicas = alone?.replicas;
     this.bounds = { shortestTtlMs: this.#replicas?.shortestTtl };
     this.#retry = new ReleaseRetry(
-      (item, done) => this.#giveBackOnce(item, ({ status }) => done(status !== 'unavailable')),
+      ({ grant, ...how }, done) => this.#giveBackOnce(grant, how, ({ status }) => done(status !== 'unavailable')),
       () => this.connection.isReady,
     );
   }
@@ -161,10 +160,8 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
   protected abstract attempt(request: AcquireRequest, done: Attempted, givenBack?: string): void;
   protected abstract prolong(request: ExtendRequest, done: (answer: Answer<ExtendOutcome>) => void): void;
   protected abstract move(request: Transfer, done: (answer: Answer<TransferOutcome>) => void): void;
-  /** @returns what stands for a grant in `giveBack` */
-  protected abstract releaseOf(grant: Grant, how: Releasing): Release;
   /** Gives a lock or a place back, or keeps the lock: once. */
-  protected abstract giveBack(item: Release, done: (answer: Answer<ReleaseOutcome>) => void): void;
+  protected abstract giveBack(grant: Grant, how: GivingBack, done: (answer: Answer<ReleaseOutcome>) => void): void;
   /** Who holds a lock. Never rejects. */
   abstract view(key: string): Promise<Holding | undefined | Failed>;
   /** Searches for locks, held or free meanwhile. Takes the budget of the request, and one time limit more, at most. Never rejects. */
@@ -226,14 +223,33 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
         .then((outcome) => done(outcome.status === 'extended' ? { ...outcome, sentAt: askedAt } : outcome));
   }
 
-  /** @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run */
+  /**
+   * Gives a lock or a place back, or keeps the lock, as often as it takes.
+   * @param grant of a place: the one that it may have been handed
+   * @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run
+   */
   release(
     grant: Grant,
-    how: Releasing,
+    { keepUntil, entry }: GivingBack,
     done?: (outcome: Answer<ReleaseOutcome>) => void,
     forMs = standsMs(grant),
   ): void {
-    this.give(this.releaseOf(grant, how), forMs, done);
+    const how = { keepUntil, entry };
+    this.releasing.begin();
+    let endsAt: number | undefined;
+    const given = (outcome: Answer<ReleaseOutcome>) => {
+      if (outcome.status === 'unavailable' && this.#isRefusedForNow(outcome)) {
+        endsAt ??= monotonic() + this.#commandTimeoutMs;
+        if (monotonic() < endsAt) {
+          outsideOfCalls(() => setTimeout(() => this.#giveBackOnce(grant, how, given), REFUSED_PAUSE_MS)).unref();
+          return;
+        }
+      }
+      this.releasing.end();
+      if (outcome.status === 'unavailable') this.#retry.add({ grant, ...how }, forMs);
+      done?.(outcome);
+    };
+    this.#giveBackOnce(grant, how, given);
   }
 
   transfer(request: Transfer): Promise<TransferOutcome> {
@@ -357,27 +373,8 @@ export abstract class ServerBackend<Release extends PendingRelease = PendingRele
     this.onReachable?.();
   }
 
-  /** Gives a lock or a place back, or keeps the lock, as often as it takes. @param forMs as of `release` */
-  protected give(item: Release, forMs: number, done?: (outcome: Answer<ReleaseOutcome>) => void): void {
-    this.releasing.begin();
-    let endsAt: number | undefined;
-    const given = (outcome: Answer<ReleaseOutcome>) => {
-      if (outcome.status === 'unavailable' && this.#isRefusedForNow(outcome)) {
-        endsAt ??= monotonic() + this.#commandTimeoutMs;
-        if (monotonic() < endsAt) {
-          outsideOfCalls(() => setTimeout(() => this.#giveBackOnce(item, given), REFUSED_PAUSE_MS)).unref();
-          return;
-        }
-      }
-      this.releasing.end();
-      if (outcome.status === 'unavailable') this.#retry.add(item, forMs);
-      done?.(outcome);
-    };
-    this.#giveBackOnce(item, given);
-  }
-
-  #giveBackOnce(item: Release, done: (answer: Answer<ReleaseOutcome>) => void): void {
-    this.#answered((given) => this.giveBack(item, given), done);
+  #giveBackOnce(grant: Grant, how: GivingBack, done: (answer: Answer<ReleaseOutcome>) => void): void {
+    this.#answered((given) => this.giveBack(grant, how, given), done);
   }
 
   /** Asks for an answer, which also comes if asking throws. */

@@ -13,15 +13,7 @@ import type {
 import { matcherOf } from '../../core/backend/matcher.js';
 import { monotonic } from '../../core/time/clock.js';
 import { StoredGrant } from '../node/grants.js';
-import {
-  failed,
-  ServerBackend,
-  type Alone,
-  type Answer,
-  type Failed,
-  type PendingRelease,
-  type Scan,
-} from '../node/server.backend.js';
+import { failed, ServerBackend, type Alone, type Answer, type Failed, type Scan } from '../node/server.backend.js';
 import { NoTableError, sqlError } from './advice.js';
 import { Janitor, type SweptPage } from './janitor.js';
 import type { Row, SqlClient, SqlSource } from './sql-client.js';
@@ -50,13 +42,6 @@ export interface SqlSettings {
   readonly now: () => number;
 }
 
-/** The release of a lock, or of a ticket's place in its queue. */
-export interface PendingSqlRelease extends PendingRelease {
-  readonly isPlace?: boolean;
-  /** Nobody waited for it when it was granted, a moment ago. */
-  readonly isAlone?: boolean;
-}
-
 /** The statements that are the same in all dialects, as far as they are asked for. */
 export interface OperatorStatements {
   readonly inspect: Statement;
@@ -76,7 +61,7 @@ export interface Seen {
 }
 
 /** What the nodes of all dialects do alike: the connection, what operators ask, the janitor. */
-export abstract class SqlNode extends ServerBackend<PendingSqlRelease> {
+export abstract class SqlNode extends ServerBackend {
   readonly whyOnlyExclusive =
     'Locks in a database are exclusive so far. Shared locks and permits are held in Redis, or a Redis Cluster: register one for them.';
   readonly connection: SqlConnection;

@@ -7,13 +7,11 @@ import {
   type ExtendOutcome,
   type ExtendRequest,
   type Grant,
-  type Hold,
   type Holding,
   type ListRequest,
   type LockBackend,
   type Place,
   type ReleaseOutcome,
-  type Releasing,
   type Taken,
   type Transfer,
   type TransferOutcome,
@@ -31,7 +29,7 @@ import {
   type Answer,
   type Attempted,
   type Failed,
-  type PendingRelease,
+  type GivingBack,
   type Scan,
 } from '../../node/server.backend.js';
 import { nodeError, unreachable } from '../client/advice.js';
@@ -74,15 +72,8 @@ export interface NodeSettings {
   now: () => number;
 }
 
-/** The release of a lock, or of a ticket's place in its queue. */
-interface PendingRedisRelease extends PendingRelease {
-  readonly hold?: Hold;
-  /** The ticket's place. */
-  readonly entry?: string;
-}
-
 /** Locks of one Redis server (or Cluster): alone, or as a node of a Redlock. None of its operations rejects, except for a bug. */
-export class RedisNode extends ServerBackend<PendingRedisRelease> implements WaitQueue, InboxListener {
+export class RedisNode extends ServerBackend implements WaitQueue, InboxListener {
   readonly store = 'Redis';
   override readonly waitQueue = this;
   /** No node of a Redlock could keep a limit, or know all readers. */
@@ -256,13 +247,13 @@ export class RedisNode extends ServerBackend<PendingRedisRelease> implements Wai
    * ttl of its own, and every waiter keeps the queue alive.
    */
   leave(key: string, place: Place): void {
-    this.give({ key, owner: place.ticket, entry: this.#entry(place) }, Infinity);
+    this.release({ key, owner: place.ticket }, { entry: this.#entry(place) }, undefined, Infinity);
   }
 
   /** Tickets of others are left alone: anybody who may publish can send such a message. */
   decline(key: string, ticket: string): void {
     const isOwn = ticket.startsWith(`${this.#settings.processName}/`);
-    if (isOwn) this.give({ key, owner: ticket, entry: '' }, GRANT_TTL_MS);
+    if (isOwn) this.release({ key, owner: ticket }, { entry: '' }, undefined, GRANT_TTL_MS);
   }
 
   protected prolong(request: ExtendRequest, done: (answer: Answer<ExtendOutcome>) => void): void {
@@ -280,19 +271,15 @@ export class RedisNode extends ServerBackend<PendingRedisRelease> implements Wai
   }
 
   /** Replicas are not waited for when it is kept: without this command they have the lock for as long as it was extended. */
-  protected releaseOf({ key, owner, hold }: Grant, { keepUntil }: Releasing): PendingRedisRelease {
-    return { key, owner, hold, keepUntil };
-  }
-
-  protected giveBack(item: PendingRedisRelease, done: (answer: Answer<ReleaseOutcome>) => void): void {
+  protected giveBack(grant: Grant, how: GivingBack, done: (answer: Answer<ReleaseOutcome>) => void): void {
     // A place that can only be woken does no harm if it stays; a lock that was handed over to one must go on.
-    const isHarmless = item.entry !== undefined && !this.handsOver;
+    const isHarmless = how.entry !== undefined && !this.handsOver;
     const given = (answer: Answer<ReleaseOutcome>) =>
       done(isHarmless && answer.status === 'unavailable' ? { status: 'gone' } : answer);
-    this.#run(this.#releaseCall(item), this.#reading(scripts.readRelease, given));
+    this.#run(this.#releaseCall(grant, how), this.#reading(scripts.readRelease, given));
   }
 
-  #releaseCall({ key, owner, hold = EXCLUSIVE, entry, keepUntil }: PendingRedisRelease): LockCall {
+  #releaseCall({ key, owner, hold = EXCLUSIVE }: Grant, { entry, keepUntil }: GivingBack): LockCall {
     const keys = this.#keys;
     const keptForMs = leftMs(keepUntil);
     if (keptForMs > 0) return scripts.keepCall(keys, key, owner, keptForMs);

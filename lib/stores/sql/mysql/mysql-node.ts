@@ -8,14 +8,20 @@ import {
   type Grant,
   type GuardStatement,
   type ReleaseOutcome,
-  type Releasing,
   type Taken,
   type Transfer,
   type TransferOutcome,
 } from '../../../core/backend/lock-backend.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { StoredGrant } from '../../node/grants.js';
-import { isFailed, type Alone, type Answer, type Attempted, type Failed } from '../../node/server.backend.js';
+import {
+  isFailed,
+  type Alone,
+  type Answer,
+  type Attempted,
+  type Failed,
+  type GivingBack,
+} from '../../node/server.backend.js';
 import { sqlError } from '../advice.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
@@ -28,7 +34,6 @@ import {
   SqlNode,
   text,
   transferOf,
-  type PendingSqlRelease,
   type Seen,
   type SqlSettings,
 } from '../sql-node.js';
@@ -67,10 +72,6 @@ export class MysqlNode extends SqlNode {
     this.runner.run(this.statements.extend, stored(key), values, this.reading(extensionOf, done));
   }
 
-  protected releaseOf({ key, owner }: Grant, { keepUntil }: Releasing): PendingSqlRelease {
-    return { key, owner, keepUntil };
-  }
-
   protected move(request: Transfer, done: (answer: Answer<TransferOutcome>) => void): void {
     const { key, from, to, ttlMs, mints, atLeast = false } = request;
     const values = [stored(key), from, to, ttlMs, mints, atLeast];
@@ -104,7 +105,8 @@ export class MysqlNode extends SqlNode {
   }
 
   protected giveBack(
-    { key, owner, keepUntil }: PendingSqlRelease,
+    { key, owner }: Grant,
+    { keepUntil }: GivingBack,
     done: (answer: Answer<ReleaseOutcome>) => void,
   ): void {
     const keptForMs = leftMs(keepUntil);

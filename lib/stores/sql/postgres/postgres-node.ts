@@ -8,7 +8,6 @@ import type {
   LockBackend,
   Place,
   ReleaseOutcome,
-  Releasing,
   Taken,
   Transfer,
   TransferOutcome,
@@ -20,7 +19,7 @@ import { nextTick } from '../../../core/time/event-loop.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
 import { hintOf, StoredGrant, ToldHandOver } from '../../node/grants.js';
 import { GRANT_TTL_MS, readMessage, TAKEN } from '../../node/messages.js';
-import type { Alone, Answer, Attempted, Failed, GaveBack } from '../../node/server.backend.js';
+import type { Alone, Answer, Attempted, Failed, GaveBack, GivingBack } from '../../node/server.backend.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 import { SqlFault } from '../sql-fault.js';
@@ -32,7 +31,6 @@ import {
   SqlNode,
   text,
   transferOf,
-  type PendingSqlRelease,
   type Seen,
   type SqlSettings,
 } from '../sql-node.js';
@@ -104,15 +102,6 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
     this.runner.run(this.statements.extend, key, values, this.reading(extensionOf, done));
   }
 
-  protected releaseOf(
-    { key, owner, fencingToken = 0, nobodyBefore }: Grant,
-    { keepUntil }: Releasing,
-  ): PendingSqlRelease {
-    const heldUs = (this.#clock.at(monotonic()) ?? Infinity) - fencingToken;
-    const isAlone = nobodyBefore === undefined && heldUs < AWAITED_AFTER_US;
-    return { key, owner, keepUntil, isAlone };
-  }
-
   protected move(request: Transfer, done: (answer: Answer<TransferOutcome>) => void): void {
     const { key, from, to, ttlMs, mints, atLeast = false } = request;
     const moved = this.reading((row, sentAt) => transferOf(row, request, sentAt), done);
@@ -130,13 +119,13 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
   }
 
   leave(key: string, { ticket }: Place): void {
-    this.give({ key, owner: ticket, isPlace: true }, Infinity);
+    this.release({ key, owner: ticket }, { entry: ticket }, undefined, Infinity);
   }
 
   /** Tickets of others are left alone: anybody who may notify can send such a message. */
   decline(key: string, ticket: string): void {
     const isOwn = ticket.startsWith(`${this.settings.processName}/`);
-    if (isOwn) this.give({ key, owner: ticket, isPlace: true }, GRANT_TTL_MS);
+    if (isOwn) this.release({ key, owner: ticket }, { entry: ticket }, undefined, GRANT_TTL_MS);
   }
 
   clockErrorMs(): number | undefined {
@@ -276,7 +265,8 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
   }
 
   protected giveBack(
-    { key, owner, isAlone, isPlace, keepUntil }: PendingSqlRelease,
+    { key, owner, fencingToken = 0, nobodyBefore }: Grant,
+    { keepUntil, entry }: GivingBack,
     done: (answer: Answer<ReleaseOutcome>) => void,
   ): void {
     const keptForMs = leftMs(keepUntil);
@@ -287,8 +277,10 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
     }
     const giveOn = () => {
       const given = this.reading(({ gives }) => releaseOf({ is_done: gives }), done);
-      this.#turn({ key, give: owner, ticket: isPlace ? owner : undefined }, given);
+      this.#turn({ key, give: owner, ticket: entry }, given);
     };
+    const heldUs = (this.#clock.at(monotonic()) ?? Infinity) - fencingToken;
+    const isAlone = entry === undefined && nobodyBefore === undefined && heldUs < AWAITED_AFTER_US;
     if (!isAlone || !this.runner.isAnswered) return giveOn();
     const given: Answered = (row) => {
       if (row instanceof SqlFault) done(this.failedBy(row));
