@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { CommandFault } from '../../lib/stores/redis/client/redis-client.js';
 import { untilSubscribers } from '../support/queue.js';
 import { proxyTo, serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
@@ -36,6 +37,19 @@ describe('an inbox', () => {
     /** So long after a message it is not doubted. */
     const quiet = () => new Promise<void>((resolve) => setTimeout(resolve, 600));
     beforeEach(quiet);
+
+    it('tells of no refusal that comes after it was closed', async () => {
+      const { inbox, port, forbidden, isOpen } = inboxOf();
+      inbox.open();
+      await isOpen();
+      let refuse!: (fault: CommandFault) => void;
+      vi.spyOn(port.messages, 'publish').mockReturnValue(new Promise((_, reject) => (refuse = reject)));
+      inbox.check();
+      inbox.close();
+      refuse(new CommandFault('NOPERM this user has no permissions', 'refused'));
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      expect(forbidden).toEqual([]);
+    });
 
     it('is checked again after a check that the client never settled', async () => {
       const proxy = await proxyTo(server);

@@ -161,6 +161,7 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
 
   /** The server does not let it listen. @param report called unless it was refused before */
   protected refuse(report: () => void): void {
+    if (!this.connection) return; // it was closed meanwhile
     const isNew = !this.#wasRefused;
     this.#wasRefused = true;
     this.#notBefore = performance.now() + this.pauseMs;
