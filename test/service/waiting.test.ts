@@ -27,13 +27,13 @@ describe('calls of one process that want the same lock', () => {
     expect(order).toEqual(Array.from({ length: 50 }, (_, index) => index));
   });
 
-  it('the calls of one process that want the same lock cost Redis one bid, be they 1 000 [G111]', async () => {
+  it('the calls of one process that want the same lock cost Redis as much as one, be they 1 000 [G111]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('thousand');
     await server.resetCalls();
     const calls = Array.from({ length: 1_000 }, () => locks.acquire('thousand', { waitMs: 60_000 }));
     await until(async () => (await waiters(locks, 'thousand')) === 1_000, { what: 'all wait' });
-    await until(async () => (await scriptCalls(server)) > 5, { what: 'the bid has asked again' });
+    await until(async () => (await scriptCalls(server)) > 5, { what: 'their line has asked again' });
     const asked = (await scriptCalls(server)) - 1;
     expect(asked).toBeLessThan(50);
     await holder.release();

@@ -46,7 +46,7 @@ export interface AcquireRequest {
    * A store may mint one all the same; then the process passes the lock on to none of its calls.
    */
   readonly turns?: number;
-  /** Whether a lock that is free goes to the first in its queue, if others have places there. Only where locks are handed over. */
+  /** Do not take a free lock past the queue. Only where locks are handed over. */
   readonly inOrder?: boolean;
   /** Who asks. An attempt that waits in this process, and is not wanted any more when its turn comes, need not be sent. */
   readonly asker?: { readonly isWanted: boolean };
@@ -87,8 +87,8 @@ export interface CallsBehind {
 export interface Releasing {
   /**
    * Until when, by the monotonic clock, the lock is kept instead of given back; then it ends by itself. While it is kept nobody is
-   * granted it, not even its owner, who cannot extend it either; it is shown as kept, and can be taken by force. A lock that is
-   * to be kept until a time that has passed by when the command is sent is given back, as one without such a time is.
+   * granted it, not even its owner, who cannot extend it either; it is shown as kept, and can be taken by force. If that
+   * time has passed when the command is sent, the lock is given back as usual.
    */
   readonly keepUntil?: number;
 }

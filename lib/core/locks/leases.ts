@@ -182,7 +182,7 @@ export class Leases {
     if (lease.checkAlive() && until < lease.dueAt) this.watch(lease);
   }
 
-  /** A call that was limited has ended, in its time or not, under a lease that others hold as well. */
+  /** A call with `maxHoldMs` has ended; other calls still hold the lease. */
   liftLimit(lease: Lease, until: number): void {
     if (!lease.checkAlive()) return;
     lease.liftLimit(until);

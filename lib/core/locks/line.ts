@@ -497,7 +497,7 @@ export class Line implements Paced<Line> {
     this.#goOn();
   }
 
-  /** Whether the first call may have a grant: the one that it was asked for may have given up, and others elsewhere come before the next. */
+  /** Whether the first call may have a grant. The call it was asked for may be gone; the next one may have to wait behind other processes. */
   #mayBegin({ arrivedAt }: Waiter, { nobodyBefore = -Infinity }: Grant, placeAt: number | undefined): boolean {
     if (placeAt === undefined) return true; // without a place it was asked for by whoever is first
     const { now, order } = this.engine;
@@ -596,8 +596,8 @@ export class Line implements Paced<Line> {
     });
 
   /**
-   * A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer; that of one
-   * that is guarded may not have ended its work when it is released.
+   * A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer. Work
+   * that is guarded may still run in its transaction after the release.
    */
   #canPassOn(lease: Lease, { request, arrivedAt, hold }: Waiter): boolean {
     const { share } = lease;

@@ -38,8 +38,8 @@ export class StoredGrant implements Grant {
 const TOKEN_LEAD_US = 3_000_000;
 
 /**
- * The hint of a place in a queue that hands over: what the attempt showed that was refused last. No grant had been made to the place before,
- * so a grant that a message tells of later was made after that attempt was sent.
+ * The hint of a place in a queue that hands over: what the attempt showed that was refused last. The place had no grant then, so any grant
+ * that a message tells of is newer than that attempt.
  */
 class LastRefusal {
   /**

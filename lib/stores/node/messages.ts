@@ -6,7 +6,7 @@ export const TAKEN = 'taken';
 
 /** The grant that a message tells of. */
 export interface ToldGrant {
-  /** The first and the last of its tokens. */
+  /** The first and the last of its tokens. Permits have none: then both are the time of the server. */
   fencingToken: number;
   lastToken: number;
   /** The number of the first place that was left in the queue, or the time of the server, in microseconds. */

@@ -189,8 +189,7 @@ export abstract class ServerBackend implements LockBackend {
 
   /**
    * `turn` of a store that has a queue. A lock whose turn was never sent is given back as by any release: also where no call wants the other
-   * half any more. Of one that may have run, the answer to its repetition would not say whether the lock was still held: it is given back as
-   * often as it takes.
+   * half any more. After a lost answer nothing says whether the lock that was given back was still held, so it is released by itself.
    */
   protected readonly inOneStep: NonNullable<LockBackend['turn']> = (grant, released, request, done) => {
     if (!this.#canHold(request)) {

@@ -215,7 +215,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
    * Attempts to acquire a lock on one of the nodes of a Redlock.
    * @param admission undefined: the node votes whenever it answers
    * @param value of the lock, with the fencing token that the node is to vote for if its clock and its counter allow it
-   * @param done its second argument says when the vote was asked for; when that scripts.failed, if it never was
+   * @param done its second argument says when the vote was asked for; when that failed, if it was never sent
    * @param wanted who asks
    * @returns whether it waits to be sent; undefined if it never will be
    */
