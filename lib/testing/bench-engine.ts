@@ -109,7 +109,7 @@ export class BenchEngine extends LockEngine {
 
   lose(lease: Lease, reason: LockLostReason): void {
     if (reason === 'unavailable') lease.fault = OUTAGE;
-    this.leases.lose(lease, reason);
+    lease.lose(reason);
   }
 
   #leasesHeld(key: string): Lease[] {

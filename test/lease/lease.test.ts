@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Lease, type LeaseKeeper, type LeaseState } from '../../lib/core/locks/lease.js';
+import { Lease, type LeaseState } from '../../lib/core/locks/lease.js';
+import type { Leases } from '../../lib/core/locks/leases.js';
 import type { Line } from '../../lib/core/locks/line.js';
 
 const TTL_MS = 10_000;
@@ -9,7 +10,7 @@ const GRANT_TTL_MS = 2_000;
 function leaseIn(state: LeaseState) {
   const clock = { ms: 0 };
   const reports: LeaseState[] = [];
-  const keeper: LeaseKeeper = {
+  const leases: Pick<Leases, 'marginMs' | 'now' | 'whyOver' | 'foundLost'> = {
     marginMs: 0,
     now: () => clock.ms,
     whyOver: () => 'unavailable',
@@ -19,7 +20,7 @@ function leaseIn(state: LeaseState) {
   const lease = new Lease(
     { grant, fencingToken: 1, ttlMs: GRANT_TTL_MS, sentAt: 0, autoExtend: true, extendTo: TTL_MS },
     {} as Line,
-    keeper,
+    leases as Leases,
   );
   if (state === 'extending' || state === 'unknown') lease.beginExtension(TTL_MS);
   if (state === 'unknown') clock.ms = GRANT_TTL_MS;

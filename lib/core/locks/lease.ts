@@ -55,9 +55,6 @@ export interface LeaseTerms {
   readonly extendTo?: number;
 }
 
-/** What a lease needs of the leases of its service. */
-export type LeaseKeeper = Pick<Leases, 'marginMs' | 'now' | 'whyOver' | 'foundLost'>;
-
 /**
  * One lock that this process was granted, until it is released or lost.
  *
@@ -147,7 +144,7 @@ export class Lease implements Linked<Lease> {
   constructor(
     { grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo }: LeaseTerms,
     readonly line: Line,
-    private readonly leases: LeaseKeeper,
+    private readonly leases: Leases,
   ) {
     this.grant = grant;
     this.fencingToken = fencingToken;
@@ -422,7 +419,7 @@ export class Lease implements Linked<Lease> {
     return this.#enter('released');
   }
 
-  /** @returns false when it had ended before */
+  /** It has ended in the store, or may not go on. @returns false when it had ended before */
   lose(reason: LockLostReason): boolean {
     if (!this.#enter('lost')) return false;
     this.#lost = this.#errorOf(reason, undefined, this.fault);

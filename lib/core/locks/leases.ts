@@ -269,11 +269,6 @@ export class Leases {
     this.#reportIdle();
   }
 
-  /** Ends a lease that is known to have ended in the store, or may not go on. Does nothing for one that has ended. */
-  lose(lease: Lease, reason: LockLostReason): void {
-    lease.lose(reason);
-  }
-
   /** Whether a lease of this owner value has ended that may not have ended in the store: its work, or its release, may count on that. */
   runsOn(owner: string): boolean {
     const isOf = ({ grant }: Lease) => grant.owner === owner;

@@ -524,7 +524,7 @@ export class Line implements Paced<Line> {
   #endStale(): void {
     const { first } = this.#leases;
     if (this.mode !== 'exclusive' || !first) return;
-    this.engine.leases.lose(first, 'expired');
+    first.lose('expired');
     this.#leases.remove(first);
   }
 

@@ -260,7 +260,7 @@ export class LockEngine implements WaitListener {
     const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner) === true;
     for (const lease of mayBeTaken) lease.isSaidTaken = isTaken(lease);
     // The lock may have been passed on meanwhile; or it was acquired since, by right.
-    for (const lease of this.leasesOf(key)) if (isTaken(lease)) this.leases.lose(lease, 'forced');
+    for (const lease of this.leasesOf(key)) if (isTaken(lease)) lease.lose('forced');
     return taken !== undefined;
   }
 
