@@ -50,9 +50,7 @@ describe('A server that hangs', () => {
     client.on('error', () => {});
     clients.push(client);
     await client.ping();
-    const runner = new ScriptRunner(portOf(client), limitMs, {
-      listener: { onOverdue: () => {}, onAnswering: () => onAnswering?.() },
-    });
+    const runner = new ScriptRunner(portOf(client), limitMs, { onAnswering });
     await acquire(runner);
     await extend(runner);
     await server.resetCalls();

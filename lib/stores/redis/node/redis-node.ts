@@ -107,11 +107,12 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     const { commandTimeoutMs, handsOver, needsAdmission, keyPrefix, now } = settings;
     const { client } = connection;
     this.modes = handsOver ? MODES : undefined;
-    const listener = {
-      onOverdue: (isOpen: () => boolean) => connection.suspect(isOpen),
+    this.#runner = new ScriptRunner(client, commandTimeoutMs, {
+      sameConnection: needsAdmission,
+      onOverdue: (isOpen) => connection.suspect(isOpen),
       onAnswering: () => this.hurry(),
-    };
-    this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener, now });
+      now,
+    });
     this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.topology.isCluster), client.topology.keyPrefix);
     this.#scan = new KeyScan(connection, this.#keys, commandTimeoutMs);
     this.#inbox = handsOver && client.topology.isCluster ? this.#shardedInbox() : this.#plainInbox();

@@ -93,21 +93,16 @@ class ScriptCommand extends Command<ScriptCommand, Run> implements ScriptCall {
   }
 }
 
-/** Learns whether the server answers. */
-export interface ScriptRunnerListener {
+export interface ScriptRunnerOptions {
+  /** An answer counts only if its command was sent on the connection that it came on. @default false */
+  sameConnection?: boolean;
   /**
    * A command was not answered in time.
    * @param isOpen whether it still is not
    */
-  onOverdue(isOpen: () => boolean): void;
+  onOverdue?: (isOpen: () => boolean) => void;
   /** The last overdue command was answered after all, or has failed. */
-  onAnswering(): void;
-}
-
-export interface ScriptRunnerOptions {
-  /** An answer counts only if its command was sent on the connection that it came on. @default false */
-  sameConnection?: boolean;
-  listener?: ScriptRunnerListener;
+  onAnswering?: () => void;
   /** The clock that the time of sending is read from. @default the monotonic clock */
   now?: () => number;
 }
@@ -131,7 +126,8 @@ export class ScriptRunner {
   readonly #client: RedisClient;
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
-  readonly #listener?: ScriptRunnerListener;
+  readonly #onOverdue: ScriptRunnerOptions['onOverdue'];
+  readonly #onAnswering: ScriptRunnerOptions['onAnswering'];
   readonly #now: () => number;
   /** By the last part of their routes: the server where it is known, else the slot. */
   readonly #lanes = new Map<number | string, Lane<ScriptCommand>>();
@@ -153,12 +149,13 @@ export class ScriptRunner {
   constructor(
     client: RedisClient,
     timeoutMs: number,
-    { sameConnection = false, listener, now = () => performance.now() }: ScriptRunnerOptions = {},
+    { sameConnection = false, onOverdue, onAnswering, now = () => performance.now() }: ScriptRunnerOptions = {},
   ) {
     this.#client = client;
     this.#timeoutMs = timeoutMs;
     this.#sameConnection = sameConnection;
-    this.#listener = listener;
+    this.#onOverdue = onOverdue;
+    this.#onAnswering = onAnswering;
     this.#now = now;
   }
 
@@ -357,7 +354,7 @@ export class ScriptRunner {
     if (isHeard) lane.heard(command, performance.now());
     if (!command.list) {
       this.#unblock(command.route, command);
-      if (this.#overdue.size === 0) this.#listener?.onAnswering();
+      if (this.#overdue.size === 0) this.#onAnswering?.();
       return false;
     }
     const wasFull = !lane.hasRoom;
@@ -400,7 +397,7 @@ export class ScriptRunner {
     this.#unsettled--;
     // Where the server has answered later commands, only the slot is blocked: it is another node that owes the answer.
     this.#block(command, lane.isPassed(command) ? route.slice(0, 1) : route);
-    this.#listener?.onOverdue(() => this.#overdue.get(route[0]!)?.has(command) ?? false);
+    this.#onOverdue?.(() => this.#overdue.get(route[0]!)?.has(command) ?? false);
     fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
   }
 
