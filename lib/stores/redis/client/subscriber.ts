@@ -70,8 +70,9 @@ export class Subscriber implements Subscription {
   }
 
   #over({ kind, message }: CommandFault): void {
-    // Of what the server says while it connects, only this is about the subscription.
-    if (kind === 'refused' && /^NOPERM.*(subscribe|channel)/i.test(message)) return this.listener.refused(message);
+    // Of what the server says while it connects, only this is about the subscription: a right is missing, or it has no such command.
+    const isRefused = /^NOPERM.*(subscribe|channel)|^ERR unknown command ['`]subscribe/i.test(message);
+    if (kind === 'refused' && isRefused) return this.listener.refused(message);
     const pauseMs = Math.min(50 * ++this.#attempts, LONGEST_PAUSE_MS);
     this.#again = setTimeout(() => this.#open(), pauseMs).unref();
     this.listener.closed(); // which may close it
