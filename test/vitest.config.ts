@@ -146,7 +146,7 @@ export default defineConfig(({ mode }) => ({
     ...shared.test,
     projects: mode === 'real' ? [real()] : [simulated, pglite, real(SIMULATED)],
     // Some files mostly wait, so there are more than the two processors of CI.
-    maxWorkers: mode === 'real' ? 1 : 4,
+    maxWorkers: mode === 'real' ? 1 : 6,
     sequence: { sequencer: Mixed },
   },
 }));
