@@ -110,7 +110,7 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'held-beyond-the-limit': {
     what: 'a lock is held, and extended, when its maxHoldMs is over',
-    inject({ Lease: { prototype } }) {
+    inject({ Demands: { prototype } }) {
       prototype.limit = () => {};
     },
     nodes: 1,

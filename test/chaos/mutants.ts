@@ -159,7 +159,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     inject({ Term: { prototype } }) {
       const { close } = prototype;
       prototype.close = function () {
-        while (this.lease.handles > 1) this.lease.leave(this.lease.longestTtlMs); // those of the work do not count
+        const { demands } = this.lease;
+        while (demands.calls > 1) demands.leave(demands.longestTtlMs); // those of the work do not count
         void this['lock'].release();
         return close.call(this);
       };

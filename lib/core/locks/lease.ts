@@ -18,8 +18,6 @@ import type { LockHandle } from './lock-handle.js';
  */
 export type LeaseState = 'held' | 'extending' | 'unknown' | 'lost' | 'released';
 
-const NONE: readonly number[] = [];
-
 /** The states that may follow each state: none follow the last two. */
 const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
   held: ['extending', 'lost', 'released'],
@@ -55,6 +53,16 @@ export interface LeaseTerms {
   readonly extendTo?: number;
 }
 
+/** An extension in flight. */
+export interface Extension {
+  /** The lease that its answer is for: if the lock is passed on meanwhile, the lease of the next call. */
+  lease: Lease;
+  /** The deadline if it is granted. */
+  readonly deadline: number;
+  /** Until when the store keeps the lock if it is granted, by the monotonic clock; 0: for no longer than the ttl. */
+  readonly keptUntil: number;
+}
+
 /**
  * One lock that this process was granted, until it is released or lost.
  *
@@ -73,73 +81,55 @@ export interface LeaseTerms {
 export class Lease implements Linked<Lease> {
   readonly grant: Grant;
   readonly fencingToken?: number;
-  /** Whether the watchdog extends it. */
-  autoExtend: boolean;
-  /** A handle to tell of its next extension. */
-  notYetExtended?: LockHandle;
   /** When this process got to know it, by the clock. */
   readonly begunAt: number;
-  /** Of the call that it was granted to, if it has one of its own. */
-  label?: string;
-  /** The ttl that it is extended by, in milliseconds. */
+  readonly demands: Demands;
+  /** The ttl that it was last extended by, in milliseconds. */
   ttlMs: number;
+  /** It was granted for this short time, in milliseconds, and not extended yet. */
+  provisionalTtlMs?: number;
   /** When the command that won or last extended it was sent. */
   sentAt: number;
-  /** Undefined: it is passed on to nobody. */
-  share?: Share;
-  /** The lease of the same call after the lock was downgraded. */
-  heir?: Lease;
+  /** Whether the watchdog extends it. */
+  autoExtend: boolean;
+  /** When the watchdog looks at it next, by the clock. */
+  dueAt = 0;
   list?: LinkedList<Lease>;
   next?: Lease;
   previous?: Lease;
-  /** When the watchdog looks at it next, by the clock. */
-  dueAt = 0;
-  /** It was granted for this short time, in milliseconds, and not extended yet. */
-  provisionalTtlMs?: number;
-  /** An extension by another ttl was sent and not confirmed: which ttl it has in the store is unknown. */
-  isUnsettled = false;
-  /** Whether someone says that the lock was taken by force: if the store does not have it any more, that is why. */
-  isSaidTaken = false;
-  /** Whether a transaction of its work may keep the lock: another call may have that only through the store, which waits for it. */
-  isGuarded = false;
+
+  /** Undefined: it is passed on to nobody. */
+  share?: Share;
   /** When its call got it from another call of this process, by the monotonic clock: a clock that is set must not date that back. */
   passedOnAt?: number;
+  /** The lease of the same call after the lock was downgraded. */
+  heir?: Lease;
+  /** Of the call that it was granted to, if it has one of its own. */
+  label?: string;
+  /** A handle to tell of its next extension. */
+  notYetExtended?: LockHandle;
+  /** Whether a transaction of its work may keep the lock: another call may have that only through the store, which waits for it. */
+  isGuarded = false;
   /** Whether it is being detached: a call that it could be shared with waits for how that ends. */
   isDetaching = false;
+  /** Whether someone says that the lock was taken by force: if the store does not have it any more, that is why. */
+  isSaidTaken = false;
   /** The error of the last extension, if it failed. */
   fault?: Error;
-  /**
-   * Until when the store keeps it at least, however its work ends. By the monotonic clock: a wall clock that is set ahead ends
-   * a lease early, which is safe, but would end this early, too.
-   */
-  keepUntil = 0;
-  /** The same for each call that does not have its lock yet: it may still give that up. */
-  #asked: readonly number[] = NONE;
-  /** Until when each call that is limited may hold it, by the clock. */
-  #limits: readonly number[] = NONE;
-  /** The earliest of them. */
-  #overstaysAt = Infinity;
-  /** The ttl that each call asks for which holds it: mostly one call, and mostly one ttl. */
-  readonly #ttls: number[];
-  /** What the deadline was when it was about to be detached. */
-  #deadlineBefore = 0;
-  /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
-  #standsUntil = 0;
-  /** The same for the last extension that was sent. */
-  #sentUntil = 0;
+
   #state: LeaseState = 'held';
   #deadline: number;
-  /** The deadline if the extension in flight was granted. */
-  #deadlineIfExtended = 0;
+  /** Until the answer comes, also when the lease was released meanwhile. */
+  #extension?: Extension;
+  #whenAnswered?: (() => void)[];
+  /** An extension by another ttl was sent and not confirmed: which ttl it has in the store is unknown. */
+  #isUnsettled = false;
+  /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
+  #standsUntil = 0;
   #lost?: LockLostError;
   #lostAt = 0;
   #abort?: AbortController;
   #closing?: AbortController;
-  #whenAnswered?: (() => void)[];
-  /** Whether the answer to an extension is still to come, also when it was released meanwhile. */
-  #isAnswerDue = false;
-  /** The lease of the call that the lock was passed on to meanwhile: the answer is for that. */
-  #successor?: Lease;
 
   constructor(
     { grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo }: LeaseTerms,
@@ -150,7 +140,7 @@ export class Lease implements Linked<Lease> {
     this.fencingToken = fencingToken;
     this.autoExtend = autoExtend;
     this.ttlMs = ttlMs;
-    this.#ttls = [extendTo ?? ttlMs];
+    this.demands = new Demands(extendTo ?? ttlMs);
     this.sentAt = sentAt;
     this.provisionalTtlMs = extendTo === undefined ? undefined : ttlMs;
     this.begunAt = leases.now();
@@ -165,25 +155,17 @@ export class Lease implements Linked<Lease> {
     const { grant, ttlMs, sentAt } = this;
     const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true }, this.line, this.leases);
     next.provisionalTtlMs = this.provisionalTtlMs;
-    next.isUnsettled = this.isUnsettled;
+    next.#isUnsettled = this.#isUnsettled;
     next.isSaidTaken = this.isSaidTaken;
     next.share = this.share;
     next.passedOnAt = monotonic();
     next.#deadline = this.#deadline;
-    if (this.#isAnswerDue) {
+    if (this.#extension) {
       next.#enter('extending');
-      next.#isAnswerDue = true;
-      next.#deadlineIfExtended = this.#deadlineIfExtended;
-      this.#successor = next;
+      next.#extension = this.#extension;
+      next.#extension.lease = next;
     }
     return next;
-  }
-
-  /** The answer to the extension in flight has come. @returns the lease that it is for */
-  answerCame(): Lease {
-    if (this.#successor) return this.#successor.answerCame();
-    this.#isAnswerDue = false;
-    return this;
   }
 
   get key(): string {
@@ -199,19 +181,14 @@ export class Lease implements Linked<Lease> {
     return this.#deadline;
   }
 
-  /** When a call has held it for too long, by the clock; Infinity if no call is limited. */
-  get overstaysAt(): number {
-    return this.#overstaysAt;
-  }
-
   /** When its time is over, if it is not extended: at its deadline, or before that when a call has held it for too long. */
   get endsAt(): number {
-    return Math.min(this.#deadline, this.#overstaysAt);
+    return Math.min(this.#deadline, this.demands.overstaysAt);
   }
 
   /** When it ends in the store if nothing ends it before, also if the extension in flight is granted, by the clock, less drift. */
   get runsUntil(): number {
-    return this.#isAnswerDue ? Math.max(this.#deadline, this.#deadlineIfExtended) : this.#deadline;
+    return Math.max(this.#deadline, this.#extension?.deadline ?? 0);
   }
 
   /**
@@ -223,9 +200,8 @@ export class Lease implements Linked<Lease> {
     const now = this.leases.now();
     if (now < this.endsAt) return this.#state;
     // A process that was busy, or paused, from its first moment on has not read anything since.
-    const isUnanswered = this.isExtending && this.provisionalTtlMs !== undefined;
-    const mayBeExtended = isUnanswered && now < Math.min(this.#deadlineIfExtended, this.#overstaysAt);
-    if (mayBeExtended) this.#enter('unknown');
+    const unanswered = this.provisionalTtlMs === undefined ? undefined : this.#extension;
+    if (unanswered && now < Math.min(unanswered.deadline, this.demands.overstaysAt)) this.#enter('unknown');
     else this.lose(this.leases.whyOver(this));
     return this.#state;
   }
@@ -246,71 +222,18 @@ export class Lease implements Linked<Lease> {
     return this.#state === 'extending' || this.#state === 'unknown';
   }
 
-  /** For how long the store is to keep it from now on, whether it is held or not, in milliseconds; 0: no longer than its work. */
-  get keptForMs(): number {
-    return leftMs(this.keepUntil);
-  }
-
-  /** For how long the store is to have it stand at least if it is extended now, in milliseconds. */
-  get askedForMs(): number {
-    return leftMs(this.#askedUntil);
-  }
-
-  /** How many calls hold it; the last one to release it ends it. */
-  get handles(): number {
-    return this.#ttls.length;
-  }
-
-  /** The ttl that it is extended by: the longest that one of the calls asks for which hold it. */
-  get longestTtlMs(): number {
-    return this.#ttls.reduce((longest, ttlMs) => Math.max(longest, ttlMs), 0);
-  }
-
-  /** One more call holds it. @param ttlMs what it asks for */
-  join(ttlMs: number): void {
-    this.#ttls.push(ttlMs);
-  }
-
-  /** A call that holds it asks for another ttl. */
-  askInstead(ttlMs: number, next: number): void {
-    this.leave(ttlMs);
-    this.join(next);
-  }
-
-  /** A call that asked for this ttl holds it no more. */
-  leave(ttlMs: number): void {
-    this.#ttls.splice(this.#ttls.lastIndexOf(ttlMs), 1);
-  }
-
   /** Whether the store may have it stand for longer than by its ttl, or than any call wants it: one has given that up, or has gone. */
   get standsTooLong(): boolean {
-    if (!this.#ttls.some((ttlMs) => ttlMs >= this.ttlMs)) return true;
-    return this.#standsUntil > 0 && this.#standsUntil > Math.max(this.#askedUntil, monotonic() + this.ttlMs);
+    if (this.demands.longestTtlMs < this.ttlMs) return true;
+    return (
+      this.#standsUntil > 0 && this.#standsUntil > Math.max(this.demands.keptAtMostUntil, monotonic() + this.ttlMs)
+    );
   }
 
-  /** A call asks that the store keep it until then, by the monotonic clock: no extension shortens that any more. */
-  askUntil(until: number): void {
-    this.#asked = [...this.#asked, until];
-  }
-
-  /** A call that had asked for it has its lock, so that it is kept, or has given up. */
-  askNoMore(until: number, isKept: boolean): void {
-    const at = this.#asked.indexOf(until);
-    this.#asked = this.#asked.filter((_, index) => index !== at);
-    if (isKept) this.keepUntil = Math.max(this.keepUntil, until);
-  }
-
-  /** A call may hold it until then, by the clock. */
-  limit(until: number): void {
-    this.#limits = [...this.#limits, until];
-    this.#overstaysAt = Math.min(this.#overstaysAt, until);
-  }
-
-  /** A call that was limited has ended. */
-  liftLimit(until: number): void {
-    const at = this.#limits.indexOf(until);
-    this.#limits = this.#limits.filter((_, index) => index !== at);
-    this.#overstaysAt = this.#limits.reduce((earliest, limit) => Math.min(earliest, limit), Infinity);
+  /** Whether it may end in the store at another time than by its ttl: another call does not take it over. */
+  get mayStandOtherwise(): boolean {
+    const isUnsettled = this.#isUnsettled && this.provisionalTtlMs === undefined;
+    return isUnsettled || leftMs(this.demands.keptAtMostUntil) > 0 || this.standsTooLong;
   }
 
   checkRemainingMs(): number {
@@ -349,36 +272,41 @@ export class Lease implements Linked<Lease> {
 
   /**
    * An extension is about to be sent. Should its answer be lost, the shorter of both leases counts.
-   * @returns false when it may not be extended now
+   * @returns undefined when it may not be extended now
    */
-  beginExtension(ttlMs: number): boolean {
-    if (!this.#enter('extending')) return false;
-    this.#isAnswerDue = true;
-    if (ttlMs !== this.ttlMs) this.isUnsettled = true;
+  beginExtension(ttlMs: number): Extension | undefined {
+    if (!this.#enter('extending')) return undefined;
+    if (ttlMs !== this.ttlMs) this.#isUnsettled = true;
     this.ttlMs = ttlMs;
-    this.#sentUntil = this.askedForMs > ttlMs ? this.#askedUntil : 0;
-    this.#standsUntil = Math.max(this.#standsUntil, this.#sentUntil);
-    this.#deadlineIfExtended = this.leases.now() + validityMs(ttlMs, this.leases.marginMs);
-    this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
-    return true;
+    const { keptAtMostUntil } = this.demands;
+    const keptUntil = leftMs(keptAtMostUntil) > ttlMs ? keptAtMostUntil : 0;
+    this.#standsUntil = Math.max(this.#standsUntil, keptUntil);
+    const deadline = this.#deadlineBy(ttlMs);
+    this.#deadline = Math.min(this.#deadline, deadline);
+    return (this.#extension = { lease: this, deadline, keptUntil });
+  }
+
+  /** The answer to its extension has come. */
+  answerCame(): void {
+    this.#extension = undefined;
   }
 
   /**
    * It is about to be detached: should the answer be lost, the shorter of both times counts.
-   * @returns false when it may not be detached now
+   * @returns the deadline that it has if it is not detached; undefined when it may not be detached now
    */
-  beginDetaching(ttlMs: number): boolean {
-    if (!this.#enter('extending')) return false;
+  beginDetaching(ttlMs: number): number | undefined {
+    if (!this.#enter('extending')) return undefined;
     this.isDetaching = true;
-    this.#deadlineBefore = this.#deadline;
-    this.#deadline = Math.min(this.#deadline, this.leases.now() + validityMs(ttlMs, this.leases.marginMs));
-    return true;
+    const before = this.#deadline;
+    this.#deadline = Math.min(before, this.#deadlineBy(ttlMs));
+    return before;
   }
 
   /** It has not been detached: the lease runs on until the deadline that it had before, if that has not passed. */
-  notDetached(fault?: Error): void {
+  notDetached(deadlineBefore: number, fault?: Error): void {
     this.isDetaching = false;
-    this.#deadline = this.#deadlineBefore;
+    this.#deadline = deadlineBefore;
     this.notExtended(fault);
   }
 
@@ -389,14 +317,15 @@ export class Lease implements Linked<Lease> {
 
   /**
    * The extension was granted.
+   * @param keptUntil as of the extension
    * @returns false when the lease had ended before
    */
-  extended(sentAt: number): boolean {
+  extended(sentAt: number, keptUntil = 0): boolean {
     if (!this.#enter('held')) return false;
     this.sentAt = sentAt;
     this.fault = undefined;
-    this.isUnsettled = false;
-    this.#standsUntil = this.#sentUntil;
+    this.#isUnsettled = false;
+    this.#standsUntil = keptUntil;
     this.provisionalTtlMs = undefined;
     this.#deadline = sentAt + validityMs(this.ttlMs, this.leases.marginMs);
     return true;
@@ -458,8 +387,9 @@ export class Lease implements Linked<Lease> {
     return this.leases.now() - this.#lostAt;
   }
 
-  get #askedUntil(): number {
-    return this.#asked.length === 0 ? this.keepUntil : Math.max(this.keepUntil, ...this.#asked);
+  /** The deadline by a command for this ttl that is sent now. */
+  #deadlineBy(ttlMs: number): number {
+    return this.leases.now() + validityMs(ttlMs, this.leases.marginMs);
   }
 
   get #hasEnded(): boolean {
@@ -476,6 +406,111 @@ export class Lease implements Linked<Lease> {
     }
     return true;
   }
+}
+
+const NONE: readonly number[] = [];
+
+/** What the calls that hold a lease ask for: mostly one call, and nothing but its ttl. */
+export class Demands {
+  /** The ttl of one of the calls. */
+  #ttlMs: number;
+  /** The ttl of each other call. */
+  #otherTtls?: number[];
+  /** Until when each call that is limited may hold the lease, by the clock. */
+  #limits = NONE;
+  #overstaysAt = Infinity;
+  #keptUntil = 0;
+  /** Until when the store keeps the lock for each call that does not have its lock yet: it may still give that up. */
+  #askedToKeep = NONE;
+
+  constructor(ttlMs: number) {
+    this.#ttlMs = ttlMs;
+  }
+
+  /** How many calls hold the lease; the last one to release it ends it. */
+  get calls(): number {
+    return 1 + (this.#otherTtls?.length ?? 0);
+  }
+
+  /** The ttl that the lease is extended by. */
+  get longestTtlMs(): number {
+    return this.#otherTtls ? Math.max(this.#ttlMs, ...this.#otherTtls) : this.#ttlMs;
+  }
+
+  /** One more call holds the lease. */
+  join(ttlMs: number): void {
+    (this.#otherTtls ??= []).push(ttlMs);
+  }
+
+  /** A call that asked for this ttl holds the lease no more, and others do. */
+  leave(ttlMs: number): void {
+    const others = this.#otherTtls ?? [];
+    const at = others.lastIndexOf(ttlMs);
+    if (at === -1) this.#ttlMs = others.pop() ?? ttlMs;
+    else others.splice(at, 1);
+  }
+
+  /** A call asks for another ttl. */
+  askInstead(ttlMs: number, next: number): void {
+    this.join(next);
+    this.leave(ttlMs);
+  }
+
+  /** When a call has held the lease for too long, by the clock; Infinity if no call is limited. */
+  get overstaysAt(): number {
+    return this.#overstaysAt;
+  }
+
+  /** A call may hold the lease until then, by the clock. */
+  limit(until: number): void {
+    this.#limits = [...this.#limits, until];
+    this.#overstaysAt = Math.min(this.#overstaysAt, until);
+  }
+
+  /** A call that was limited has ended. */
+  liftLimit(until: number): void {
+    this.#limits = without(this.#limits, until);
+    this.#overstaysAt = Math.min(...this.#limits);
+  }
+
+  /**
+   * Until when the store keeps the lock at least, however its work ends; 0: no longer than that. By the monotonic clock: a wall clock
+   * that is set ahead ends a lease early, which is safe, but would end this early, too.
+   */
+  get keptUntil(): number {
+    return this.#keptUntil;
+  }
+
+  /** The same from now on, in milliseconds. */
+  get keptForMs(): number {
+    return leftMs(this.#keptUntil);
+  }
+
+  /** Until when the store keeps the lock if all calls that still wait for their lock get it. */
+  get keptAtMostUntil(): number {
+    return this.#askedToKeep.length === 0 ? this.#keptUntil : Math.max(this.#keptUntil, ...this.#askedToKeep);
+  }
+
+  /** A call asks that the store keep the lock until then: no extension shortens that any more. */
+  askToKeep(until: number): void {
+    this.#askedToKeep = [...this.#askedToKeep, until];
+  }
+
+  /** A call that has asked for it has its lock. */
+  keep(until: number): void {
+    this.giveUpKeeping(until);
+    this.#keptUntil = Math.max(this.#keptUntil, until);
+  }
+
+  /** A call that has asked for it does not get its lock. */
+  giveUpKeeping(until: number): void {
+    this.#askedToKeep = without(this.#askedToKeep, until);
+  }
+}
+
+function without(times: readonly number[], time: number): readonly number[] {
+  const at = times.indexOf(time);
+  return times.filter((_, index) => index !== at);
 }
 
 /** The same for events and traces, which say nothing of exclusive locks. */

@@ -147,7 +147,7 @@ export class Leases {
   async extend(
     lease: Lease,
     ttlMs: number,
-    ask: () => void = () => lease.askInstead(lease.longestTtlMs, ttlMs),
+    ask: () => void = () => lease.demands.askInstead(lease.demands.longestTtlMs, ttlMs),
   ): Promise<void> {
     checkTtl(ttlMs, this.marginMs, this.#backend.bounds);
     const outcome = await this.#extendNow(lease, ask);
@@ -157,20 +157,20 @@ export class Leases {
 
   /** Extends a lease by its ttl, and has the store keep the lock for at least `holdMs`, even if this process dies. */
   hold(lease: Lease, holdMs: number): Keeping {
-    const { key } = lease;
+    const { key, demands } = lease;
     const assertHeld = () => {
       if (!lease.checkHeld()) throw lostBefore('it could be kept', lease, 'kept');
     };
-    if (lease.checkHeld() && lease.keptForMs >= holdMs) return { key, assertHeld, ...KEPT_ALREADY }; // by a call around this one
+    if (lease.checkHeld() && demands.keptForMs >= holdMs) return { key, assertHeld, ...KEPT_ALREADY }; // by a call around this one
     const until = monotonic() + holdMs;
-    lease.askUntil(until); // before others extend it, while this call waits for its other locks
+    demands.askToKeep(until); // before others extend it, while this call waits for its other locks
     return {
       key,
       assertHeld,
       confirmed: this.#confirmed(lease),
-      keep: () => lease.askNoMore(until, true),
+      keep: () => demands.keep(until),
       giveUp: () => {
-        lease.askNoMore(until, false);
+        demands.giveUpKeeping(until);
         void this.#shorten(lease);
       },
     };
@@ -178,14 +178,14 @@ export class Leases {
 
   /** A call may hold a lease until then, by the clock: after that it is lost, and ends by itself. */
   limit(lease: Lease, until: number): void {
-    lease.limit(until);
+    lease.demands.limit(until);
     if (lease.checkAlive() && until < lease.dueAt) this.watch(lease);
   }
 
   /** A call with `maxHoldMs` has ended; other calls still hold the lease. */
   liftLimit(lease: Lease, until: number): void {
     if (!lease.checkAlive()) return;
-    lease.liftLimit(until);
+    lease.demands.liftLimit(until);
     if (lease.dueAt === until) this.watch(lease);
   }
 
@@ -210,11 +210,11 @@ export class Leases {
    * Releases one handle; the last one releases the lock. A release that fails now is retried by the backend.
    * @param ttlMs the ttl that its call asks for
    */
-  release(lease: Lease, ttlMs = lease.longestTtlMs): Promise<boolean> {
+  release(lease: Lease, ttlMs = lease.demands.longestTtlMs): Promise<boolean> {
     const isHeld = lease.checkHeld();
     if (!isHeld && lease.checkAlive()) return lease.answered().then(() => this.release(lease, ttlMs));
-    if (lease.handles > 1) {
-      lease.leave(ttlMs);
+    if (lease.demands.calls > 1) {
+      lease.demands.leave(ttlMs);
       if (lease.standsTooLong) void this.#shorten(lease);
       return Promise.resolve(isHeld);
     }
@@ -222,14 +222,14 @@ export class Leases {
     // In this order and at once: no extension is sent, and no waiter let in, behind the release.
     this.#unwatch(lease);
     lease.release();
-    const { keepUntil } = lease;
+    const { keptUntil } = lease.demands;
     const heldMs = this.heldMs(lease);
     let isPassedOn = false;
     this.#givingBack.push(lease);
     const givenBack = new Promise<boolean>((resolve) => {
       isPassedOn = lease.line.giveBack(lease, (outcome) => {
         this.#givingBack.remove(lease); // perhaps before `giveBack` returns
-        resolve(this.#released(lease, outcome, heldMs, keepUntil));
+        resolve(this.#released(lease, outcome, heldMs, keptUntil));
       });
     });
     this.#reportIdle();
@@ -259,7 +259,7 @@ export class Leases {
       `Lock ${quoted(key)} was never released, and its handle is gone. It is extended no more, and ends by itself. Release each lock ` +
       'in a finally, or use withLock.';
     this.#events.next({ type: 'warning', key, message });
-    if (lease.handles > 1) {
+    if (lease.demands.calls > 1) {
       void this.release(lease, ttlMs);
       return;
     }
@@ -310,7 +310,8 @@ export class Leases {
     for (const [lease, timer] of this.#afterwards) {
       clearTimeout(timer);
       // One that was held for too long ends by itself: its work may still run, and nothing waits for that.
-      if (lease.lostReason !== 'overstayed') this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
+      if (lease.lostReason !== 'overstayed')
+        this.#backend.release(lease.grant, { keepUntil: lease.demands.keptUntil }, ignore);
     }
     this.#afterwards.clear();
     this.#watchdog.stop();
@@ -326,7 +327,7 @@ export class Leases {
       this.#unwatch(lease);
       const reason = lease.lostReason;
       const heldMs = this.heldMs(lease);
-      if (reason === 'shutdown') this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
+      if (reason === 'shutdown') this.#backend.release(lease.grant, { keepUntil: lease.demands.keptUntil }, ignore);
       else if (reason !== 'stolen') this.#releaseAfterwards(lease);
       lease.line.left(lease);
       this.#reportIdle();
@@ -347,7 +348,7 @@ export class Leases {
 
   /** Called by the lease. */
   whyOver(lease: Lease): LockLostReason {
-    if (lease.overstaysAt <= lease.deadline) return 'overstayed';
+    if (lease.demands.overstaysAt <= lease.deadline) return 'overstayed';
     if (!lease.autoExtend) return 'expired';
     return this.#watchdog.lateMs > lengthMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
@@ -405,8 +406,9 @@ export class Leases {
 
   /** The lease counts on its ttl, which may be shorter than the time for which the store is to keep the lock. */
   #extend(lease: Lease, done: (outcome: ExtendOutcome) => void = ignore): void {
-    const ttlMs = lease.longestTtlMs;
-    if (!lease.beginExtension(ttlMs)) {
+    const { keptAtMostUntil, longestTtlMs: ttlMs } = lease.demands;
+    const extension = lease.beginExtension(ttlMs);
+    if (!extension) {
       done(ENDED);
       return;
     }
@@ -414,20 +416,25 @@ export class Leases {
     lease.notYetExtended = undefined;
     this.watch(lease);
     const since = this.onExtension ? this.now() : 0;
-    const request = { grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs), waiting: this.#behind(lease) };
+    const request = {
+      grant: lease.grant,
+      ttlMs: Math.max(ttlMs, leftMs(keptAtMostUntil)),
+      waiting: this.#behind(lease),
+    };
     this.#backend.extend(request, (outcome) => {
-      const answered = lease.answerCame();
-      this.#extended(answered, outcome);
+      const { lease: answered, keptUntil } = extension;
+      answered.answerCame();
+      this.#extended(answered, outcome, keptUntil);
       this.onExtension?.(answered, outcome.status, this.now() - since);
       done(outcome);
     });
   }
 
   /** Handles the answer to an extension: ignored if the lease was released or lost meanwhile. */
-  #extended(lease: Lease, outcome: ExtendOutcome): void {
+  #extended(lease: Lease, outcome: ExtendOutcome, keptUntil: number): void {
     switch (outcome.status) {
       case 'extended':
-        if (lease.extended(outcome.sentAt)) this.watch(lease);
+        if (lease.extended(outcome.sentAt, keptUntil)) this.watch(lease);
         break;
       case 'lost':
         lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
@@ -454,12 +461,12 @@ export class Leases {
     });
   }
 
-  #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keepUntil = 0): boolean {
+  #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keptUntil = 0): boolean {
     switch (outcome.status) {
       case 'released':
         // Most of all events: only for observers, and when it was said that the application waits for it.
         if (this.#events.observed || this.#isClosing)
-          this.#events.next({ type: 'released', heldMs, ...until(keepUntil), ...this.identity(lease) });
+          this.#events.next({ type: 'released', heldMs, ...until(keptUntil), ...this.identity(lease) });
         return true;
       case 'gone':
         // Since when is unknown: the work may not have been alone.
@@ -488,7 +495,7 @@ export class Leases {
     const timer = setTimeout(
       () => {
         this.#afterwards.delete(lease);
-        this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
+        this.#backend.release(lease.grant, { keepUntil: lease.demands.keptUntil }, ignore);
       },
       runsOnMs + ttlMs - validityMs(ttlMs, this.marginMs),
     ).unref();
@@ -508,7 +515,7 @@ export class Leases {
     clearTimeout(timer);
     this.#afterwards.delete(lease);
     return new Promise((resolve) => {
-      this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, (outcome) => {
+      this.#backend.release(lease.grant, { keepUntil: lease.demands.keptUntil }, (outcome) => {
         if (outcome.status === 'unavailable') this.#notReleased(lease, outcome.causes);
         resolve(outcome.status === 'released');
       });
@@ -548,7 +555,7 @@ function lengthMs({ sentAt, deadline }: Lease): number {
   return deadline - sentAt;
 }
 
-function until(keepUntil: number): { keptUntil?: Date } {
-  const keptForMs = leftMs(keepUntil);
+function until(keptUntil: number): { keptUntil?: Date } {
+  const keptForMs = leftMs(keptUntil);
   return keptForMs > 0 ? { keptUntil: new Date(Date.now() + keptForMs) } : {};
 }

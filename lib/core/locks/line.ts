@@ -163,7 +163,8 @@ export class Line implements Paced<Line> {
     if (this.mode === 'exclusive') return;
     const { limits, now } = this.engine;
     // The time limit of one call must not end the lock of others.
-    if (lease.overstaysAt === Infinity) lease.share = { turnsLeft: COHORT_PASSES, until: now() + limits.cohortMs };
+    if (lease.demands.overstaysAt === Infinity)
+      lease.share = { turnsLeft: COHORT_PASSES, until: now() + limits.cohortMs };
     this.#goOn();
   }
 
@@ -181,7 +182,7 @@ export class Line implements Paced<Line> {
       return true;
     }
     this.#noteTaken();
-    this.#handBack(lease.grant, done, lease.keepUntil);
+    this.#handBack(lease.grant, done, lease.demands.keptUntil);
     return false;
   }
 
@@ -545,7 +546,7 @@ export class Line implements Paced<Line> {
   }
 
   #share(lease: Lease, waiter: Waiter): void {
-    lease.join(waiter.request.ttlMs);
+    lease.demands.join(waiter.request.ttlMs);
     waiter.grant(lease, 'passed');
   }
 
@@ -604,12 +605,11 @@ export class Line implements Paced<Line> {
     if (!share || share.turnsLeft === 0 || request.cohort === false || lease.isGuarded) return false;
     if (!isSameHold(lease.grant.hold ?? EXCLUSIVE, hold)) return false;
     if (!request.watchdog || request.ttlMs !== lease.ttlMs) return false;
-    const { sentAt, deadline, isUnsettled, provisionalTtlMs, askedForMs, standsTooLong } = lease;
-    const isProvisional = provisionalTtlMs !== undefined;
-    if ((isUnsettled && !isProvisional) || askedForMs > 0 || standsTooLong) return false;
+    if (lease.mayStandOtherwise) return false;
     const now = this.engine.now();
     if (!this.engine.order.mayServe(share, arrivedAt, now)) return false;
-    return now < sentAt + (deadline - sentAt) * (isProvisional ? PASSED_MEANWHILE : PASSED_WITHIN);
+    const { sentAt, deadline, provisionalTtlMs } = lease;
+    return now < sentAt + (deadline - sentAt) * (provisionalTtlMs === undefined ? PASSED_WITHIN : PASSED_MEANWHILE);
   }
 
   /** Notes for the calls behind a holder of this process that the lock was held until now, whatever comes next. */

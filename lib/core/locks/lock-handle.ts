@@ -40,7 +40,7 @@ export class LockHandle implements Lock {
   /** One more handle of a lease. @param ttlMs that of its call, which does not make the lease longer */
   static another(lease: Lease, engine: LockEngine, ttlMs = lease.ttlMs): LockHandle {
     const asksMs = Math.min(ttlMs, lease.ttlMs);
-    lease.join(asksMs);
+    lease.demands.join(asksMs);
     return new LockHandle(lease, engine, 'reentrant', asksMs);
   }
 
@@ -192,7 +192,7 @@ export class LockHandle implements Lock {
 
   #ask(ttlMs: number): void {
     if (this.isReleased) return; // while another extension was waited for
-    this.own.askInstead(this.#asks.ttlMs, ttlMs);
+    this.own.demands.askInstead(this.#asks.ttlMs, ttlMs);
     this.#asks.ttlMs = ttlMs;
   }
 

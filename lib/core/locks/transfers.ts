@@ -96,7 +96,7 @@ export class Transfers {
     // Before the old lease ends, so that the service is never idle meanwhile.
     const next = this.#begin(transferred, ttlMs, autoExtend);
     next.label = label;
-    if (lease.overstaysAt < Infinity) leases.limit(next, lease.overstaysAt);
+    if (lease.demands.overstaysAt < Infinity) leases.limit(next, lease.demands.overstaysAt);
     lease.heir = next;
     leases.left(lease);
     next.line.adopt(next);
@@ -176,7 +176,8 @@ export class Transfers {
     const { backend, inFlight, leases } = this.engine;
     const { key, to, ttlMs, hold } = transfer;
     const { grant } = lease;
-    if (!lease.checkHeld() || !lease.beginDetaching(ttlMs)) throw lease.lostError();
+    const deadlineBefore = lease.checkHeld() ? lease.beginDetaching(ttlMs) : undefined;
+    if (deadlineBefore === undefined) throw lease.lostError();
     leases.watch(lease);
     const giveBack = () => {
       for (const each of [grant, { key, owner: to, hold }]) backend.release(each, {}, ignore);
@@ -196,7 +197,7 @@ export class Transfers {
       }
       const error = LockUnavailableError.from(done, key, outcome.causes);
       if (!outcome.mayHaveRun) {
-        lease.notDetached(outcome.causes[0]);
+        lease.notDetached(deadlineBefore, outcome.causes[0]);
         if (isHeld) leases.watchFailed(lease);
         throw error;
       }
@@ -280,14 +281,14 @@ function grantOf({ key, owner, fencingToken }: LockParcel): Grant {
 
 /** Why a lock cannot be detached, and what to do; undefined if it can. */
 function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined {
-  const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
+  const { demands, isGuarded, grant } = lease;
   const { mode = 'exclusive' } = grant.hold ?? {};
   if (mode !== 'exclusive')
     return 'Others may hold it beside this call, and the parcel could not tell who. Detach exclusive locks.';
   if (!backend.transfer) return whyNoTransfer(backend);
-  if (handles > 1)
-    return `${handles} calls of this process hold it, and the others would not learn that they hold it no more. Detach it when nested calls have ended.`;
-  if (keepUntil > 0 || askedForMs > 0)
+  if (demands.calls > 1)
+    return `${demands.calls} calls of this process hold it, and the others would not learn that they hold it no more. Detach it when nested calls have ended.`;
+  if (demands.keptAtMostUntil > 0)
     return 'It was acquired with holdMs, for which it stays with this process. Acquire it without.';
   if (isGuarded)
     return 'guard was called for it, and a transaction may keep it. Detach it in a call that does not guard it.';
@@ -298,15 +299,15 @@ function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined 
 
 /** Why a lock cannot be shared from now on, and what to do; undefined if it can. */
 function whyNotDowngraded(lease: Lease, backend: LockBackend): string | undefined {
-  const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
+  const { demands, isGuarded, grant } = lease;
   const { modes, whyOnlyExclusive } = backend;
   if (!backend.transfer) return whyNoTransfer(backend);
   if (!modes?.includes('shared')) return `Its store has no shared locks. ${whyOnlyExclusive ?? ''}`.trimEnd();
   const { mode = 'exclusive' } = grant.hold ?? {};
   if (mode !== 'exclusive') return `It is held in the mode ${mode}. Downgrade exclusive locks.`;
-  if (handles > 1)
-    return `${handles} calls of this process hold it, and the others count on being alone. Downgrade it when nested calls have ended.`;
-  if (keepUntil > 0 || askedForMs > 0)
+  if (demands.calls > 1)
+    return `${demands.calls} calls of this process hold it, and the others count on being alone. Downgrade it when nested calls have ended.`;
+  if (demands.keptAtMostUntil > 0)
     return 'It was acquired with holdMs, for which it stays exclusive. Acquire it without.';
   if (isGuarded)
     return 'guard was called for it, and a transaction may keep it. Downgrade it in a call that does not guard it.';

@@ -633,7 +633,7 @@ export class LockService {
       }
       const why = whyNotUnder(lease.grant.hold, request.hold);
       if (why !== undefined) throw new LockSelfDeadlockError(lease.key, why);
-      if (request.maxHoldMs && lease.grant.hold?.mode === 'shared' && lease.overstaysAt === Infinity)
+      if (request.maxHoldMs && lease.grant.hold?.mode === 'shared' && lease.demands.overstaysAt === Infinity)
         throw limitsOthers(lease.key);
       if (!reentrant) throw new LockSelfDeadlockError(lease.key);
       return LockHandle.another(lease, this.#engine, request.ttlMs);

@@ -477,7 +477,7 @@ export class Application {
     const { holdMs = 0 } = wish;
     const { isHeld, end } = this.#watch(turn, lock);
     // Its time began when the call got the lock, before the store was asked to keep it.
-    const keptMs = holdMs > 0 ? (lock as LockHandle).lease.keptForMs : 0;
+    const keptMs = holdMs > 0 ? (lock as LockHandle).lease.demands.keptForMs : 0;
     const keptUntil = this.#nowMs() + this.self.process.trueMs(keptMs) * 0.98 - 3;
     if (isHeld()) {
       // Permits have no token: what they protect is no counter.
