@@ -7,7 +7,7 @@ import { acquireOn, claimOn, extendOn, freshKey, granted, releaseOn, transferOn,
 import { until } from './until.js';
 
 type Granted = Extract<AcquireOutcome, { status: 'acquired' }>;
-type Refusal = Extract<AcquireOutcome, { status: 'contended' }>;
+type Contended = Extract<AcquireOutcome, { status: 'contended' }>;
 
 const HOLDS: Record<LockMode, Hold> = {
   exclusive: { mode: 'exclusive' },
@@ -73,10 +73,10 @@ export function describeCrowds(
       await releases(holder);
     });
 
-  const refused = async (claim: Claim, expected: Partial<Refusal> = {}, place?: Place): Promise<Refusal> => {
+  const refused = async (claim: Claim, expected: Partial<Contended> = {}, place?: Place): Promise<Contended> => {
     const outcome = await acquireOn(backend, claim, place);
     matches(outcome, { status: 'contended', ...expected }, 'the outcome of an attempt that does not fit');
-    return outcome as Refusal;
+    return outcome as Contended;
   };
 
   const acquired = async (claim: Claim): Promise<Granted> => {
@@ -185,7 +185,7 @@ export function describeCrowds(
         const what = `the outcome of an attempt (${other.mode}) beside a holder (${hold.mode})`;
         const outcome = await acquireOn(backend, claimOn(key, 20_000, other));
         matches(outcome, { status: 'contended', owner: holder.owner, queued: false }, what);
-        equal((outcome as Refusal).smallerLimit, undefined, 'its smallerLimit');
+        equal((outcome as Contended).smallerLimit, undefined, 'its smallerLimit');
         await heldBy(key, [holder]);
         await releases(holder);
       }

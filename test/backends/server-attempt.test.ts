@@ -41,7 +41,7 @@ class Server extends ServerBackend {
     close: () => {},
   } as unknown as NodeConnection;
   override readonly waitQueue = { leave: () => {} } as unknown as WaitQueue;
-  readonly turn: NonNullable<LockBackend['turn']> = this.inOneStep;
+  readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.inOneStep;
   readonly isAnswered = true;
   readonly asked: (string | undefined)[] = [];
   readonly givenBack: string[] = [];
@@ -76,7 +76,7 @@ async function turn(replies: Reply[]) {
   const released: ReleaseOutcome[] = [];
   const request = { key: 'key', hold: EXCLUSIVE, owner: 'again', ttlMs: 1_000, place: WAITING };
   const outcome = await new Promise<AcquireOutcome>((done) =>
-    server.turn({ key: 'key', owner: 'mine' }, (each) => void released.push(each), request, done),
+    server.releaseAndAcquire({ key: 'key', owner: 'mine' }, (each) => void released.push(each), request, done),
   );
   const { asked, givenBack } = server;
   return { outcome: outcome.status, released: released.map(({ status }) => status), asked, givenBack };

@@ -41,7 +41,10 @@ type Optional = 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'repor
 /** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
 export interface PromiseBackend
   extends
-    Omit<LockBackend, 'acquire' | 'extend' | 'release' | 'turn' | 'transfer' | 'onReachable' | 'insist' | Optional>,
+    Omit<
+      LockBackend,
+      'acquire' | 'extend' | 'release' | 'releaseAndAcquire' | 'transfer' | 'onReachable' | 'insist' | Optional
+    >,
     Partial<Pick<LockBackend, Optional>> {
   /** Its name in errors. */
   readonly name: string;

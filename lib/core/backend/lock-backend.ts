@@ -66,7 +66,7 @@ export interface Grant {
   readonly nobodyBefore?: number;
 }
 
-/** A grant that is to be kept for longer. */
+/** A grant that is to be extended. */
 export interface ExtendRequest {
   readonly grant: Grant;
   /** How long the lock is to stand from now on, in milliseconds. */
@@ -364,7 +364,7 @@ export interface LockBackend {
    * `release` and `acquire`, and sent with the releases. If the attempt is not wanted any more by then, the lock is only given back. Both
    * are of one mode.
    */
-  turn?(
+  releaseAndAcquire?(
     grant: Grant,
     released: (outcome: ReleaseOutcome) => void,
     request: AcquireRequest,

@@ -123,7 +123,7 @@ export class Leases {
     return this.#watchdog.size === this.#abandoned.size;
   }
 
-  /** Begins to keep a grant as a lease of a line. */
+  /** Begins a lease of a line with a grant. */
   add(line: Line, terms: LeaseTerms): Lease {
     const lease = new Lease(terms, line, this);
     // Whether a lease that is extended is over by now is seen later: the caller must get to know the lease first.
@@ -132,7 +132,7 @@ export class Leases {
     return lease;
   }
 
-  /** Keeps the grant of a lease that was released as that of the next call of this process. */
+  /** Begins the lease of the next call of this process, with the grant of one that was released. */
   pass(lease: Lease, fencingToken: number | undefined): Lease {
     const next = lease.passedOn(fencingToken);
     this.watch(next);
@@ -156,7 +156,7 @@ export class Leases {
   }
 
   /** Extends a lease by its ttl, and has the store keep the lock for at least `holdMs`, even if this process dies. */
-  hold(lease: Lease, holdMs: number): Keeping {
+  keep(lease: Lease, holdMs: number): Keeping {
     const { key, demands } = lease;
     const assertHeld = () => {
       if (!lease.checkHeld()) throw lostBefore('it could be kept', lease, 'kept');

@@ -154,7 +154,7 @@ export class Line implements Paced<Line> {
   }
 
   /**
-   * Keeps a lock that a call of this process has adopted, or downgraded. Calls that wait keep their place, as behind a holder elsewhere: it
+   * Has a lock that a call of this process has adopted, or downgraded. Calls that wait keep their place, as behind a holder elsewhere: it
    * is older.
    */
   adopt(lease: Lease): void {
@@ -287,7 +287,7 @@ export class Line implements Paced<Line> {
       this.#goOn();
       inFlight.end();
     };
-    if (givenBack) backend.turn!(givenBack.grant, givenBack.released, request, done);
+    if (givenBack) backend.releaseAndAcquire!(givenBack.grant, givenBack.released, request, done);
     else backend.acquire(request, done);
   }
 
@@ -490,7 +490,7 @@ export class Line implements Paced<Line> {
   #handBack(grant: Grant, released: Released = ignore, keepUntil = 0): void {
     const { backend } = this.engine;
     // One that waits beside a lease that was adopted has its place already, and may be asking.
-    if (this.#waiters.size > 0 && this.#state === 'idle' && leftMs(keepUntil) === 0 && backend.turn) {
+    if (this.#waiters.size > 0 && this.#state === 'idle' && leftMs(keepUntil) === 0 && backend.releaseAndAcquire) {
       this.#ask({ grant, released });
       return;
     }

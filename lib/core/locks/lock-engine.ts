@@ -23,7 +23,6 @@ import { notify } from '../time/notify.js';
 import { Pacer } from '../time/pacer.js';
 import { inTime } from '../time/time-limit.js';
 import { unlessAborted } from './abort-listener.js';
-import { ContestedKeys } from './contested-keys.js';
 import { CHECK_MS, Line } from './line.js';
 import { ALTERNATING, BY_ARRIVAL, type Order } from './order.js';
 import { RefusalGate } from './refusal-gate.js';
@@ -39,6 +38,8 @@ const COALESCE = 1 / 10;
 const CHECKS_AT_ONCE = 500;
 /** Of how many keys it is said that calls name different limits. */
 const KEYS_SAID = 100;
+/** How long a generation of contested keys lasts, in milliseconds, and how many keys it has at most. */
+const [GENERATION_MS, KEYS_IN_GENERATION] = [1_000, 500];
 
 /** The bounds of a service. */
 export type Limits = Pick<ResolvedServiceOptions, 'marginMs' | 'maxWaiters' | 'cohortMs' | 'fair'>;
@@ -218,7 +219,7 @@ export class LockEngine implements WaitListener {
     let keepings: Keeping[] = [];
     try {
       request.signal?.throwIfAborted();
-      keepings = leases.map((lease) => this.leases.hold(lease, holdMs));
+      keepings = leases.map((lease) => this.leases.keep(lease, holdMs));
       await this.#confirmed(keepings, request, since);
       request.signal?.throwIfAborted();
       if (closing.phase === 'closed') throw closed(key);
@@ -350,6 +351,41 @@ export class LockEngine implements WaitListener {
       throw notKept(first!.key, this.now() - askedAt, request, this.backend);
     });
     return unlessAborted(inItsTime, request.signal);
+  }
+}
+
+/**
+ * The keys that calls of this process had to wait for a moment ago: one second to two. The next call for one of them will
+ * probably have to wait, too: it takes its place in the queue of the store with its first attempt, which saves the one that would
+ * be refused. There are two generations of keys, as it is costly to find the oldest entry of a Map that is written all the time.
+ */
+class ContestedKeys {
+  #recent = new Set<string>();
+  #before = new Set<string>();
+  #since = -Infinity;
+
+  constructor(private readonly now: () => number) {}
+
+  note(key: string): void {
+    this.#age();
+    if (this.#recent.size >= KEYS_IN_GENERATION) this.#begin(this.#recent);
+    this.#recent.add(key);
+  }
+
+  has(key: string): boolean {
+    this.#age();
+    return this.#recent.has(key) || this.#before.has(key);
+  }
+
+  #age(): void {
+    const ageMs = this.now() - this.#since;
+    if (ageMs >= GENERATION_MS) this.#begin(ageMs < 2 * GENERATION_MS ? this.#recent : new Set());
+  }
+
+  #begin(before: Set<string>): void {
+    this.#before = before;
+    this.#recent = new Set();
+    this.#since = this.now();
   }
 }
 

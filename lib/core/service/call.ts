@@ -1,6 +1,6 @@
 import type { LockRequest } from '../options/call-options.js';
 import type { WaitRequest } from '../locks/waiter.js';
-import type { LockedMethod } from './lock-order.js';
+import type { AskingMethod } from './lock-order.js';
 
 /** One call for a lock, or for several at once: what its options, its policy and its service say, resolved once. */
 export interface Call {
@@ -15,5 +15,5 @@ export interface Call {
   /** Whether its caller has to release the lock: a warning says so if nobody can any more. */
   readonly isWatched: boolean;
   /** The method that asks by its decorator. */
-  readonly method?: LockedMethod;
+  readonly method?: AskingMethod;
 }

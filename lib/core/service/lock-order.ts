@@ -15,7 +15,7 @@ const IDS = /[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}|[\da-f]{16,}|\d+/gi;
 const PLACEHOLDERS = /\{[^{}]*\}/g;
 
 /** The method whose `@Locked` or `@Limited` asks for a lock. */
-export interface LockedMethod {
+export interface AskingMethod {
   /** For messages: `@Locked`. */
   readonly decorator: string;
   /** `Class.method`. */
@@ -46,7 +46,7 @@ interface Step {
 }
 
 /** A lock that is held, or asked for. */
-interface Taken {
+interface SeenLock {
   readonly key: string;
   /** Undefined: there are too many classes. */
   readonly keyClass?: KeyClass;
@@ -72,7 +72,7 @@ interface Added {
  */
 export class LockOrder {
   readonly #classes = new Map<string, KeyClass>();
-  readonly #noted = new WeakMap<Lease, Taken>();
+  readonly #noted = new WeakMap<Lease, SeenLock>();
   readonly #warned = new Set<string>();
   #orders = 0;
 
@@ -80,7 +80,7 @@ export class LockOrder {
   constructor(private readonly warn: ((key: string, message: string) => void) | undefined) {}
 
   /** Remembers the method that locks were acquired for: the class of their keys, and a name in messages. */
-  note(leases: readonly Lease[], { name, template }: LockedMethod): void {
+  note(leases: readonly Lease[], { name, template }: AskingMethod): void {
     for (const lease of leases) {
       const { key } = lease;
       if (!this.#noted.has(lease))
@@ -96,17 +96,17 @@ export class LockOrder {
    * @param site where there is none, the line that asks
    * @throws LockOptionsError where calls are refused
    */
-  check(keys: readonly string[], held: readonly Lease[], method: LockedMethod | undefined, site: () => string): void {
+  check(keys: readonly string[], held: readonly Lease[], method: AskingMethod | undefined, site: () => string): void {
     if (held.length === 0 && keys.length === 1) return;
     let by = method?.name;
     const nameOf = () => (by ??= site()); // the stack is read once
-    const outer: Taken[] = held.map((lease) => this.#noted.get(lease) ?? this.#taken(lease.key));
+    const outer: SeenLock[] = held.map((lease) => this.#noted.get(lease) ?? this.#seen(lease.key));
     const added: Added[] = [];
-    let previous: Taken | undefined;
+    let previous: SeenLock | undefined;
     try {
       for (const key of keys) {
         if (held.some((lease) => lease.key === key)) continue;
-        const wanted = this.#taken(key, method?.template);
+        const wanted = this.#seen(key, method?.template);
         for (const before of outer) {
           const under = `under ${quoted(before.key)}${before.method === undefined ? '' : ` (${before.method})`}`;
           this.#look(before, wanted, () => `${nameOf()} takes ${quoted(key)} ${under}`, added);
@@ -131,7 +131,7 @@ export class LockOrder {
    * @param order says who takes the one before the other
    * @param added gets the order, if it is new
    */
-  #look(before: Taken, wanted: Taken, order: () => string, added: Added[]): void {
+  #look(before: SeenLock, wanted: SeenLock, order: () => string, added: Added[]): void {
     const { keyClass: from } = before;
     const { keyClass: to } = wanted;
     if (this.#warned.size >= MAX_WARNINGS || !from || !to) return;
@@ -155,7 +155,7 @@ export class LockOrder {
     added.push({ from, to, known });
   }
 
-  #taken(key: string, template?: string): Taken {
+  #seen(key: string, template?: string): SeenLock {
     return { key, keyClass: this.#classOf(key, template) };
   }
 

@@ -45,7 +45,7 @@ import type { Call } from './call.js';
 import { Election } from './election.js';
 import { LockAdmin } from './lock-admin.js';
 import { LockContext } from './lock-context.js';
-import { callSite, LockOrder, type LockedMethod } from './lock-order.js';
+import { callSite, LockOrder, type AskingMethod } from './lock-order.js';
 import type { Closable, Shutdown } from './shutdown.js';
 import { acquires, holds, Telemetry } from './telemetry.js';
 import { TransactionCheck } from './transaction-check.js';
@@ -60,7 +60,7 @@ export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
 export type WorkOfSet<T> = (locks: LockSet) => T | PromiseLike<T>;
 
 /** What a call asks for, as its caller says it. */
-interface Asked {
+interface UnresolvedCall {
   /** The method that was called, which says what options there are. */
   readonly kind: CallKind;
   /** Its key, or its keys. */
@@ -71,7 +71,7 @@ interface Asked {
   /** How it wants to hold them. @default exclusive */
   readonly hold?: AskedHold;
   /** The method that asks by its decorator. */
-  readonly method?: LockedMethod;
+  readonly method?: AskingMethod;
 }
 
 /** The parts of a lock service. */
@@ -212,7 +212,7 @@ export class LockService {
   ): Promise<T> {
     const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest;
     if (typeof work !== 'function') return this.#refuseWork('withLock(key, options, work)', work);
-    const asked: Asked = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options };
+    const asked: UnresolvedCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options };
     return this.#run(this.#acquire(asked), options, work as (held: Held) => T | PromiseLike<T>);
   }
 
@@ -259,10 +259,10 @@ export class LockService {
     options: WithLockOptions | undefined,
     work: () => T | PromiseLike<T>,
     onRefused: (error: unknown) => T | PromiseLike<T>,
-    method: LockedMethod,
+    method: AskingMethod,
     hold?: AskedHold,
   ): Promise<T> {
-    const asked: Asked = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options, method, hold };
+    const asked: UnresolvedCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options, method, hold };
     return this.#run(this.#acquire(asked), options, work, onRefused);
   }
 
@@ -499,8 +499,8 @@ export class LockService {
   }
 
   /** The way of every call for locks. Not an async function: its hops would come between each answer and its waiter. */
-  #acquire<H extends Held>(asked: Asked): Promise<H>;
-  #acquire(asked: Asked): Promise<Held> {
+  #acquire<H extends Held>(asked: UnresolvedCall): Promise<H>;
+  #acquire(asked: UnresolvedCall): Promise<Held> {
     try {
       const call = this.#callOf(asked);
       const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers;
@@ -512,7 +512,7 @@ export class LockService {
   }
 
   /** @throws LockOptionsError, LockKeyError */
-  #callOf(asked: Asked): Call {
+  #callOf(asked: UnresolvedCall): Call {
     const { kind, key, isForSeveral = false, options, method } = asked;
     const request = this.#requestOf(asked);
     if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
@@ -545,7 +545,7 @@ export class LockService {
   }
 
   /** @throws LockOptionsError */
-  #requestOf({ kind, options, hold }: Omit<Asked, 'key'>): LockRequest {
+  #requestOf({ kind, options, hold }: Omit<UnresolvedCall, 'key'>): LockRequest {
     const defaults = this.#defaults[kind];
     if (options === undefined && !hold) return defaults;
     const request = resolveRequest(options, defaults, kind, hold);

@@ -3,7 +3,7 @@ import type { LeaseOptions } from '../../api/options.js';
 import { printable, quoted } from '../../api/printable.js';
 import { splitScope } from '../keys/scope.js';
 import { described } from '../options/checks.js';
-import type { LockedMethod } from './lock-order.js';
+import type { AskingMethod } from './lock-order.js';
 
 /** How many subjects a warning is remembered for: keys are unbounded, memory is not. */
 const REMEMBERED = 100;
@@ -23,7 +23,7 @@ export class TransactionCheck {
    * @param method the method that asks by its decorator, if one does
    * @throws LockOptionsError with `onTransaction: 'refuse'`
    */
-  check(key: string, onTransaction: LeaseOptions['onTransaction'], method: LockedMethod | undefined): void {
+  check(key: string, onTransaction: LeaseOptions['onTransaction'], method: AskingMethod | undefined): void {
     if (onTransaction === 'allow' || !this.#isInside(key)) return;
     const what = method ? `${method.name} takes the lock ${quoted(key)}` : `The lock ${quoted(key)} is taken`;
     const { decorator = '@Locked' } = method ?? {};

@@ -152,7 +152,7 @@ export class LockedMethod {
   }
 
   #stream(
-    ask: () => Asked,
+    ask: () => KeysAndService,
     args: unknown[],
     open: () => Observable<unknown>,
     intercepted?: InterceptedCall,
@@ -173,7 +173,7 @@ export class LockedMethod {
   }
 
   /** A key made of the request needs the interceptor: without it the method does not run. */
-  #askedBy({ args, service }: ServedCall): Asked {
+  #askedBy({ args, service }: ServedCall): KeysAndService {
     if (this.source.origin !== 'request') return [this.#keyOf(args), service()];
     throw new LockOptionsError(
       `${this.name} was called without LockedInterceptor, which takes a lock whose key is made of the request: it did not ` +
@@ -233,7 +233,7 @@ function contextOf({ decorator }: LockedKind): string {
 }
 
 /** What a call asks for, and the service that it asks. */
-type Asked = readonly [key: OneOrMoreKeys, locks: LockService];
+type KeysAndService = readonly [key: OneOrMoreKeys, locks: LockService];
 
 /** What the key of a call, or its keys, are made of. */
 interface KeySource {

@@ -188,10 +188,10 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   /**
-   * `turn` of a store that has a queue. A lock whose turn was never sent is given back as by any release: also where no call wants the other
-   * half any more. After a lost answer nothing says whether the lock that was given back was still held, so it is released by itself.
+   * `releaseAndAcquire` of a store that has a queue. A lock whose release was never sent is given back as by any release: also where no
+   * call wants the other half any more. After a lost answer nothing says whether the lock that was given back was still held, so it is released by itself.
    */
-  protected readonly inOneStep: NonNullable<LockBackend['turn']> = (grant, released, request, done) => {
+  protected readonly inOneStep: NonNullable<LockBackend['releaseAndAcquire']> = (grant, released, request, done) => {
     if (!this.#canHold(request)) {
       this.release(grant, {}, released);
       this.#refuseHold(done);

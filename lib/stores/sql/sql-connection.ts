@@ -13,7 +13,7 @@ const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [50, 2_000];
 const RENEW_EVERY_MS = 1_000;
 
 /** Why a database that answers must not be used as it is: no use to wait. */
-export interface Refusal {
+export interface NotAdmitted {
   readonly problem: NodeError;
   /** The error of an application that starts. */
   readonly error: LockError;
@@ -31,7 +31,7 @@ export class SqlConnection implements NodeConnection {
   /** Since when it is not ready, although it should be. */
   #downSince?: number;
   #problem: NodeError;
-  #refusal?: Refusal;
+  #notAdmitted?: NotAdmitted;
   #retry?: NodeJS.Timeout;
   readonly #waiting = new Set<() => void>();
   /** Called each time that the connection was made, before anything that waited for it is sent. */
@@ -44,7 +44,7 @@ export class SqlConnection implements NodeConnection {
   constructor(
     private readonly source: SqlSource,
     private readonly commandTimeoutMs: number,
-    private readonly admit: (client: SqlClient) => Promise<Refusal | undefined>,
+    private readonly admit: (client: SqlClient) => Promise<NotAdmitted | undefined>,
   ) {
     this.#problem = new NodeError(source.name, 'not connected');
   }
@@ -78,15 +78,15 @@ export class SqlConnection implements NodeConnection {
   }
 
   /** Why it must not be used as it is, if that is so. */
-  get refusal(): Refusal | undefined {
-    return this.#refusal;
+  get notAdmitted(): NotAdmitted | undefined {
+    return this.#notAdmitted;
   }
 
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
     if (this.isReady) return undefined;
     this.#downSince ??= performance.now();
     if (!this.#isConnecting && !this.#retry) this.#connect();
-    const isHopeless = () => this.#isClosed || (when === 'start' ? this.#refusal !== undefined : this.isKnownDown);
+    const isHopeless = () => this.#isClosed || (when === 'start' ? this.#notAdmitted !== undefined : this.isKnownDown);
     const endsAt = performance.now() + timeoutMs;
     while (!this.isReady && !isHopeless() && performance.now() < endsAt) await this.#change(endsAt - performance.now());
     return this.isReady ? undefined : this.#problem;
@@ -127,7 +127,7 @@ export class SqlConnection implements NodeConnection {
     let client: SqlClient | undefined;
     let isEnded = false;
     let isLate = false;
-    let refusal: Refusal | undefined;
+    let notAdmitted: NotAdmitted | undefined;
     const opening = this.source.connect((cause) => {
       isEnded = true;
       if (client && this.#client === client)
@@ -141,12 +141,12 @@ export class SqlConnection implements NodeConnection {
         throw new Error(`no answer within ${limitMs} ms`);
       };
       client = await inTime(opening, limitMs, late);
-      refusal = await inTime(this.admit(client), limitMs, late);
-      if (refusal) throw refusal.error;
+      notAdmitted = await inTime(this.admit(client), limitMs, late);
+      if (notAdmitted) throw notAdmitted.error;
       if (isEnded || this.#isClosed) throw new Error('the connection was closed');
       this.#isConnecting = false;
       this.#failures = 0;
-      this.#refusal = this.#downSince = undefined;
+      this.#notAdmitted = this.#downSince = undefined;
       this.#readyAt = performance.now();
       this.#client = client;
       this.onReady?.();
@@ -154,8 +154,8 @@ export class SqlConnection implements NodeConnection {
       client?.close();
       this.#isConnecting = false;
       this.#failures++;
-      this.#refusal = refusal;
-      this.#problem = refusal?.problem ?? this.#errorOf(error);
+      this.#notAdmitted = notAdmitted;
+      this.#problem = notAdmitted?.problem ?? this.#errorOf(error);
       this.#connectLater();
     }
     this.#wake();

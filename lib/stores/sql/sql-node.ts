@@ -17,7 +17,7 @@ import { failed, ServerBackend, type Alone, type Answer, type Failed, type Scan 
 import { NoTableError, sqlError } from './advice.js';
 import { Janitor, type SweptPage } from './janitor.js';
 import type { Row, SqlClient, SqlSource } from './sql-client.js';
-import { SqlConnection, type Refusal } from './sql-connection.js';
+import { SqlConnection, type NotAdmitted } from './sql-connection.js';
 import { faultOf, isReadOnly, SqlFault } from './sql-fault.js';
 import { StatementRunner, type Answered } from './statement-runner.js';
 import type { Statement } from './statement.js';
@@ -140,8 +140,8 @@ export abstract class SqlNode extends ServerBackend {
   }
 
   protected unreachable(problem: NodeError, timeoutMs: number): LockError {
-    const { refusal } = this.connection;
-    if (refusal) return refusal.error;
+    const { notAdmitted } = this.connection;
+    if (notAdmitted) return notAdmitted.error;
     const message =
       problem.advice === undefined
         ? `${this.store} cannot be reached (waited ${timeoutMs} ms): ${problem.message}. Start it, correct the address or the ` +
@@ -192,7 +192,7 @@ export abstract class SqlNode extends ServerBackend {
     return { last: page.last === null ? undefined : text(page.last) };
   }
 
-  async #admit(client: SqlClient): Promise<Refusal | undefined> {
+  async #admit(client: SqlClient): Promise<NotAdmitted | undefined> {
     const { createTable, table } = this.settings;
     await this.endLastSession(client, 'statements');
     const seen = await this.look(client);

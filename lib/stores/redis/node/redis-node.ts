@@ -78,7 +78,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   override readonly waitQueue = this;
   /** No node of a Redlock could keep a limit, or know all readers. */
   override readonly modes?: readonly LockMode[];
-  readonly turn: NonNullable<LockBackend['turn']> = this.inOneStep;
+  readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.inOneStep;
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   readonly #keys: LockKeys;

@@ -11,13 +11,13 @@ import type { RedisNode } from '../node/redis-node.js';
 type Answers<Answer> = readonly (Answer | undefined)[];
 
 /** A question to several nodes, and what has come of it. */
-export interface Asked<Answer> {
+export interface Tally<Answer> {
   readonly answers: Answers<Answer>;
   readonly open: number;
 }
 
 /** The answers of several nodes to one question, as they come in. */
-export class Poll<Answer> implements Asked<Answer> {
+export class Poll<Answer> implements Tally<Answer> {
   readonly answers: (Answer | undefined)[] = [];
   readonly #listeners: ((answer: Answer, node: number) => void)[] = [];
 
@@ -66,13 +66,13 @@ export class Poll<Answer> implements Asked<Answer> {
 /** The answer of a node that was to raise its counter. */
 export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
 type Granted = Extract<Vote, { status: 'granted' }>;
-type Refusal = Extract<AcquireOutcome, { status: 'contended' }> | Unavailable;
+type NotAcquired = Extract<AcquireOutcome, { status: 'contended' }> | Unavailable;
 
 /** A majority voted for the token, or has recorded it. */
 type Issued = { status: 'issued'; fencingToken: number };
 
 /** Either the token may be issued, or the lock is refused. */
-export type Issue = Issued | Refusal;
+export type Issue = Issued | NotAcquired;
 
 /** The token has to be made known to a majority before it is issued: by raising the counters of these nodes. */
 export type WriteBack = { status: 'write-back'; fencingToken: number; to: number[] };
@@ -80,7 +80,7 @@ export type WriteBack = { status: 'write-back'; fencingToken: number; to: number
 /** A write-back that has begun, with the answers of the nodes that it went to. */
 export interface BegunWriteBack {
   fencingToken: number;
-  raises: Asked<Raise>;
+  raises: Tally<Raise>;
 }
 
 /** The value that at least `quorum` of the nodes gave. */
@@ -105,7 +105,7 @@ export function quorumOf(nodes: number): number {
  * @returns undefined while the open answers still matter
  */
 export function tallyAttempt(
-  { answers, open }: Asked<Vote>,
+  { answers, open }: Tally<Vote>,
   quorum: number,
   queued: boolean,
   writeBack?: BegunWriteBack,
@@ -137,7 +137,7 @@ export function tallyVotes(
     return { status: 'write-back', fencingToken: Math.max(...tokens), to };
   }
   const lost = tokens.length + open < quorum && (open === 0 || knowsWhy(votes, open, quorum));
-  return lost ? refusalOf(votes, quorum, queued) : undefined;
+  return lost ? notAcquired(votes, quorum, queued) : undefined;
 }
 
 /**
@@ -230,7 +230,7 @@ function answered(votes: Answers<Vote>): number {
 }
 
 /** The refusal that follows from the votes: contended if a majority answered, as then others are in the way, not the network. */
-function refusalOf(votes: Answers<Vote>, quorum: number, queued: boolean): Refusal {
+function notAcquired(votes: Answers<Vote>, quorum: number, queued: boolean): NotAcquired {
   if (answered(votes) < quorum) return unavailable(votes.filter(isFailed));
   const refusals = votes.filter((vote) => vote?.status === 'refused');
   const owner = agreed(

@@ -63,7 +63,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
   readonly store = 'PostgreSQL';
   readonly handsOver = true;
   override readonly waitQueue = this;
-  readonly turn: NonNullable<LockBackend['turn']> = this.inOneStep;
+  readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.inOneStep;
   protected readonly statements: PostgresStatements;
   readonly #inbox: PostgresInbox;
   readonly #channel: string;
