@@ -500,6 +500,24 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(holder);
     });
 
+    it('who waits for a lock hears that it may be free, after a release and a forced one, from a store that watches', async () => {
+      const { waitQueue } = backend;
+      if (waitQueue?.keepsPlaces !== false) return; // it has none, or a queue of its own
+      const key = freshKey();
+      let woken = 0;
+      const onListening = (heard: string) => void (woken += Number(heard === key));
+      waitQueue.listen(key, { onTurn() {}, onListening, onTaken() {}, onWarning() {} });
+      await until(() => waitQueue.isListening(key), { what: 'the watch yields undefined' });
+      for (const end of ['release', 'forced release']) {
+        const holder = claimOn(key);
+        await takes(holder);
+        const before = woken;
+        if (end === 'release') await releases(holder);
+        else await backend.forceRelease(key);
+        await until(() => woken > before, { what: `the watch yields the key after the ${end}` });
+      }
+    });
+
     it('an inspection shows how many calls wait behind an exclusive lock, as its holder has told last, or nothing', async () => {
       const [holder, next] = [claimOn(freshKey()), claimOn(freshKey())];
       next.key = holder.key;

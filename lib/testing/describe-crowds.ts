@@ -57,7 +57,7 @@ export function describeCrowds(
   const itServes = (modes: readonly LockMode[], sentence: string, run: (key: string) => Promise<void>) =>
     itHolds(modes, sentence, async () => {
       const key = freshKey();
-      if (backend.waitQueue) {
+      if (backend.waitQueue && backend.waitQueue.keepsPlaces !== false) {
         backend.waitQueue.listen(key, listener);
         await until(() => backend.waitQueue!.isListening(key), { what: 'the wait queue listens' });
         // Its answer may be needed to tell the store when a place counts as taken.

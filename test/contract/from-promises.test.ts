@@ -131,6 +131,20 @@ it('a backend of promises closes its store when the releases in flight have been
   expect(log).toEqual(['slow', 'failing', 'failing', 'closed']);
 });
 
+it('a backend of promises that does not end to close is closed after its time limit, with an error', async () => {
+  const backend = fromPromises(Object.assign(new ToyBackend(now), { close: hang }), now, 20);
+  await expect(backend.close()).rejects.toThrow('toy: close() has not ended within 20 ms');
+});
+
+it('a backend of promises without a time for attempts gives them the one that all operations have', async () => {
+  const toy = Object.assign(new ToyBackend(now), { attemptTimeoutMs: undefined, acquire: hang });
+  const backend = fromPromises(toy as PromiseBackend, now, 20);
+  expect(backend.attemptTimeoutMs()).toBe(20);
+  const outcome = await acquireOn(backend, claimOn('key'));
+  expect(outcome).toMatchObject({ status: 'unavailable', causes: [{ problem: 'no answer within 20 ms' }] });
+  await backend.close();
+});
+
 it('a backend that is closed twice at once has closed for both when its releases have been answered', async () => {
   const answered = new Gate();
   const backend = broken({ release: () => answered.opened.then(() => ({ status: 'released' })) }, 10_000);

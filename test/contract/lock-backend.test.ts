@@ -9,6 +9,7 @@ import { isCounter } from '../support/stored.js';
 import { fromPromises } from 'nest-redis-lock/testing';
 import { ToyBackend } from './toy-backend.js';
 import { ToyCrowd } from './toy-crowd.js';
+import { ToyWatched } from './toy-watched.js';
 import { describeContract } from './describe-contract.js';
 
 // In simulated time.
@@ -59,6 +60,10 @@ describeContract('the memory of this process', async () => ({
 
 describeContract('a toy backend, written with promises', async () => ({
   backend: fromPromises(new ToyBackend(now), now),
+}));
+
+describeContract('a toy backend that watches', async () => ({
+  backend: fromPromises(new ToyWatched(now), now),
 }));
 
 describeContract('a toy backend, whose locks several may hold', async () => ({

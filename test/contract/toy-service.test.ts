@@ -1,9 +1,13 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { fromPromises } from 'nest-redis-lock/testing';
+import type { LockService } from 'nest-redis-lock';
+import { fromPromises, type PromiseBackend } from 'nest-redis-lock/testing';
 import { now } from '../support/claims.js';
+import { Gate } from '../support/gate.js';
 import { serviceOn } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
+import { ToyWatched } from './toy-watched.js';
 
 it('a set that has waited for one lock has for the others what is left of its time, though the store owes their answers [G499]', async () => {
   const toy = new ToyBackend(now);
@@ -53,3 +57,238 @@ it('the events of a service end though its store fails to close, and the applica
   expect(isComplete).toBe(true);
   locks.onApplicationShutdown = async () => {}; // it has closed
 });
+
+/** Two services on one store: what one holds the other waits for. */
+const pairOn = (toy: PromiseBackend) => [serviceOn(fromPromises(toy, now)), serviceOn(fromPromises(toy, now))] as const;
+
+/** The warnings of a service, as they come. */
+function warningsOf(locks: LockService): string[] {
+  const warnings: string[] = [];
+  locks.troubles$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
+  return warnings;
+}
+
+const never = () => new Promise<never>(() => {});
+const asked = ({ log }: ToyWatched) => log.filter((entry) => entry === 'acquire key').length;
+
+it('a call that waits asks no store that watches again before that tells that the lock may be free [G1090]', async () => {
+  const toy = new ToyWatched(now);
+  const [one, other] = pairOn(toy);
+  const holder = await one.acquire('key');
+  const waiting = other.acquire('key');
+  await until(() => toy.watches === 1, { what: 'the call has it watch' });
+  await delay(300);
+  expect(asked(toy)).toBeLessThanOrEqual(1 + 3); // the holder; the call, with a place, and once more when the watch began
+  const before = asked(toy);
+  await holder.release();
+  await (await waiting).release();
+  expect(asked(toy)).toBe(before + 1);
+});
+
+/** Has the watches that are begun from now on fail, as often as it says. */
+function failing(toy: ToyWatched, times: number): void {
+  const { watch } = ToyWatched.prototype;
+  toy.watch = (signal) => {
+    if (times-- > 0) throw new Error('no such stream');
+    return watch.call(toy, signal);
+  };
+}
+
+it('calls that wait ask after pauses while the watch of their store is broken, and hear of their turns when it has begun again [G1094]', async () => {
+  const toy = new ToyWatched(now);
+  const [one, other] = pairOn(toy);
+  const warnings = warningsOf(other);
+  for (let round = 0; round < 2; round++) {
+    const holder = await one.acquire('key');
+    const waiting = other.acquire('key');
+    await until(() => toy.watches === 1, { what: 'the store watches' });
+    await delay(3_500); // what has lasted may break
+    expect(warnings).toHaveLength(round);
+    failing(toy, 4);
+    toy.break();
+    await until(() => toy.watches === 0, { what: 'the watch has ended' });
+    const before = asked(toy);
+    await delay(300); // before the next check
+    expect(asked(toy)).toBeGreaterThan(before + 2);
+    await until(() => toy.watches === 1, { what: 'the store watches again' });
+    const then = asked(toy);
+    await holder.release();
+    await (await waiting).release();
+    expect(asked(toy)).toBeLessThanOrEqual(then + 2); // once as it watches again, and once as the lock is free
+  }
+  expect(warnings).toHaveLength(2);
+});
+
+it('a watch that failed once, and then lasts, ends when its service closes, without a warning', async () => {
+  for (const lastsMs of [100, 12_000]) {
+    const toy = new ToyWatched(now);
+    failing(toy, 1);
+    const [one, other] = pairOn(toy);
+    const warnings = warningsOf(other);
+    const holder = await one.acquire('key');
+    await expect(other.acquire('key', { waitMs: 20 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    await until(() => toy.watches === 1, { what: 'the store watches' });
+    await delay(lastsMs);
+    expect(toy.log.filter((entry) => entry.startsWith('watch'))).toEqual(['watch']);
+    await holder.release();
+    await other.onApplicationShutdown();
+    expect(warnings).toEqual([]);
+  }
+});
+
+it('calls that wait ask again when the watch of their store says once more that it misses no lock from then on', async () => {
+  const toy = new ToyWatched(now);
+  const again = new Gate();
+  toy.watch = async function* () {
+    yield undefined;
+    yield again.opened as Promise<undefined>;
+    yield await never();
+  };
+  const [one, other] = pairOn(toy);
+  const holder = await one.acquire('key');
+  const waiting = other.acquire('key');
+  await until(() => asked(toy) >= 3, { what: 'the call waits' });
+  await delay(1);
+  const before = asked(toy);
+  await holder.release();
+  again.open();
+  const had = waiting.then((lock) => lock.release()).then(() => 'had');
+  expect(await Promise.race([had, delay(500, 'late')])).toBe('had'); // a check comes after a second
+  expect(asked(toy)).toBe(before + 1);
+});
+
+it('a watch that has fallen silent is begun again when a wake-up did not come [G1091]', async () => {
+  const toy = new ToyWatched(now);
+  const [one, other] = pairOn(toy);
+  const began = () => toy.log.filter((entry) => entry === 'watch').length;
+  const holder = await one.acquire('key');
+  const waiting = other.acquire('key', { waitMs: 60_000 });
+  await until(() => toy.watches === 1, { what: 'the store watches' });
+  await delay(11_000);
+  expect(began()).toBe(1);
+  await ToyBackend.prototype.forceRelease.call(toy, 'key'); // nobody is told
+  await (await waiting).release();
+  await until(() => began() === 2, { what: 'it is begun again' });
+  await holder.release();
+});
+
+const endless = (value: unknown) =>
+  async function* () {
+    for (;;) yield value;
+  };
+
+it.each<[what: string, problem: string, watch: (signal: AbortSignal) => unknown]>([
+  [
+    'throws at once',
+    'no such stream',
+    () => {
+      throw new Error('no such stream');
+    },
+  ],
+  ['is not iterable', 'is not a function', () => ({})],
+  [
+    'ends at once',
+    'it has ended',
+    async function* () {
+      yield undefined;
+    },
+  ],
+  ['yields something else', 'it must yield keys, or undefined: got number', endless(5)],
+  [
+    'yields nothing, and ignores its signal',
+    'it has not yielded undefined within 10000 ms',
+    async function* () {
+      yield await never();
+    },
+  ],
+  [
+    'rejects in its end, too',
+    'the next failed',
+    () => ({
+      [Symbol.asyncIterator]: () => ({
+        next: () => Promise.reject(new Error('the next failed')),
+        return: () => Promise.reject(new Error('the end failed')),
+      }),
+    }),
+  ],
+])(
+  'calls that wait have their locks though the watch of their store %s, it is not begun all the time, and the warning comes once [G1092]',
+  async (_what, problem, watch) => {
+    const toy = new ToyWatched(now);
+    let begun = 0;
+    const broken = (signal: AbortSignal) => (begun++, watch(signal));
+    const [one, other] = pairOn(Object.assign(toy, { watch: broken as PromiseBackend['watch'] }));
+    const warnings = warningsOf(other);
+    for (let round = 0; round < 3; round++) {
+      const holder = await one.acquire('key');
+      const waiting = other.acquire('key', { waitMs: 60_000 });
+      await delay(6_000);
+      await holder.release();
+      await (await waiting).release();
+    }
+    expect(begun).toBeLessThan(12);
+    expect(warnings).toEqual([expect.stringContaining(problem)]);
+  },
+);
+
+it('a watch that yields keys without end leaves time for calls', async () => {
+  let yielded = 0;
+  const watch = async function* () {
+    for (; ; yielded++) yield 'key';
+  };
+  const [one, other] = pairOn(Object.assign(new ToyWatched(now), { watch }));
+  const holder = await one.acquire('key');
+  const waiting = other.acquire('key');
+  await delay(100);
+  expect(yielded).toBeLessThanOrEqual(100 * 100);
+  await holder.release();
+  await (await waiting).release();
+});
+
+it.each<
+  [what: string, end: string, watch: (toy: ToyWatched, signal: AbortSignal) => AsyncGenerator<string | undefined>]
+>([
+  [
+    'ends slowly',
+    'left',
+    async function* (toy, signal) {
+      yield* ToyWatched.prototype.watch.call(toy, signal);
+      await delay(50);
+      toy.log.push('left');
+    },
+  ],
+  [
+    'ignores its signal',
+    'left',
+    async function* (toy) {
+      try {
+        yield undefined;
+        for (;;) {
+          await delay(50);
+          yield 'key';
+        }
+      } finally {
+        toy.log.push('left');
+      }
+    },
+  ],
+  [
+    'does not end',
+    'acquire key',
+    async function* () {
+      yield undefined;
+      yield await never();
+    },
+  ],
+])(
+  'a service that closes ends the watch of its store, and then closes the store, though the watch %s [G1093]',
+  async (_what, end, watch) => {
+    const toy = new ToyWatched(now);
+    toy.watch = (signal) => watch(toy, signal);
+    const [one, other] = pairOn(toy);
+    await one.acquire('key');
+    await expect(other.acquire('key', { waitMs: 20 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    await other.onApplicationShutdown();
+    expect(toy.log.slice(-2)).toEqual([end, 'close']);
+  },
+);

@@ -26,9 +26,14 @@ import {
 } from './lock-backend.js';
 import { ReleaseRetry } from './release-retry.js';
 import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from './report.js';
+import { WatchedLocks } from './watched-locks.js';
 
-/** The outcome without the time at which the command was sent: `fromPromises` knows it. */
-type Unsent<Outcome> = Outcome extends { sentAt: number } ? Omit<Outcome, 'sentAt'> : Outcome;
+/** The outcome without the time at which the command was sent, which `fromPromises` knows, and without a place where there is no queue. */
+type Unsent<Outcome> = Outcome extends { sentAt: number }
+  ? Omit<Outcome, 'sentAt'>
+  : Outcome extends { queued: boolean }
+    ? Omit<Outcome, 'queued'> & { queued?: boolean }
+    : Outcome;
 
 /** What the promise of an operation answers. */
 export type AcquireAnswer = Unsent<AcquireOutcome>;
@@ -36,7 +41,7 @@ export type ExtendAnswer = Unsent<ExtendOutcome>;
 export type TransferAnswer = Unsent<TransferOutcome>;
 
 /** The methods of a lock backend that are optional here. */
-type Optional = 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'report' | 'close';
+type Optional = 'attemptTimeoutMs' | 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'report' | 'close';
 
 /** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
 export interface PromiseBackend
@@ -52,6 +57,12 @@ export interface PromiseBackend
   extend(request: ExtendRequest): Promise<ExtendAnswer>;
   release(grant: Grant, how: Releasing): Promise<ReleaseOutcome>;
   transfer?(request: Transfer): Promise<TransferAnswer>;
+  /**
+   * A capability of a store without a queue that can tell when a lock may be free: yields `undefined` when it misses no lock from now on, and
+   * then the key of each lock that was given back, or taken by force. It may yield `undefined` again, after it may have missed some. It ends
+   * when the signal aborts; when it ends or throws before, it is called again after a pause that grows. Without it waiting calls poll.
+   */
+  watch?(signal: AbortSignal): AsyncIterable<string | undefined>;
 }
 
 /**
@@ -59,7 +70,7 @@ export interface PromiseBackend
  * themselves: each has a time limit, leases count from before the store was asked, what is acquired too late or without an
  * answer is given back, and a release is repeated until it is confirmed or the lock has ended by itself.
  * @param now the clock of the service, in milliseconds. By default `performance.now()`
- * @param timeLimitMs for each operation but an attempt to acquire, which has `attemptTimeoutMs`
+ * @param timeLimitMs for each operation; for an attempt to acquire only if the store has no `attemptTimeoutMs`
  */
 export function fromPromises(backend: PromiseBackend, now = monotonic, timeLimitMs = 1_000): LockBackend {
   return new LimitedBackend(backend, now, timeLimitMs);
@@ -76,19 +87,23 @@ class LimitedBackend implements LockBackend {
   });
 
   readonly #releasing = new InFlight();
+  readonly #watched?: WatchedLocks;
 
   constructor(
     private readonly backend: PromiseBackend,
     private readonly now: () => number,
     private readonly timeLimitMs: number,
-  ) {}
+  ) {
+    if (backend.watch && !backend.waitQueue)
+      this.#watched = new WatchedLocks(backend.name, (signal) => backend.watch!(signal));
+  }
 
   get bounds(): Bounds {
     return this.backend.bounds ?? {};
   }
 
   get waitQueue(): WaitQueue | undefined {
-    return this.backend.waitQueue;
+    return this.#watched ?? this.backend.waitQueue;
   }
 
   get modes(): LockBackend['modes'] {
@@ -120,7 +135,7 @@ class LimitedBackend implements LockBackend {
   }
 
   attemptTimeoutMs(): number {
-    return this.backend.attemptTimeoutMs();
+    return this.backend.attemptTimeoutMs?.() ?? this.timeLimitMs;
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
@@ -137,9 +152,13 @@ class LimitedBackend implements LockBackend {
       if (outcome.status === 'contended' && outcome.queued) leave();
     };
     const ask = () => outcomeOf('acquire', backend.acquire(request));
-    const attempt = this.#limited(ask, backend.attemptTimeoutMs(), late);
+    const attempt = this.#limited(ask, this.attemptTimeoutMs(), late);
     void attempt.then(
       (outcome) => {
+        if (outcome.status === 'contended') {
+          const isWatched = this.#watched?.isListening() && request.place !== undefined;
+          return done({ ...outcome, queued: isWatched ?? outcome.queued ?? false });
+        }
         if (outcome.status !== 'acquired') return done(outcome);
         for (const grant of [outcome.grant, ...(outcome.others ?? [])]) this.#noteTtl(grant, request.ttlMs);
         done({ ...outcome, sentAt });
@@ -247,11 +266,16 @@ class LimitedBackend implements LockBackend {
     }
   }
 
-  /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the store. */
+  /** Ends the watch, waits for releases in flight, tries the unconfirmed ones once more, then closes the store. */
   async close(): Promise<void> {
+    const unwatched = this.#watched?.close(this.timeLimitMs);
     await this.#releasing.settled();
     await this.#retry.close();
-    await this.backend.close?.();
+    await unwatched;
+    const { backend, timeLimitMs } = this;
+    await inTime(backend.close?.(), timeLimitMs, () => {
+      throw new NodeError(backend.name, `close() has not ended within ${timeLimitMs} ms`);
+    });
   }
 
   #errorOf(error: unknown): NodeError {

@@ -433,7 +433,7 @@ export interface WaitListener {
    * @param key that of the lock, if it was handed over, with or without tokens that can be used
    */
   onTurn(ticket?: string, handOver?: HandOver, key?: string): void;
-  /** Listening has begun for this key, and for others not: the turn of a place there may have come before. */
+  /** The turn of any place of this key may have come: listening has begun for it, or its lock may be free. */
   onListening(key: string): void;
   /** A lock may have been taken by force from this owner value. */
   onTaken(key: string, owner: string): void;
