@@ -1,4 +1,5 @@
 import { LockOptionsError } from '../api/errors.js';
+import { inTime } from '../core/time/time-limit.js';
 import { checkMade } from '../stores/redis/client/check-source.js';
 import type { RedisClient, RedisDriver } from '../stores/redis/client/redis-client.js';
 import type { RedisSource } from '../stores/redis/client/source.js';
@@ -11,12 +12,24 @@ const DRIVERS: readonly RedisDriver[] = [ioredis, nodeRedis];
 /**
  * Opens a client; connects to nothing yet.
  * @param clientName the name in `CLIENT LIST` of a client that is made here, unless its options have one
- * @throws LockOptionsError when the package that it takes is not installed
+ * @param limitMs how long the user's function may take, in milliseconds
+ * @throws LockOptionsError when the package that it takes is not installed; when the function takes too long
  * @throws what the user's function throws
  */
-export async function openClient(source: RedisSource, clientName: string): Promise<RedisClient> {
+export async function openClient(source: RedisSource, clientName: string, limitMs: number): Promise<RedisClient> {
   if (typeof source !== 'function') return (await driverOf(source)).open(source, clientName);
-  const made: unknown = await source();
+  const opening = opened(source, clientName);
+  return inTime(opening, limitMs, () => {
+    opening.then((client) => client.close()).catch(() => {});
+    throw new LockOptionsError(
+      `A function given as a Redis source has returned no client within ${limitMs} ms (connectTimeoutMs): its promise is not settled. ` +
+        'Have it return a client that is not connected yet, or find out what it waits for.',
+    );
+  });
+}
+
+async function opened(makeClient: () => unknown, clientName: string): Promise<RedisClient> {
+  const made = await makeClient();
   checkMade(made);
   return (await driverOf(made)).open(made, clientName, true);
 }

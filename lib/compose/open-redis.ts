@@ -71,7 +71,7 @@ async function connectionsTo(
   now: () => number,
   processName: string,
 ): Promise<Connections> {
-  const { keyPrefix, waitForReplicas, admission } = options;
+  const { keyPrefix, waitForReplicas, admission, connectTimeoutMs } = options;
   const commandTimeoutMs = commandTimeoutOf(kind, options);
   const settings = {
     keyPrefix,
@@ -84,7 +84,10 @@ async function connectionsTo(
   };
   const name = clientName(options);
   const opening = await Promise.allSettled(
-    sources.map(async (source) => new RedisConnection(await openClient(source, name), name, commandTimeoutMs)),
+    sources.map(async (source) => {
+      const client = await openClient(source, name, connectTimeoutMs);
+      return new RedisConnection(client, name, commandTimeoutMs);
+    }),
   );
   const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   const failed = opening.find((result) => result.status === 'rejected');

@@ -1,6 +1,15 @@
 import type { CanActivate, ExecutionContext, ModuleMetadata, Type } from '@nestjs/common';
 import { LockOptionsError } from '../api/errors.js';
-import { checked, fits, isFunction, oneOf, refuseUnknown, unfit, type Check } from '../core/options/checks.js';
+import {
+  checked,
+  fits,
+  isFunction,
+  isOptions,
+  oneOf,
+  refuseUnknown,
+  unfit,
+  type Check,
+} from '../core/options/checks.js';
 import { CHECKS as OPTIONS } from '../core/options/option-rows.js';
 
 /** A guard as `@UseGuards` takes it. */
@@ -44,7 +53,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
 
 /** @throws LockOptionsError */
 export function checkPageOptions(options: LocksPageOptions): void {
-  if (typeof options !== 'object' || options === null) {
+  if (!isOptions(options)) {
     throw unfit('the argument of LocksPageModule.register', options, 'an object with options');
   }
   refuseUnknown(options, [...Object.keys(CHECKS), 'imports']);

@@ -20,13 +20,21 @@ it.each<[object | undefined, string]>([
     { useFactory: () => ({}), useClass: class {} },
     'exactly one of useFactory, useClass, useExisting: got useFactory and useClass.',
   ],
+  [[], 'the argument of RedisLockModule.forRootAsync must be an object with options: got an array.'],
+  [{ useFactory: { memory: true } }, 'useFactory must be a function that returns options: got an object.'],
+  [{ useFactory: class {} }, 'useFactory must be a function that returns options: got a function.'],
+  [{ useClass: { memory: true } }, 'useClass must be a class that makes options: got an object.'],
+  [{ useClass: () => ({}) }, 'useClass must be a class that makes options: got a function.'],
+  [{ imports: class {}, useFactory: () => ({}) }, 'imports must be an array of modules: got a function.'],
+  [{ inject: 'Config', useFactory: () => ({}) }, 'inject must be an array of tokens: got "Config".'],
   [{ redis: 'redis://a' }, 'RedisLockModule.forRootAsync has no option "redis": expected useFactory'],
-])('does not take %o for forRootAsync', async (options, message) => {
+])('an application does not start with %o for forRootAsync', async (options, message) => {
   await expect(start(() => RedisLockModule.forRootAsync(options as never))).rejects.toThrow(message);
 });
 
 it.each<[options: object | undefined, message: string]>([
   [undefined, 'must be an object'],
+  [[], 'must be an object'],
   [{}, 'Exactly one of redis, redlock and memory is expected: got none of them.'],
   [{ redis: 'redis://a', memory: true }, 'Exactly one of redis, redlock and memory is expected: got redis and memory.'],
   [{ memory: false }, 'memory must be true: got false.'],
@@ -86,7 +94,7 @@ it('warns of an even number of nodes', async () => {
 
 @Injectable()
 class Settings {
-  readonly ttlMs = 4_321;
+  readonly ttlMs = 90_000;
 }
 @Module({ providers: [Settings], exports: [Settings] })
 class SettingsModule {}
@@ -115,5 +123,5 @@ it.each<[form: string, options: Parameters<typeof RedisLockModule.forRootAsync>[
 ])('locks have the options that other providers know: %s', async (_, options) => {
   const app = await start(() => RedisLockModule.forRootAsync(options));
   const remainingMs = await app.get(LockService).withLock('x', (lock) => lock.remainingMs);
-  expect(Math.ceil(remainingMs / 1_000)).toBe(5);
+  expect(Math.ceil(remainingMs / 60_000)).toBe(2);
 });

@@ -4,6 +4,7 @@ import { createClient } from 'redis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { LockOptionsError, type RedisLockModuleOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
+import { until } from '../support/until.js';
 
 /** By its form: a pool of node-redis. */
 class Pool {
@@ -90,6 +91,14 @@ const MISTAKES_IN_OPTIONS: [source: unknown, got: string][] = [
   [{ rootNodes: [{ url: 'redis://a' }, null] }, NO_ADDRESS],
   [{ sentinelRootNodes: [{ port: 1 }], name: 'main' }, NO_ADDRESS],
 
+  [{ path: 7600 }, 'path 7600, which is not the path of a socket. Is the variable that it comes from set?'],
+  [{ host: 5 }, 'host 5, which is not the name of a host. Is the variable that it comes from set?'],
+  [{ socket: { host: ['hunter2'] } }, 'host an object, which is not the name of a host. Is'],
+  [{ host: 'redis://u:hunter2@a' }, 'host a string, which is not the name of a host. Is'],
+  [{ host: 'a:6379' }, 'host a string, which is not the name of a host. Is'],
+  [{ sentinels: [{ host: 5 }], name: 'main' }, 'host 5, which is not the name of a host. Is'],
+  [{ sentinels: [{ host: 'a' }] }, 'sentinels without the name of the master. Is the variable'],
+  [{ host: 'a', port: true }, 'port a boolean, which is not a port. Is the variable'],
   [{ host: 'a', port: Number(undefined) }, 'port NaN, which is not a port. Is'],
   [{ host: 'a', port: 'hunter2' }, 'port a string, which is not a port. Is the variable'],
   [{ socket: { host: 'a', port: NaN } }, 'port NaN, which is not a port. Is the variable'],
@@ -108,6 +117,9 @@ const MISTAKES_IN_OPTIONS: [source: unknown, got: string][] = [
   [{ rootNodes: [{ url: 'redis://:hunter2@a' }], defaults: { socket: { tls: true } } }, DIFFER],
   [{ url: 'redis://a', rootNodes: [{ url: 'redis://a' }] }, SEVERAL],
   [{ url: 'redis://a', host: 'b' }, SEVERAL],
+  [{ host: 'a', path: '/tmp/redis.sock' }, SEVERAL],
+  [{ socket: { host: 'a', path: '/tmp/redis.sock' } }, SEVERAL],
+  [{ host: 'a', sentinels: [{ host: 'b' }], name: 'main' }, SEVERAL],
   [{ sentinels: [{ host: 'a' }], sentinelRootNodes: [{ host: 'a', port: 1 }], name: 'main' }, SEVERAL],
   [
     { sentinelRootNodes: [{ host: 'a', port: 1 }], name: 'main', nodeClientOptions: { keyPrefix: 'hunter2' } },
@@ -134,6 +146,7 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
   ],
   ['nodes of a Cluster', () => [{ host: 'a' }], 'an array. The nodes of a Cluster belong in a client'],
   ['a URL object', () => new URL('redis://:hunter2@a'), 'a URL object. Give its text: url.href.'],
+  ['a class', () => Redis, 'a class. Give an object of it, new Redis(…), or its options.'],
   ['a map', () => new Map([['host', 'hunter2']]), NO_ADDRESS],
   ['an object whose options are getters', () => new Getters(), NO_ADDRESS],
   [
@@ -175,7 +188,29 @@ describe('a Redis source that a client would take for localhost', () => {
   });
 });
 
+it('the options of a client of ioredis, which have a host beside its Sentinels or its socket, are a source', async () => {
+  for (const given of [{ sentinels: [{ host: 'a' }], name: 'main' }, { path: '/tmp/redis.sock' }]) {
+    const client = new Redis({ ...given, lazyConnect: true });
+    await openLocks({ redis: client.options, lazyConnect: true });
+    client.disconnect();
+  }
+});
+
 describe('a source function that returns no client', () => {
+  it('a start ends, with a sentence, when the promise of a source function is not settled in time [G1075]', async () => {
+    const client = lazy();
+    let give!: (client: Redis) => void;
+    const promise = new Promise<Redis>((resolve) => (give = resolve));
+    const opening = openLocks({ redis: () => promise, connectTimeoutMs: 50 });
+    await expect(opening).rejects.toThrow(
+      'A function given as a Redis source has returned no client within 50 ms (connectTimeoutMs): its promise is not settled. ' +
+        'Have it return a client that is not connected yet, or find out what it waits for.',
+    );
+    await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
+    give(client);
+    await until(() => client.status === 'end', { what: 'the client that comes too late is closed' });
+  });
+
   it.each<[what: string, made: () => unknown, got: string]>([
     ['nothing', () => undefined, 'nothing.'],
     ['a pool of node-redis', () => new Pool(), 'a pool of node-redis, whose connections have no common order.'],

@@ -50,6 +50,7 @@ const FORMS: Record<string, (options: SqlLockModuleOptions) => DynamicModule> = 
 
 const url = 'postgres://localhost/db';
 const client = new pg.Client(url);
+const WITHOUT_ADDRESS = 'got options without the address of a server, so the client would connect to localhost.';
 const OF_REDIS = 'It is an option of RedisLockModule, which keeps locks in Redis.';
 
 const BAD: [options: object | undefined, message: string][] = [
@@ -64,6 +65,22 @@ const BAD: [options: object | undefined, message: string][] = [
   [{ postgres: 'mysql://u:hunter2@a/db' }, 'postgres must be a URL like postgres://user:password@host:5432/database'],
   [{ postgres: client }, 'postgres must not be a connection or a transaction that the application uses itself'],
   [{ postgres: { query: () => {} } }, 'Give the URL, the options, or the Pool: locks have connections of their own.'],
+  [{ postgres: [url] }, 'postgres must be a URL, options of pg, a Pool of pg, or a PGlite: got an array.'],
+  [{ postgres: { port: 5432, password: 'hunter2' } }, `${WITHOUT_ADDRESS} Give host or connectionString,`],
+  [{ postgres: { hosst: 'a' } }, WITHOUT_ADDRESS],
+  [{ postgres: { host: 'postgres://u:hunter2@a' } }, 'got host a string, which is not the name of a host.'],
+  [{ postgres: { host: 5 } }, 'got host 5, which is not the name of a host. Is the variable that it comes from set?'],
+  [
+    { postgres: { host: 'a', port: NaN } },
+    'got port NaN, which is not a port. Is the variable that it comes from set?',
+  ],
+  [
+    { postgres: { connectionString: 'hunter2' } },
+    'postgres.connectionString must be a URL like postgres://user:password',
+  ],
+  [{ postgres: { connectionString: 5 } }, 'postgres.connectionString must be a URL like postgres://user:password'],
+  [{ postgres: Promise.resolve() }, 'or a PGlite: got a Promise, which is not awaited.'],
+  [{ postgres: new URL(url) }, 'got a URL object. Give its text: url.href.'],
   [{ postgres: url, redis: 'redis://a' }, OF_REDIS],
   [{ postgres: url, redlock: ['redis://a'] }, OF_REDIS],
   [{ postgres: url, memory: true }, 'RedisLockModule.forRoot({ memory: true }) keeps locks in memory.'],
@@ -81,6 +98,7 @@ const BAD: [options: object | undefined, message: string][] = [
   [{ postgres: url, createTable: 'yes' }, 'createTable must be true or false: got "yes".'],
   [{ postgres: url, commandTimeoutMs: 5 }, 'commandTimeoutMs must be a whole number of milliseconds from 10 to 60000'],
   [{ postgres: url, janitor: true }, 'janitor must be false, or an object like { keepMs: 86_400_000 }: got true.'],
+  [{ postgres: url, janitor: [] }, 'janitor must be false, or an object like { keepMs: 86_400_000 }: got an array.'],
   [{ postgres: url, janitor: { keep: 5 } }, 'There is no option "keep": expected keepMs.'],
   [{ postgres: url, janitor: { keepMs: 59_999 } }, 'janitor.keepMs must be a whole number of milliseconds from 60000'],
   ...['', 'a b', 'a"b', 'a.b.c', '.a', 'a.', '1a', 'a;drop', 'a'.repeat(64), 5].map((table): [object, string] => [
@@ -94,6 +112,10 @@ const MYSQL = 'mysql://host/shop';
 it.each([
   [{ mysql: undefined }, 'A database is expected, as postgres or mysql: got mysql: undefined. Is the variable set?'],
   [{ mysql: url }, 'mysql must be a URL like mysql://user:password@host:3306/database: got another text.'],
+  [{ mysql: { hosst: 'a' } }, WITHOUT_ADDRESS],
+  [{ mysql: { socketPath: 5 } }, 'got socketPath 5, which is not the path of a socket.'],
+  [{ mysql: { uri: 'hunter2' } }, 'mysql.uri must be a URL like mysql://user:password@host:3306/database: got another'],
+  [{ mysql: Promise.resolve() }, 'got a Promise, which is not awaited.'],
   [{ mysql: 7 }, 'mysql must be a URL, options of mysql2, or a pool of mysql2'],
   [{ mysql: { query: () => {} } }, 'mysql must not be a connection or a transaction that the application uses itself'],
   [{ mysql: MYSQL, postgres: url }, 'One database is expected: got postgres and mysql.'],

@@ -11,5 +11,5 @@ export function portOf(client: IoredisClient): RedisClient {
 
 /** A connection to a Redis, made as the module makes its own. */
 export async function connectionTo(source: RedisSource): Promise<RedisConnection> {
-  return new RedisConnection(await openClient(source, 'nest-redis-lock'), 'nest-redis-lock', 1_000);
+  return new RedisConnection(await openClient(source, 'nest-redis-lock', 1_000), 'nest-redis-lock', 1_000);
 }

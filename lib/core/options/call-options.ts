@@ -12,7 +12,7 @@ import type {
 } from '../../api/options.js';
 import { quoted } from '../../api/printable.js';
 import { SHARED, type Bounds, type Hold } from '../backend/lock-backend.js';
-import { checked, refuseUnknown, unfit } from './checks.js';
+import { checked, isOptions, refuseUnknown, unfit } from './checks.js';
 import { checkOption, CHECKS, type CallKind } from './option-rows.js';
 
 /** The options of one call, with the defaults of its service. */
@@ -61,7 +61,7 @@ export function resolveRequest(
   call: CallKind = 'withLock',
   asked?: AskedHold,
 ): LockRequest {
-  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
+  if (!isOptions(options)) throw unfit('options', options, 'an object');
   const checks = CHECKS[call];
   for (const name in options)
     if (!Object.hasOwn(checks, name)) refuseForCall(options, name as keyof WithLockOptions, call);
@@ -118,7 +118,7 @@ function optionsOf({ limit, ...options }: LockPolicy, name: string, call: CallKi
 export function permitsOf<Options extends object>(
   options: Options & LimitOptions,
 ): { hold: AskedHold; rest: Omit<Options, keyof PermitCount> } {
-  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object with a limit');
+  if (!isOptions(options)) throw unfit('options', options, 'an object with a limit');
   const { limit, permits = 1, ...rest } = options;
   if (limit !== undefined || options.policy === undefined) checkOption('@Limited', 'limit', limit);
   checkOption('@Limited', 'permits', permits);

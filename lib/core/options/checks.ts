@@ -34,6 +34,11 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** Whether options can be read from it. */
+export function isOptions<T>(value: T): value is T & Record<string, unknown> {
+  return isRecord(value) && !(value instanceof Promise);
+}
+
 export function isFunction(value: unknown): boolean {
   return typeof value === 'function';
 }
@@ -61,7 +66,7 @@ export function refuseUnknown(
   meant: Readonly<Record<string, string>> = {},
   unlisted: readonly string[] = [],
 ): void {
-  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
+  if (!isOptions(options)) throw unfit('options', options, 'an object');
   const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown === undefined) return;
   const like = unknown.toLowerCase();
@@ -82,7 +87,7 @@ export function unfit(name: string, got: unknown, expected: string): LockOptions
 export function described(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
   if (Array.isArray(value)) return 'an array';
-  if (value instanceof Promise) return 'a Promise';
+  if (value instanceof Promise) return 'a Promise, which is not awaited';
   if (typeof value === 'object' && value !== null) return 'an object';
   return typeof value === 'function' ? 'a function' : String(value);
 }

@@ -9,7 +9,7 @@ import {
   type CallDefaults,
   type Policies,
 } from './call-options.js';
-import { checked, refuseUnknown, unfit } from './checks.js';
+import { checked, isOptions, refuseUnknown, unfit } from './checks.js';
 import { CHECKS } from './option-rows.js';
 
 const OF_THE_CALL = 'It says what the code does: give it where the policy is named.';
@@ -28,7 +28,7 @@ export function resolvePolicies(given: object, defaults: Omit<CallDefaults, 'pol
   for (const [name, policy] of Object.entries(given) as [string, unknown][]) {
     const place = `policies.${name}`;
     if (name === '') throw new LockOptionsError('A policy needs a name: got "" in policies.');
-    if (typeof policy !== 'object' || policy === null) throw unfit(place, policy, 'an object with options');
+    if (!isOptions(policy)) throw unfit(place, policy, 'an object with options');
     inPlace(place, () => refuseUnknown(policy, Object.keys(CHECKS.policy), MEANT));
     const resolved: LockPolicy = checked(policy, CHECKS.policy, `${place}.`);
     inPlace(place, () => {

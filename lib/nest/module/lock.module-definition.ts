@@ -3,7 +3,7 @@ import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { composeLocks, type ComposedLocks, type StoreKind } from '../../compose/composition.js';
-import { unfit } from '../../core/options/checks.js';
+import { checked, fits, isFunction, isOptions, unfit, type Check } from '../../core/options/checks.js';
 import { withDefaults } from '../../core/options/option-rows.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { Shutdown } from '../../core/service/shutdown.js';
@@ -35,6 +35,13 @@ export interface LockModuleExtras {
 }
 
 const ASYNC_FORMS = ['useFactory', 'useClass', 'useExisting'] as const;
+/** What Nest would fail for with an error of its own. */
+const ASYNC_CHECKS: Readonly<Record<string, Check>> = {
+  useFactory: fits((value) => isFunction(value) && !/^class\b/.test(String(value)), 'a function that returns options'),
+  useClass: fits((value) => isFunction(value) && 'prototype' in (value as object), 'a class that makes options'),
+  imports: fits(Array.isArray, 'an array of modules'),
+  inject: fits(Array.isArray, 'an array of tokens'),
+};
 const ASYNC_OPTIONS = [...ASYNC_FORMS, 'inject', 'imports', 'provideInjectionTokensFrom', 'isGlobal', 'name'];
 
 /**
@@ -75,7 +82,7 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
 
 /** @throws LockOptionsError when the argument of `forRoot` or `forRootAsync` is no object */
 export function anObject<T>(method: string, options: T): T {
-  if (typeof options === 'object' && options !== null) return options;
+  if (isOptions(options)) return options;
   throw unfit(`the argument of ${method}`, options, 'an object with options');
 }
 
@@ -92,6 +99,7 @@ export function anAsyncForm<T extends Partial<Record<(typeof ASYNC_FORMS)[number
     );
   }
   const forms = ASYNC_FORMS.filter((form) => options[form] !== undefined);
+  checked(options, ASYNC_CHECKS);
   if (forms.length === 1) return options;
   throw new LockOptionsError(
     `${method} needs exactly one of ${ASYNC_FORMS.join(', ')}: got ${forms.join(' and ') || 'none of them'}.`,

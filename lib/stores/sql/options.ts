@@ -1,4 +1,12 @@
-import { checked, milliseconds, oneOf, refuseUnknown, unfit, type Check } from '../../core/options/checks.js';
+import {
+  checked,
+  isOptions,
+  milliseconds,
+  oneOf,
+  refuseUnknown,
+  unfit,
+  type Check,
+} from '../../core/options/checks.js';
 
 /** When rows of locks that nobody uses any more are deleted. */
 export interface JanitorOptions {
@@ -47,8 +55,7 @@ export const SQL_CHECKS: Readonly<Record<keyof SqlStoreOptions, Check>> = {
   commandTimeoutMs: milliseconds(10, 60_000),
   janitor: (name, value) => {
     if (value === false) return;
-    if (typeof value !== 'object' || value === null)
-      throw unfit(name, value, 'false, or an object like { keepMs: 86_400_000 }');
+    if (!isOptions(value)) throw unfit(name, value, 'false, or an object like { keepMs: 86_400_000 }');
     refuseUnknown(value, ['keepMs']);
     const { keepMs } = value as JanitorOptions;
     if (keepMs !== undefined) milliseconds(60_000, 365 * DAY_MS)(`${name}.keepMs`, keepMs);

@@ -1,18 +1,25 @@
 import { LockOptionsError } from '../../../api/errors.js';
+import {
+  IS_IT_SET,
+  kindOf,
+  numberOrKind,
+  problemOfAddress,
+  URL_OBJECT,
+  withoutAddress,
+  type Given,
+} from '../../node/address.js';
 import type { IoredisClient, NodeRedisClient, NodeRedisOptions } from './source.js';
 
 // Messages repeat no value, as it may hold a password.
 
-export const IS_IT_SET = 'Is the variable that it comes from set?';
 const GIVE_ONE = 'Give one of ioredis 5.4 or later or 6, or of redis 5.10 or later or 6, or the URL by itself.';
 const ENCODE = 'Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.';
 const HTTP = /^https?:\/\//i;
 const BY_HTTP =
   'a Redis that is reached by HTTP. Locks need a connection to it, on which it says whose turn it is: ' +
   'give the redis:// or rediss:// URL of the same server.';
-const NO_ADDRESS =
-  'options without the address of a server, so the client would connect to localhost. Give host, path, url, sentinels or ' +
-  `rootNodes, even if you mean localhost. ${IS_IT_SET}`;
+const SEVERAL = 'options with several kinds of addresses. Give one of them.';
+const NO_ADDRESS = withoutAddress('host, path, url, sentinels or rootNodes');
 
 /**
  * Refuses a source with which a client would silently connect to localhost: locks on different servers can have two holders.
@@ -20,7 +27,7 @@ const NO_ADDRESS =
  * @throws LockOptionsError
  */
 export function checkSource(name: string, source: unknown): void {
-  if (typeof source === 'function') return; // its result is checked when it has been called
+  if (typeof source === 'function' && !isClass(source)) return; // its result is checked when it has been called
   const problem = typeof source === 'string' ? problemOfUrl(source) : problemOfObject(source);
   if (problem === undefined) return;
   throw new LockOptionsError(
@@ -69,8 +76,6 @@ export function isNodeRedisOptions(source: unknown): source is NodeRedisOptions 
   return [url, socket, rootNodes, sentinelRootNodes].some((address) => address !== undefined);
 }
 
-type Given = Readonly<Record<string, unknown>>;
-
 function isGiven(value: unknown): value is Given {
   return typeof value === 'object' && value !== null;
 }
@@ -101,8 +106,12 @@ function mistaken(source: unknown): string | undefined {
   if (Array.isArray(source)) {
     return 'an array. The nodes of a Cluster belong in a client, new Cluster(nodes), or in { rootNodes } of node-redis; independent masters in redlock.';
   }
-  if (source instanceof URL) return 'a URL object. Give its text: url.href.';
-  return undefined;
+  return source instanceof URL ? URL_OBJECT : undefined;
+}
+
+/** It cannot be called without `new`. */
+function isClass(source: unknown): boolean {
+  return typeof source === 'function' && /^class\b/.test(String(source));
 }
 
 function classOf(source: object): string {
@@ -136,6 +145,7 @@ function canDecode(text: string): boolean {
 
 function problemOfObject(source: unknown): string | undefined {
   if (isClient(source)) return undefined;
+  if (isClass(source)) return 'a class. Give an object of it, new Redis(…), or its options.';
   if (!isGiven(source)) return `${kindOf(source)}.`;
   return mistaken(source) ?? problemOfOptions({ ...source }); // copied as the packages do: what is inherited is left out
 }
@@ -151,19 +161,23 @@ function problemOfOptions(given: Given): string | undefined {
 
 /** What is wrong with options, whichever servers they name. */
 function problemOfSettings(given: Given): string | undefined {
-  const { db = 0, database = db, rootNodes, defaults, sentinelRootNodes, name, nodeClientOptions } = given;
+  const { db = 0, database = db, rootNodes, defaults, sentinels, sentinelRootNodes, name, nodeClientOptions } = given;
   if (!isDatabase(database)) return `database ${numberOrKind(database)}, which is not a database. ${IS_IT_SET}`;
-  if (sentinelRootNodes && !name) return `sentinelRootNodes without the name of the master. ${IS_IT_SET}`;
+  if ((sentinels || sentinelRootNodes) && !name)
+    return `${sentinels ? 'sentinels' : 'sentinelRootNodes'} without the name of the master. ${IS_IT_SET}`;
   const ofNodes = [...listOf(rootNodes), defaults, nodeClientOptions].filter(isGiven);
   if (ofNodes.some(({ keyPrefix }) => keyPrefix !== undefined)) {
     return 'a keyPrefix in options of nodes, where node-redis ignores it. Give it beside rootNodes or sentinelRootNodes.';
   }
-  const { url, socket, sentinels, host, path } = given;
-  const addresses = [url ?? socket, rootNodes, sentinelRootNodes, sentinels ?? host ?? path];
-  const isOfNodeRedis = isNodeRedisOptions(given); // those of a client of ioredis have a host beside sentinels
-  return isOfNodeRedis && addresses.filter((address) => address !== undefined).length > 1
-    ? 'options with several kinds of addresses. Give one of them.'
-    : undefined;
+  const { url, socket, path, host } = given;
+  const own = isNodeRedisOptions(given) || !isByDefault(host) ? host : undefined;
+  const addresses = [url ?? socket, rootNodes, sentinelRootNodes, sentinels, own ?? path];
+  return addresses.filter(Boolean).length > 1 ? SEVERAL : undefined;
+}
+
+/** The options of a client of ioredis have this host beside any other address. */
+function isByDefault(host: unknown): boolean {
+  return host === 'localhost';
 }
 
 /** What options say about each of the servers that they name. */
@@ -185,13 +199,10 @@ function listOf(nodes: unknown): Given[] {
 }
 
 function problemOfServer(server: Given): string | undefined {
-  const { url, host, port, path } = server;
+  const { url, host, path } = server;
   if (url === undefined) {
     if (!host && !path) return NO_ADDRESS;
-    // ioredis also takes text, the form of environment variables.
-    return path || port === undefined || isPort(Number(port))
-      ? undefined
-      : `port ${numberOrKind(port)}, which is not a port. ${IS_IT_SET}`;
+    return host && path && !isByDefault(host) ? SEVERAL : problemOfAddress(server);
   }
   if (typeof url !== 'string') return `url ${kindOf(url)}. ${IS_IT_SET}`;
   if (url.startsWith('/')) return 'url that is the path of a socket. Write socket: { path }.';
@@ -214,19 +225,6 @@ function agrees(url: URL, { host, port, path, tls, database }: Given): boolean {
 
 function databaseOf({ pathname, searchParams }: URL): string | undefined {
   return pathname.slice(1) || (searchParams.get('db') ?? undefined);
-}
-
-function kindOf(value: unknown): string {
-  if (value === undefined || value === null) return 'nothing';
-  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
-}
-
-function numberOrKind(value: unknown): string {
-  return typeof value === 'number' ? String(value) : kindOf(value);
-}
-
-function isPort(port: number): boolean {
-  return Number.isInteger(port) && port > 0 && port < 65_536;
 }
 
 /** With any other value ioredis selects `NaN`, and nobody handles the error, which ends the process. */

@@ -1,6 +1,7 @@
 import { LockOptionsError } from '../../../api/errors.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import { IS_IT_SET, isNodeRedisClient, isNodeRedisOptions } from '../client/check-source.js';
+import { IS_IT_SET } from '../../node/address.js';
+import { isNodeRedisClient, isNodeRedisOptions } from '../client/check-source.js';
 import { makeRoom, type RedisClient, type RedisDriver } from '../client/redis-client.js';
 import {
   credentialsOf,

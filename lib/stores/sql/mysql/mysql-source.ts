@@ -1,8 +1,9 @@
 import { LockOptionsError } from '../../../api/errors.js';
-import { unfit } from '../../../core/options/checks.js';
+import { isOptions, unfit } from '../../../core/options/checks.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { installed } from '../../node/installed.js';
 import { credentials } from '../../node/problem-of.js';
+import { checkOptions, checkUrl } from '../check-source.js';
 import { cleaned, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
 import { checkTlsOptions, tlsWordsOf, unreadable } from '../tls-words.js';
 
@@ -94,15 +95,15 @@ const SESSION =
 /** What the rest of the set-up depends on. */
 const VARIABLES = "SHOW VARIABLES WHERE Variable_name IN ('version', 'innodb_snapshot_isolation')";
 
+const EXPECTED = 'a URL, options of mysql2, or a pool of mysql2';
+const ADDRESS = ['host', 'uri', 'socketPath'];
+const SCHEME = /^(mysql|mariadb):\/\//;
+const EXAMPLE = 'mysql://user:password@host:3306/database';
+
 /** @throws LockOptionsError for what is none, or a connection that the application uses itself */
 export function checkMysql(name: string, source: unknown): asserts source is MysqlSource {
-  if (typeof source === 'string') {
-    if (/^(mysql|mariadb):\/\//.test(source)) return;
-    const got = source === '' ? 'an empty string. Is the variable that it comes from set?' : 'another text.';
-    throw new LockOptionsError(`${name} must be a URL like mysql://user:password@host:3306/database: got ${got}`);
-  }
-  if (typeof source !== 'object' || source === null)
-    throw unfit(name, source, 'a URL, options of mysql2, or a pool of mysql2');
+  if (typeof source === 'string') return checkUrl(name, source, SCHEME, EXAMPLE);
+  if (!isOptions(source)) throw unfit(name, source, EXPECTED);
   if (isPool(source)) return;
   if ('rollback' in source || 'query' in source) {
     throw new LockOptionsError(
@@ -110,6 +111,8 @@ export function checkMysql(name: string, source: unknown): asserts source is Mys
         'Give the URL, the options, or the pool: locks have a connection of their own.',
     );
   }
+  checkOptions(name, source, EXPECTED, ADDRESS);
+  if (source.uri !== undefined) checkUrl(`${name}.uri`, source.uri, SCHEME, EXAMPLE);
 }
 
 /**

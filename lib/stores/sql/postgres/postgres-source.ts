@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { LockOptionsError } from '../../../api/errors.js';
-import { unfit } from '../../../core/options/checks.js';
+import { isOptions, unfit } from '../../../core/options/checks.js';
 import { installed } from '../../node/installed.js';
 import { credentials } from '../../node/problem-of.js';
+import { checkOptions, checkUrl } from '../check-source.js';
 import { cleaned, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
 import { checkTlsOptions, tlsWordsOf } from '../tls-words.js';
 
@@ -72,15 +73,15 @@ const REFUSED_SETTINGS = /unsupported startup parameter/i;
 /** A pooler has no prepared statements of this client at the server that it gave it. */
 const FOREIGN_STATEMENT = new Set(['26000', '42P05']);
 
+const EXPECTED = 'a URL, options of pg, a Pool of pg, or a PGlite';
+const ADDRESS = ['host', 'connectionString'];
+const SCHEME = /^postgres(ql)?:\/\//;
+const EXAMPLE = 'postgres://user:password@host:5432/database';
+
 /** @throws LockOptionsError for what is none, or a connection that the application uses itself */
 export function checkPostgres(name: string, source: unknown): asserts source is PostgresSource {
-  if (typeof source === 'string') {
-    if (/^postgres(ql)?:\/\//.test(source)) return;
-    const got = source === '' ? 'an empty string. Is the variable that it comes from set?' : 'another text.';
-    throw new LockOptionsError(`${name} must be a URL like postgres://user:password@host:5432/database: got ${got}`);
-  }
-  if (typeof source !== 'object' || source === null)
-    throw unfit(name, source, 'a URL, options of pg, a Pool of pg, or a PGlite');
+  if (typeof source === 'string') return checkUrl(name, source, SCHEME, EXAMPLE);
+  if (!isOptions(source)) throw unfit(name, source, EXPECTED);
   if (isPGlite(source) || isPool(source)) return;
   if ('rollback' in source || 'query' in source) {
     throw new LockOptionsError(
@@ -88,6 +89,9 @@ export function checkPostgres(name: string, source: unknown): asserts source is 
         'Give the URL, the options, or the Pool: locks have connections of their own.',
     );
   }
+  checkOptions(name, source, EXPECTED, ADDRESS, process.env.PGHOST); // which pg takes
+  if (source.connectionString !== undefined)
+    checkUrl(`${name}.connectionString`, source.connectionString, SCHEME, EXAMPLE);
 }
 
 /**

@@ -1,0 +1,53 @@
+// Messages repeat no text, as it may hold a password.
+
+export const IS_IT_SET = 'Is the variable that it comes from set?';
+export const URL_OBJECT = 'a URL object. Give its text: url.href.';
+
+/** Options as their driver sees them. */
+export type Given = Readonly<Record<string, unknown>>;
+
+/** What the options of an address must be. Drivers take other values for localhost, or fail with errors of their own. */
+const PARTS: readonly [name: string, isFit: (value: unknown) => boolean, what: string][] = [
+  ['host', isHost, 'the name of a host'],
+  ['path', isText, 'the path of a socket'],
+  ['socketPath', isText, 'the path of a socket'],
+  ['port', isPort, 'a port'],
+];
+
+/** What is wrong with the address of a server in options. */
+export function problemOfAddress(given: Given): string | undefined {
+  const [name, , what] = PARTS.find(([part, isFit]) => kindOf(given[part]) !== 'nothing' && !isFit(given[part])) ?? [];
+  return name && `${name} ${numberOrKind(given[name])}, which is not ${what}. ${IS_IT_SET}`;
+}
+
+/** @param names the options that can have the address */
+export function withoutAddress(names: string): string {
+  return (
+    `options without the address of a server, so the client would connect to localhost. Give ${names}, even if you mean ` +
+    `localhost. ${IS_IT_SET}`
+  );
+}
+
+export function kindOf(value: unknown): string {
+  if (value === undefined || value === null) return 'nothing';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+export function numberOrKind(value: unknown): string {
+  return typeof value === 'number' ? String(value) : kindOf(value);
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === 'string';
+}
+
+/** Not one with a port, nor a URL: the name of a server is in messages, and a URL can hold a password. */
+function isHost(value: unknown): boolean {
+  return typeof value === 'string' && !/[@\s]|^[^:]*:[^:]*$/.test(value);
+}
+
+/** Also as text, the form of environment variables. */
+function isPort(value: unknown): boolean {
+  const port = typeof value === 'string' ? Number(value) : value;
+  return Number.isInteger(port) && (port as number) > 0 && (port as number) < 65_536;
+}

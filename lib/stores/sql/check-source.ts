@@ -1,0 +1,35 @@
+import { LockOptionsError } from '../../api/errors.js';
+import { unfit } from '../../core/options/checks.js';
+import { IS_IT_SET, problemOfAddress, URL_OBJECT, withoutAddress, type Given } from '../node/address.js';
+
+/** @throws LockOptionsError, which does not repeat a text, as it may hold a password */
+export function checkUrl(name: string, url: unknown, scheme: RegExp, example: string): void {
+  if (typeof url !== 'string') throw unfit(name, url, `a URL like ${example}`);
+  if (scheme.test(url)) return;
+  const got = url === '' ? `an empty string. ${IS_IT_SET}` : 'another text.';
+  throw new LockOptionsError(`${name} must be a URL like ${example}: got ${got}`);
+}
+
+/**
+ * Refuses options with which a driver would connect to another server than was meant.
+ * @param expected for the message
+ * @param names the options that can have the address
+ * @param host where none is given
+ * @throws LockOptionsError
+ */
+export function checkOptions(
+  name: string,
+  source: object,
+  expected: string,
+  names: readonly string[],
+  host?: string,
+): void {
+  const given: Given = { host, ...source }; // as drivers do: what is inherited is left out
+  const problem =
+    source instanceof URL
+      ? URL_OBJECT
+      : ['stream', ...names].some((each) => given[each])
+        ? problemOfAddress(given)
+        : withoutAddress(names.join(' or '));
+  if (problem !== undefined) throw new LockOptionsError(`${name} must be ${expected}: got ${problem}`);
+}
