@@ -6,6 +6,7 @@ import {
   ServerBackend,
   type Answer,
   type Attempted,
+  type AwaitedReplicas,
   type Failed,
   type GaveBack,
   type GivingBack,
@@ -15,6 +16,7 @@ import { placeOf } from '../support/claims.js';
 
 const WAITING = placeOf('me', 3);
 const LIMIT_MS = 1_000;
+const REQUEST = { key: 'key', hold: EXCLUSIVE, owner: 'again', ttlMs: 1_000 };
 
 type Reply = [answer: Answer<AcquireOutcome>, gaveBack?: GaveBack];
 
@@ -46,13 +48,18 @@ class Server extends ServerBackend {
   readonly asked: (string | undefined)[] = [];
   readonly givenBack: string[] = [];
 
-  constructor(private readonly replies: Reply[]) {
-    super({ commandTimeoutMs: LIMIT_MS, now: () => 0 }, { report: vi.fn<LockBackend['report']>() });
+  constructor(
+    private readonly replies: Reply[],
+    replicas?: AwaitedReplicas,
+  ) {
+    super({ commandTimeoutMs: LIMIT_MS, now: () => 0 }, { report: vi.fn<LockBackend['report']>(), replicas });
   }
 
   protected attempt(_request: AcquireRequest, done: Attempted, givenBack?: string): void {
     this.asked.push(givenBack);
-    const [answer, gaveBack] = this.replies[this.asked.length - 1]!;
+    const reply = this.replies[this.asked.length - 1];
+    if (!reply) throw new Error('a mistake');
+    const [answer, gaveBack] = reply;
     queueMicrotask(() => done(answer, 0, gaveBack));
   }
 
@@ -74,7 +81,7 @@ class Server extends ServerBackend {
 async function turn(replies: Reply[]) {
   const server = new Server(replies);
   const released: ReleaseOutcome[] = [];
-  const request = { key: 'key', hold: EXCLUSIVE, owner: 'again', ttlMs: 1_000, place: WAITING };
+  const request = { ...REQUEST, place: WAITING };
   const outcome = await new Promise<AcquireOutcome>((done) =>
     server.releaseAndAcquire({ key: 'key', owner: 'mine' }, (each) => void released.push(each), request, done),
   );
@@ -103,6 +110,11 @@ it.each<[string, Reply[], object]>([
     [[NOT_RUN]],
     { outcome: 'unavailable', released: ['released'], asked: ['mine'], givenBack: ['mine'] },
   ],
+  [
+    'whose store makes a mistake gives the lock back by itself',
+    [],
+    { outcome: 'unavailable', released: ['unavailable'], asked: ['mine'], givenBack: ['mine'] },
+  ],
 ])('A turn %s [G626]', async (_what, replies, expected) => {
   expect(await turn(replies)).toEqual(expected);
 });
@@ -124,3 +136,21 @@ it('A mistake in a store with servers is an outcome, and its close waits for not
   await server.close();
   expect(mistake).toHaveBeenCalledTimes(4); // the release once more
 });
+
+it.each<[string, Reply[], Partial<AwaitedReplicas>?]>([
+  ['its attempt', []],
+  ['its second attempt, after the connection broke', [[BROKEN]]],
+  ['the wait for replicas', [[GRANTED]], { extend: () => Promise.reject(new Error('a mistake')) }],
+])(
+  'A mistake of a store in %s is an outcome, and what may have been granted is given back',
+  async (_what, replies, replicas) => {
+    const server = new Server(replies, replicas as AwaitedReplicas);
+    let isCalled = false;
+    const outcome = new Promise<AcquireOutcome>((done) => server.acquire(REQUEST, done)).finally(
+      () => (isCalled = true),
+    );
+    expect(isCalled).toBe(false);
+    expect(await outcome).toMatchObject({ status: 'unavailable', causes: [{ problem: 'Error: a mistake' }] });
+    expect(server.givenBack).toEqual(['again']);
+  },
+);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { LockError, type LockService } from '../../lib/index.js';
 import { openLocks } from '../support/open-locks.js';
-import { grantOfTurn, HostileServer, reaction, refusalOfTurn, type Reaction } from './hostile-server.js';
+import { grantOfTurn, HostileServer, reaction, refusal, refusalOfTurn, type Reaction } from './hostile-server.js';
 import { fuzz } from './seeds.js';
 
 /** Longer than all limits of the calls below together, on a busy machine. */
@@ -26,7 +26,7 @@ const source = ({ port }: HostileServer) => ({
 });
 
 /** The answers that random ones seldom are: another holder, on all nodes alike, and none at all. */
-const REFUSED: Reaction = { bytes: '*2\r\n:50\r\n+another@0000000000000001\r\n' };
+const REFUSED: Reaction = { bytes: refusal(50, 'another@0000000000000001') };
 const GRANTED: Reaction = { bytes: '$16\r\n0000000000000001\r\n' };
 /** The same to a process that has waited a moment ago. */
 const TURNS: Reaction[] = [{ bytes: refusalOfTurn(50, 'another@1') }, { bytes: grantOfTurn('0000000000000001') }];

@@ -57,6 +57,7 @@ export class HostileServer {
 const text = fc.oneof(
   fc.string(),
   fc.constantFrom('', '__proto__', 'constructor', '1', '-1', '1e999', 'NaN', 'OK', '0x10'),
+  fc.constantFrom('granted', 'refused', 'failed', 'at', 'wiped'),
 );
 const line = text.map((value) => value.replace(/[\r\n]/g, ' '));
 
@@ -78,14 +79,19 @@ const value = fc
   .tuple(line, fc.option(token), fc.constantFrom('', '+'))
   .map(([owner, of, mark]) => (of === null ? owner : `${owner}@${of}${mark}`));
 
+/** Another owner holds the lock. */
+export function refusal(pttl: number, text: string): string {
+  return `*3\r\n+refused\r\n:${pttl}\r\n+${text}\r\n`;
+}
+
 /** To a waiter: one token, and nobody else waits. */
 export function grantOfTurn(text: string): string {
-  return `*6\r\n:1\r\n:0\r\n:1700000000000000\r\n$16\r\n${text}\r\n$16\r\n${text}\r\n:1700000000000000\r\n`;
+  return `*6\r\n+granted\r\n:0\r\n:1700000000000000\r\n$16\r\n${text}\r\n$16\r\n${text}\r\n:1700000000000000\r\n`;
 }
 
 /** To a waiter: another owner holds the lock. */
 export function refusalOfTurn(pttl: number, text: string): string {
-  return `*6\r\n:0\r\n:0\r\n:1700000000000000\r\n:${pttl}\r\n+${text}\r\n:0\r\n`;
+  return `*7\r\n+refused\r\n:0\r\n:1700000000000000\r\n:${pttl}\r\n+${text}\r\n:0\r\n:0\r\n`;
 }
 
 /** As the library expects them: a token, that and the time of the node, or who holds the lock and for how long. */
@@ -94,8 +100,8 @@ const asExpected = fc.oneof(
   token.map((text) => `$16\r\n${text}\r\n`),
   token.map((text) => grantOfTurn(text)),
   fc.tuple(fc.integer({ min: 0, max: 50 }), value).map(([pttl, text]) => refusalOfTurn(pttl, text)),
-  fc.tuple(token, fc.nat()).map(([text, us]) => `*3\r\n$16\r\n${text}\r\n$2\r\nat\r\n:${us}\r\n`),
-  fc.tuple(fc.integer({ min: 0, max: 50 }), value).map(([pttl, text]) => `*2\r\n:${pttl}\r\n+${text}\r\n`),
+  fc.tuple(token, fc.nat()).map(([text, us]) => `*3\r\n$2\r\nat\r\n$16\r\n${text}\r\n:${us}\r\n`),
+  fc.tuple(fc.integer({ min: 0, max: 50 }), value).map(([pttl, text]) => refusal(pttl, text)),
 );
 
 /** ioredis throws at a null that nobody asked for, where no caller can catch it: not as one of several answers. */

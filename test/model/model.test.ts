@@ -105,12 +105,12 @@ function replyOf(answer: { status: string; fencingToken?: number; nodeTimeUs?: n
   const { status, fencingToken = 0, nodeTimeUs } = answer;
   if (status === 'refused') return valueOf(lock);
   if (status !== 'granted') return REPLIES[status];
-  return nodeTimeUs === undefined ? textOf(fencingToken) : [textOf(fencingToken), 'at', nodeTimeUs];
+  return nodeTimeUs === undefined ? textOf(fencingToken) : ['at', textOf(fencingToken), nodeTimeUs];
 }
 
 /** Of a refusal the value of the lock. */
 function withoutTtl(reply: unknown): unknown {
-  return Array.isArray(reply) && reply[1] !== 'at' ? (reply[1] as unknown) : reply;
+  return Array.isArray(reply) && reply[0] === 'refused' ? (reply[2] as unknown) : reply;
 }
 
 /** The value of a lock in Redis. */

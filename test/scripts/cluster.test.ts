@@ -13,6 +13,7 @@ import { until } from '../support/until.js';
 const SLOTS = 16_384;
 const aToken: unknown = expect.stringMatching(/^\d{16}$/);
 const refusedBy = (owner: string): unknown => [
+  'refused',
   expect.any(Number),
   expect.stringMatching(new RegExp(`^${owner}@\\d{16}$`)),
 ];

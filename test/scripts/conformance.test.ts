@@ -164,9 +164,9 @@ const TABLE = `
     free => now | me@now long; counter now
     me@T => T | me@T long
     me@T+ => T | me@T+ long
-    me@T= => short me@T= | me@T= short
-    other@T => short other@T | other@T short
-    me => short me | me short
+    me@T= => refused short me@T= | me@T= short
+    other@T => refused short other@T | other@T short
+    me => refused short me | me short
     list => WRONGTYPE | a list endless
     free; counter AHEAD => AHEAD+1 | me@AHEAD+1 long; counter AHEAD+1
     free; counter list => ERR the fencing counter lock:fence: WRONGTYPE | free; counter a list
@@ -174,16 +174,16 @@ const TABLE = `
     free => now | me@now long; counter now
     me@T => T | me@T long
     me@T+ => T | me@T+ long
-    me@T= => short me@T= | me@T= short
-    other@T => short other@T | other@T short
-    free; counter word => now at now | me@now long; counter now
+    me@T= => refused short me@T= | me@T= short
+    other@T => refused short other@T | other@T short
+    free; counter word => at now now | me@now long; counter now
     free; counter list => ERR the fencing counter lock:fence:shard: WRONGTYPE | free; counter a list
   vote for a proposal that is too far ahead
-    free => now at now | me@now long; counter now
+    free => at now now | me@now long; counter now
   vote in the epoch 7
     free; admitted 7 => now | me@now long; counter now
     free => wiped 7 | free
-    free; counter AHEAD => AHEAD+1 at now | me@AHEAD+1 long; counter AHEAD+1
+    free; counter AHEAD => at AHEAD+1 now | me@AHEAD+1 long; counter AHEAD+1
     free; admitted 77 => wiped 7 | free
     free; admitted list => wiped 7 | free
     free; admitted 8; counter T => now | me@now long; counter now
@@ -193,53 +193,53 @@ const TABLE = `
   vote in the epoch 7, too far behind
     free => wiped 7 | free
   vote for a proposal that is too far behind
-    free => now at now | me@now long; counter now
+    free => at now now | me@now long; counter now
   vote or queue
     free => now | me@now+ long; counter now
     me@T => T | me@T long
     me@T+; queue woken/me => T | me@T+ long
-    other@T => short other@T 0 | other@T+ short; queue me
-    other@T= => short other@T= 0 | other@T= short; queue me
-    other@T+; queue first => short other@T+ 0 | other@T+ short; queue first me
+    other@T => refused short other@T 0 | other@T+ short; queue me
+    other@T= => refused short other@T= 0 | other@T= short; queue me
+    other@T+; queue first => refused short other@T+ 0 | other@T+ short; queue first me
     list => WRONGTYPE | a list endless
   vote or queue, without a place
-    me@T= => short me@T= 0 | me@T= short
-    other@T => short other@T 0 | other@T short
+    me@T= => refused short me@T= 0 | me@T= short
+    other@T => refused short other@T 0 | other@T short
   vote or queue, for a proposal that is too far ahead
-    free => now at now | me@now+ long; counter now
+    free => at now now | me@now+ long; counter now
   vote or queue, in the epoch 7
     free => wiped 7 | free
-    free; counter AHEAD => AHEAD+1 at now | me@AHEAD+1+ long; counter AHEAD+1
+    free; counter AHEAD => at AHEAD+1 now | me@AHEAD+1+ long; counter AHEAD+1
   turn
-    free => 1 0 now now now now | me@now+ long; counter now
-    me@T => 1 0 now now now now | me@now+ long; counter now
-    me@T+; queue me => 1 0 now now now now | me@now+ long; counter now
-    other@T => 0 0 now short other@T 0 | other@T+ short; queue me
-    other@T+; queue first => 0 0 now short other@T+ 0 | other@T+ short; queue first me
-    other@T= => 0 0 now short other@T= 0 | other@T= short; queue me
-    other@T endless => 0 0 now -1 other@T 0 | other@T+ endless; queue me
+    free => granted 0 now now now now | me@now+ long; counter now
+    me@T => granted 0 now now now now | me@now+ long; counter now
+    me@T+; queue me => granted 0 now now now now | me@now+ long; counter now
+    other@T => refused 0 now short other@T 0 0 | other@T+ short; queue me
+    other@T+; queue first => refused 0 now short other@T+ 0 0 | other@T+ short; queue first me
+    other@T= => refused 0 now short other@T= 0 0 | other@T= short; queue me
+    other@T endless => refused 0 now -1 other@T 0 0 | other@T+ endless; queue me
     list => WRONGTYPE | a list endless
-    free; queue me next => 1 0 now now now 2 | me@now+ long; counter now; queue next
-    free; queue first next => 0 0 now brief first@now+ 0 | first@now+ brief; counter now; queue next me; first hears now
-    free; queue gone => 1 0 now now now now | me@now+ long; counter now; me hears now
+    free; queue me next => granted 0 now now now 2 | me@now+ long; counter now; queue next
+    free; queue first next => refused 0 now brief first@now+ 0 0 | first@now+ brief; counter now; queue next me; first hears now
+    free; queue gone => granted 0 now now now now | me@now+ long; counter now; me hears now
     free; counter list => ERR the fencing counter lock:fence: WRONGTYPE | free; counter a list
-    ~s@T other => 0 0 now short ~s@T short 1 0 other 0 0 | ~s@T short 1 0 other short; queue me
+    ~s@T other => refused 0 now short ~s@T short 1 0 other 0 0 | ~s@T short 1 0 other short; queue me
   turn, without a place
-    me@T= => 0 0 now short me@T= 0 | me@T= short
-    other@T => 0 0 now short other@T 0 | other@T short
-    free; queue first => 0 0 now brief first@now+ 0 | first@now+ brief; counter now; first hears now
+    me@T= => refused 0 now short me@T= 0 0 | me@T= short
+    other@T => refused 0 now short other@T 0 0 | other@T short
+    free; queue first => refused 0 now brief first@now+ 0 0 | first@now+ brief; counter now; first hears now
   turn, at its place
-    other@T+; queue me => 0 0 now short other@T+ 0 | other@T+ short; queue me
+    other@T+; queue me => refused 0 now short other@T+ 0 0 | other@T+ short; queue me
   turn, at the place that it had
-    other@T+; queue first => 0 0 now short other@T+ 1 | other@T+ short; queue first me
+    other@T+; queue first => refused 0 now short other@T+ 1 0 | other@T+ short; queue first me
   turn, of one who came first
-    free; queue first => 1 0 now now now 1 | me@now+ long; counter now; queue first
+    free; queue first => granted 0 now now now 1 | me@now+ long; counter now; queue first
   turn, which gives a lock back
-    mine@T => 1 1 now now now now | me@now+ long; counter now
-    mine@T+; queue first => 0 1 now brief first@now+ 0 | first@now+ brief; counter now; queue me; first hears now
-    other@T+ => 0 -1 now short other@T+ 0 | other@T+ short; queue me
-    free => 1 0 now now now now | me@now+ long; counter now
-    mine@T; counter 9e18 => ERR the fencing counter lock:fence is out of range: delete it 1 | free; counter 9e18
+    mine@T => granted 1 now now now now | me@now+ long; counter now
+    mine@T+; queue first => refused 1 now brief first@now+ 0 0 | first@now+ brief; counter now; queue me; first hears now
+    other@T+ => refused -1 now short other@T+ 0 0 | other@T+ short; queue me
+    free => granted 0 now now now now | me@now+ long; counter now
+    mine@T; counter 9e18 => failed 1 ERR the fencing counter lock:fence is out of range: delete it | free; counter 9e18
   extend
     me@T => 1 | me@T long
     me@T+ => 1 | me@T+ long
@@ -321,32 +321,32 @@ const TABLE = `
     free => 0 | free
     list => -1 | a list endless
   force release
-    alive/1@T+; queue gone first => 1 alive/1@T+ | first@now+ brief; counter now; alive/1 hears a key is taken; first hears now
-    alive/1@T=; queue first => 1 alive/1@T= | first@now+ brief; counter now; first hears now
-    alive/1 => 1 alive/1 | free
-    list => 1 '' | free
+    alive/1@T+; queue gone first => alone alive/1@T+ | first@now+ brief; counter now; alive/1 hears a key is taken; first hears now
+    alive/1@T=; queue first => alone alive/1@T= | first@now+ brief; counter now; first hears now
+    alive/1 => alone alive/1 | free
+    list => alone '' | free
     free; queue first => 0 | free; queue first
-    ~s@T other another => 2 other another | free
+    ~s@T other another => together other another | free
   force release from an owner
-    other@T+ => 1 other@T+ | free
-    other@T= => 1 other@T= | free
+    other@T+ => alone other@T+ | free
+    other@T= => alone other@T= | free
     other0@T => 0 | other0@T short
     list => 0 | a list endless
   share
-    free => 1 0 now now 0 now 0 | ~s@now long 1 0 me long; counter now
-    other@T => 0 0 now short other@T 0 0 0 | other@T+ short; queue me
-    ~s@T other => 1 0 now T 0 now 0 | ~s@T short 1 0 other long 1 0 me long
-    ~s@T me => 1 0 now T 0 now 0 | ~s@T long 1 0 me long
-    ~s@T other; queue first => 0 0 now short ~s@T short 1 0 other 0 0 0 | ~s@T short 1 0 other short; queue first me
-    free; counter AHEAD => 1 0 now AHEAD+1 0 now 0 | ~s@AHEAD+1 long 1 0 me long; counter AHEAD+1
+    free => granted 0 now now 0 now 0 | ~s@now long 1 0 me long; counter now
+    other@T => refused 0 now short other@T 0 0 0 | other@T+ short; queue me
+    ~s@T other => granted 0 now T 0 now 0 | ~s@T short 1 0 other long 1 0 me long
+    ~s@T me => granted 0 now T 0 now 0 | ~s@T long 1 0 me long
+    ~s@T other; queue first => refused 0 now short ~s@T short 1 0 other 0 0 0 | ~s@T short 1 0 other short; queue first me
+    free; counter AHEAD => granted 0 now AHEAD+1 0 now 0 | ~s@AHEAD+1 long 1 0 me long; counter AHEAD+1
     free; counter list => ERR the fencing counter lock:fence: WRONGTYPE | free; counter a list
     list => WRONGTYPE | a list endless
   permits
-    free => 1 0 now 0 2 now 3 | ~p long 1 3 me long 1 3 b long 1 3 c long
-    ~p other another => 1 0 now 0 0 now 3 | ~p short 1 3 other short 1 3 another long 1 3 me long
-    ~p a b c => 0 0 now short ~p short 1 3 a 0 3 2 | ~p short 1 3 a short 1 3 b short 1 3 c short
-    ~s@T other => 0 0 now short ~s@T short 1 0 other 0 0 0 | ~s@T short 1 0 other short
-    ~p me b => 1 0 now 0 2 now 3 | ~p long 1 3 me long 1 3 b long 1 3 c long
+    free => granted 0 now 0 2 now 3 | ~p long 1 3 me long 1 3 b long 1 3 c long
+    ~p other another => granted 0 now 0 0 now 3 | ~p short 1 3 other short 1 3 another long 1 3 me long
+    ~p a b c => refused 0 now short ~p short 1 3 a 0 2 3 | ~p short 1 3 a short 1 3 b short 1 3 c short
+    ~s@T other => refused 0 now short ~s@T short 1 0 other 0 0 0 | ~s@T short 1 0 other short
+    ~p me b => granted 0 now 0 2 now 3 | ~p long 1 3 me long 1 3 b long 1 3 c long
   leave
     ~s@T me; queue gone first => 1 | first@now+ brief; counter now; first hears now
     ~p me; queue reader/a reader/b => 1 | ~s@now brief 1 0 a brief 1 0 b brief; counter now; a hears now; b hears now

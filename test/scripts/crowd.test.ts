@@ -26,7 +26,7 @@ const TOKEN = '1700000000000000';
 
 onServer();
 
-type Parts = [isGranted: number, gave: number, us: number, ...rest: (number | string)[]];
+type Parts = [kind: string, gave: number, us: number, ...rest: (number | string)[]];
 const run = (script: Script, ...args: (string | number)[]): Promise<Reply> => runOn(script, KEYS, ...args);
 
 interface Ask {
@@ -77,12 +77,12 @@ describe('a lock that several hold', () => {
 
   it('counts permits against the smallest limit that any of them names, the asker included [G852]', async () => {
     await permits('a', 2, 3);
-    expect((await permits('b', 2, 9))[0]).toBe(0);
-    expect((await permits('c', 1, 2))[0]).toBe(0);
-    const [isGranted, , , , , , smallest] = await permits('d', 1, 9);
-    expect([isGranted, smallest]).toEqual([1, 3]);
+    expect((await permits('b', 2, 9))[0]).toBe('refused');
+    expect((await permits('c', 1, 2))[0]).toBe('refused');
+    const [kind, , , , , , smallest] = await permits('d', 1, 9);
+    expect([kind, smallest]).toEqual(['granted', 3]);
     const refusal = await permits('e', 1, 9);
-    expect([refusal[0], refusal[6], await holders()]).toEqual([0, 3, ['a', 'd']]);
+    expect([refusal[0], refusal[7], await holders()]).toEqual(['refused', 3, ['a', 'd']]);
   });
 
   it('stands for as long as any of them holds it: an extension of another does not shorten that [G853]', async () => {
@@ -116,7 +116,7 @@ describe('the queue of a lock that several hold', () => {
   it('lets nobody past its head, which fits later, whatever its mode [G854]', async () => {
     await share('a');
     await alone('x', exclusive('x'), 10);
-    expect((await share('b', { place: read('b'), number: 20 }))[0]).toBe(0);
+    expect((await share('b', { place: read('b'), number: 20 }))[0]).toBe('refused');
     expect(await queue()).toEqual([exclusive('x'), read('b')]);
     expect(await holders()).toEqual(['a']);
     await give('a');
@@ -158,7 +158,7 @@ describe('the queue of a lock that several hold', () => {
     const unknown = ['s+x inbox:alive flagged', `p3/2 ${CHANNEL} too-many`, `s ${CHANNEL} two words`];
     for (const [at, entry] of [...unknown, 'p1/3 inbox:dead dead', permit('b', 1, 3), permit('c', 2, 3)].entries())
       await client.zadd(QUEUE, at + 1, entry);
-    expect((await permits('d', 1, 3, { place: permit('d', 1, 3), number: 99 }))[0]).toBe(0);
+    expect((await permits('d', 1, 3, { place: permit('d', 1, 3), number: 99 }))[0]).toBe('refused');
     expect(await holders()).toEqual(['a', 'b']);
     expect(await queue()).toEqual([...unknown, permit('c', 2, 3), permit('d', 1, 3)]);
   });
@@ -173,7 +173,7 @@ describe('the queue of a lock that several hold', () => {
       const gone = 'inbox:gone';
       await client.zadd(QUEUE, 10, `g ${gone} x~1`, 11, `p2/2 ${gone} y`);
       await client.zadd(QUEUE, -Date.now() * 1_000, `h ${gone}`); // its sign is new
-      expect((await joins())[0]).toBe(1);
+      expect((await joins())[0]).toBe('granted');
       expect(await holders()).toEqual(['a', 'b']);
       expect(await queue()).toEqual([]);
     },
@@ -182,10 +182,10 @@ describe('the queue of a lock that several hold', () => {
   it('gets what is taken by force, from all or from one, and each of these is told so [G856]', async () => {
     await permits('alive/1', 1, 2, { others: 'alive/2' });
     await permits('w', 1, 2, { place: permit('w', 1, 2), number: 1 });
-    expect(await run(FORCE_RELEASE, 'inbox:', 'k', 'alive/2')).toEqual([2, 'alive/2']);
+    expect(await run(FORCE_RELEASE, 'inbox:', 'k', 'alive/2')).toEqual(['together', 'alive/2']);
     expect(await holders()).toEqual(['alive/1', 'w']);
     expect(await run(FORCE_RELEASE, 'inbox:', 'k', 'nobody')).toBe(0);
-    expect(await run(FORCE_RELEASE, 'inbox:', 'k', '')).toEqual([2, 'alive/1', 'w']);
+    expect(await run(FORCE_RELEASE, 'inbox:', 'k', '')).toEqual(['together', 'alive/1', 'w']);
     expect(await client.exists(LOCK, QUEUE)).toBe(0);
     await until(() => heard.length >= 3, { what: 'it is told' });
     expect(heard.map(({ ticket, takenKey }) => [ticket, takenKey])).toEqual([
@@ -200,9 +200,9 @@ describe('who asks to hold a lock together with others, where something is wrong
   it('learns what is wrong with the counter, and has only given back what it had', async () => {
     await share('a');
     await client.set(FENCE, '9e18');
-    expect(await share('b', { give: 'a' })).toEqual([expect.stringContaining('out of range'), 1]);
+    expect(await share('b', { give: 'a' })).toEqual(['failed', 1, expect.stringContaining('out of range')]);
     expect(await client.exists(LOCK)).toBe(0);
-    expect((await permits('p', 1, 1))[0]).toBe(1); // which have no token
+    expect((await permits('p', 1, 1))[0]).toBe('granted'); // which have no token
   });
 
   it('is refused where another program has written something else than a lock', async () => {

@@ -22,8 +22,8 @@ const [LOCK, ADMISSION] = ['lock:{k}', 'lock:admission'];
 onServer();
 
 const counter = async () => Number(await client.get(FENCE));
-/** A vote that is not the proposal has the time of the node beside it, and the grant of a waiter what else it has to know. */
-const tokenOf = (reply: Reply) => Number(Array.isArray(reply) ? reply[reply.length === 6 ? 3 : 0] : reply);
+/** A vote that is not the proposal, and the grant of a waiter, begin with a word that says so. */
+const tokenOf = (reply: Reply) => Number(Array.isArray(reply) ? reply[reply[0] === 'at' ? 1 : 3] : reply);
 
 const acquire = (lock: string) => run(ACQUIRE, [FENCE, lock], 10_000, 'me@');
 const contend = (lock: string, count: number) =>
@@ -148,24 +148,24 @@ describe('A proposal for a vote', () => {
   const nearUs = async () => (await timeUs()) + 0.9 * LIMIT_US;
 
   it('that is far from the time of the node is moved as near to it as it has to be', async () => {
-    const [highest, , nodeTimeUs] = (await vote(Number.MAX_SAFE_INTEGER)) as [string, string, number];
+    const [, highest, nodeTimeUs] = (await vote(Number.MAX_SAFE_INTEGER)) as [string, string, number];
     expect(highest).toBe(tokenText(nodeTimeUs + LIMIT_US));
     await client.del(LOCK, FENCE);
-    const [lowest, , laterUs] = (await vote(0)) as [string, string, number];
+    const [, lowest, laterUs] = (await vote(0)) as [string, string, number];
     expect(lowest).toBe(tokenText(laterUs - LIMIT_US));
   });
 
   it('that is behind a counter of an old snapshot is moved to the time of the node', async () => {
     const old = (await timeUs()) - 3_600_000_000;
     await client.set(FENCE, tokenText(old));
-    const [text, , nodeTimeUs] = (await vote(old + 1)) as [string, string, number];
+    const [, text, nodeTimeUs] = (await vote(old + 1)) as [string, string, number];
     expect(text).toBe(tokenText(nodeTimeUs - LIMIT_US));
   });
 
   it('that the counter equals is moved to the next token', async () => {
     const proposal = await nearUs();
     await client.set(FENCE, tokenText(proposal));
-    expect(await vote(proposal)).toEqual([tokenText(proposal + 1), 'at', expect.any(Number)]);
+    expect(await vote(proposal)).toEqual(['at', tokenText(proposal + 1), expect.any(Number)]);
     expect(await client.get(FENCE)).toBe(tokenText(proposal + 1));
   });
 });

@@ -41,7 +41,7 @@ const turn = (
   } = {},
 ) =>
   run(TURN, KEYS, sign, give && `${give}@`, `${owner}@`, ttlMs, count, entry, number, placed, calls) as Promise<Turned>;
-type Turned = [isGranted: number, gave: number, us: number, ...rest: (number | string)[]];
+type Turned = [kind: string, gave: number, us: number, ...rest: (number | string)[]];
 const entryOf = (ticket: string, service: 'grant' | 'wake' = 'grant', channel = 'inbox:alive', turns = 1) =>
   queueEntry(service, channel, ticket, turns);
 const line = async (...entries: string[]) => {
@@ -172,7 +172,7 @@ describe('a release', () => {
     expect(await release('next')).toBe(1);
     expect(await client.exists(LOCK)).toBe(0);
     expect(await queue()).toEqual(unknown);
-    expect((await turn('fair', { entry: entryOf('fair') }))[0]).toBe(1);
+    expect((await turn('fair', { entry: entryOf('fair') }))[0]).toBe('granted');
     expect(await queue()).toEqual(unknown);
   });
 
@@ -250,8 +250,8 @@ describe('who gives a lock back and asks for it again', () => {
   it('stands behind those who wait, and the first of them is told how far it may go', async () => {
     await hold('me');
     await client.zadd(QUEUE, 10, entryOf('a', 'grant', 'inbox:alive', 3));
-    const [isGranted, gave] = await turn('again', { give: 'me', entry: entryOf('again'), number: 20 });
-    expect([isGranted, gave]).toEqual([0, 1]);
+    const [kind, gave] = await turn('again', { give: 'me', entry: entryOf('again'), number: 20 });
+    expect([kind, gave]).toEqual(['refused', 1]);
     expect(await holder()).toBe('a');
     expect(await queue()).toEqual([entryOf('again')]);
     await told('a');
@@ -266,12 +266,12 @@ describe('who gives a lock back and asks for it again', () => {
     await release('me');
     await told('a');
     const { lastToken } = heard[0]!.grant!;
-    const [isGranted, , , first] = await turn('a', {
+    const [kind, , , first] = await turn('a', {
       entry: entryOf('a', 'grant', 'inbox:alive', 3),
       count: 3,
       placed: 1,
     });
-    expect(isGranted).toBe(1);
+    expect(kind).toBe('granted');
     expect(Number(first)).toBeGreaterThan(lastToken);
   });
 });

@@ -183,7 +183,7 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
-    if (this.#canHold(request)) this.attempt(request, (...answer) => this.#attempted(request, answer, done));
+    if (this.#canHold(request)) this.#try(request, (answer, sentAt) => this.#attempted(request, answer, sentAt, done));
     else this.#refuseHold(done);
   }
 
@@ -206,20 +206,26 @@ export abstract class ServerBackend implements LockBackend {
       } else {
         this.release(grant, {}, released);
       }
-      this.#attempted(request, [outcome, sentAt], done);
+      this.#attempted(request, outcome, sentAt, done);
     };
-    this.attempt(request, attempted, grant.owner);
+    this.#try(request, attempted, grant.owner);
   };
 
   extend(request: ExtendRequest, done: (outcome: Answer<ExtendOutcome>) => void): void {
     noteTtl(request.grant, request.ttlMs);
     const askedAt = this.#now();
-    if (!this.#replicas) this.#answered((answer) => this.prolong(request, answer), done);
-    else
+    if (this.#replicas) {
       void this.#replicas
         .extend(request)
         .catch(this.#mistake)
         .then((outcome) => done(outcome.status === 'extended' ? { ...outcome, sentAt: askedAt } : outcome));
+      return;
+    }
+    try {
+      this.prolong(request, done);
+    } catch (error) {
+      this.#answerMistake(error, done);
+    }
   }
 
   /**
@@ -373,19 +379,23 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   #giveBackOnce(grant: Grant, how: GivingBack, done: (answer: Answer<ReleaseOutcome>) => void): void {
-    this.#answered((given) => this.giveBack(grant, how, given), done);
+    try {
+      this.giveBack(grant, how, done);
+    } catch (error) {
+      this.#answerMistake(error, done);
+    }
   }
 
-  /** Asks for an answer, which also comes if asking throws. */
-  #answered<Outcome>(
-    ask: (done: (answer: Outcome | Failed) => void) => void,
-    done: (answer: Outcome | Failed) => void,
-  ) {
+  #try(request: AcquireRequest, done: Attempted, givenBack?: string): void {
     try {
-      ask(done);
+      this.attempt(request, done, givenBack);
     } catch (error) {
-      queueMicrotask(() => done(this.#mistake(error)));
+      this.#answerMistake(error, (answer) => done(answer, this.#now()));
     }
+  }
+
+  #answerMistake(error: unknown, done: (answer: Failed) => void): void {
+    queueMicrotask(() => done(this.#mistake(error)));
   }
 
   /** The answer of what must not throw, nor reject: if it does, nobody must be left waiting. */
@@ -408,13 +418,17 @@ export abstract class ServerBackend implements LockBackend {
 
   #attempted(
     request: AcquireRequest,
-    [answer, sentAt]: [answer: Answer<AcquireOutcome>, sentAt: number, ...unknown[]],
+    answer: Answer<AcquireOutcome>,
+    sentAt: number,
     done: (outcome: AcquireOutcome) => void,
   ): void {
     const isSettled = answer.status === 'contended' || (answer.status === 'acquired' && !this.#replicas);
     if (isSettled) return done(answer);
     void this.#settled(request, answer, sentAt)
-      .catch(this.#mistake)
+      .catch((error: unknown): Failed => {
+        this.#undo(request);
+        return this.#mistake(error);
+      })
       .then((outcome) => {
         this.#failing.delete(request);
         done(outcome);

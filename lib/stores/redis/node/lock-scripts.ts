@@ -8,13 +8,13 @@ import type {
   Hold,
   Holder,
   Holding,
-  Place,
   ReleaseOutcome,
   Taken,
   Transfer,
   TransferOutcome,
   Waiting,
 } from '../../../core/backend/lock-backend.js';
+import type { ServerClock } from '../../../core/time/server-clock.js';
 import { hintOf, StoredGrant } from '../../node/grants.js';
 import { failed, type Answer, type Failed, type GaveBack } from '../../node/server.backend.js';
 import { nodeError } from '../client/advice.js';
@@ -47,19 +47,15 @@ export interface LockCall {
   readonly args: readonly (string | number)[];
 }
 
-/** A place as a queue in Redis has it. */
-export interface QueuedPlace extends Pick<Place, 'isTaken' | 'calls'> {
-  readonly entry: string;
-  /** When it came, by the clock of the server in microseconds; undefined where that is not known. */
-  readonly number?: number;
-}
-
-/** What an attempt asks for. */
-interface Asking extends Pick<AcquireRequest, 'key' | 'owner' | 'ttlMs'> {
+/** What an attempt says besides its request. */
+export interface Attempt {
   readonly sign: Sign;
   /** The owner value of a lock that is given back in the same step. */
   readonly givenBack?: string;
-  readonly place?: QueuedPlace;
+  /** Its place in the queue. */
+  readonly entry?: string;
+  /** When it came, by the clock of the server in microseconds; undefined where that is not known. */
+  readonly number?: number;
 }
 
 /** The attempt whose reply is read. */
@@ -67,12 +63,12 @@ export interface Asked {
   readonly node: string;
   readonly request: AcquireRequest;
   readonly sentAt: number;
+  /** When it was sent, and when the reply came, by the monotonic clock. */
+  readonly askedAt: number;
+  readonly receivedAt: number;
   /** Stands for the connection that the reply came on. */
   readonly connection: unknown;
-  /** Takes the time of the server, in microseconds, before a time of it is read. */
-  readonly learn: (serverUs: number) => void;
-  /** A time of the server by the monotonic clock, in milliseconds. */
-  readonly timeAt: (serverUs: number) => number | undefined;
+  readonly clock: ServerClock;
   /** Called when an earlier place was passed over, as the message that its turn had come did not arrive. */
   readonly onPassedOver: () => void;
 }
@@ -129,9 +125,12 @@ export function readAcquire(
   sentAt: number,
 ): Answer<AcquireOutcome> {
   if (Array.isArray(reply)) {
-    const [leftMs, value] = reply;
-    const refusal = refusalOf({ leftMs, value });
-    return refusal ? { status: 'contended', ...refusal, queued: false } : unexpected(node);
+    const [kind, leftMs, value] = reply;
+    if (kind !== 'refused' || !isRefusal(leftMs, value)) return unexpected(node);
+    const { owner, isKept } = readValue(value);
+    const remainingMs = remainingOf(leftMs);
+    const others = othersIn(value, remainingMs) || undefined;
+    return { status: 'contended', owner, others, remainingMs, isKept, queued: false };
   }
   const fencingToken = Number(reply);
   if (!isToken(fencingToken)) return unexpected(node);
@@ -139,38 +138,27 @@ export function readAcquire(
 }
 
 /** `turn.lua`: the attempt of a waiter for the lock alone. */
-export function turnCall(keys: LockKeys, asking: Asking & { readonly turns: number }): LockCall {
-  const { key, sign, givenBack, owner, ttlMs, turns, place } = asking;
+export function turnCall(
+  keys: LockKeys,
+  { key, owner, ttlMs, turns = 1, place }: AcquireRequest,
+  { sign, givenBack, entry = '', number }: Attempt,
+): LockCall {
+  const give = givenBack === undefined ? '' : ownerPart(givenBack);
   return {
     script: givenBack === undefined ? lua.TURN : GIVE_AND_TURN,
     keys: [keys.fence(key), keys.lock(key), keys.queue(key)],
-    args: [
-      sign,
-      givenBack === undefined ? '' : ownerPart(givenBack),
-      ownerPart(owner),
-      ttlMs,
-      turns,
-      ...placeArgs(place),
-    ],
+    args: [sign, give, ownerPart(owner), ttlMs, turns, entry, number ?? '', place?.isTaken ? 1 : 0, place?.calls ?? 0],
   };
 }
 
 export function readTurn(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
-  const { node, request, sentAt } = asked;
-  if (!Array.isArray(reply)) return unexpected(node);
-  if (reply.length === 2) return notDone(reply, node);
-  if (reply.length !== 6 && reply.length !== 7) return unexpected(node);
-  const [isGranted, , us, ...rest] = reply;
-  const serverUs = Number(us);
-  if (!isTime(serverUs)) return unexpected(node);
-  asked.learn(serverUs);
-  if (Number(isGranted) !== 1) {
-    const [leftMs, value, wasGone, besides] = rest;
-    return waitingOutcome({ leftMs, value, wasGone, besides }, serverUs, asked);
-  }
-  const [fencingToken, lastToken, boundUs] = rest.map(Number) as [number, number, number];
-  if (!isToken(fencingToken) || !isToken(lastToken) || lastToken < fencingToken) return unexpected(node);
-  const grant = new StoredGrant(request, fencingToken, lastToken, asked.timeAt(boundUs));
+  if (!Array.isArray(reply) || reply[0] !== 'granted') return readNoGrant(reply, asked);
+  const { node, request, clock, sentAt } = asked;
+  const [, , us, first, last, bound] = reply;
+  const [fencingToken, lastToken] = [Number(first), Number(last)];
+  if (!hasLearned(us, asked) || !isToken(fencingToken) || !isToken(lastToken) || lastToken < fencingToken)
+    return unexpected(node);
+  const grant = new StoredGrant(request, fencingToken, lastToken, clock.monotonicAt(Number(bound)));
   return { status: 'acquired', grant, sentAt };
 }
 
@@ -178,46 +166,63 @@ export function readTurn(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
 export function crowdCall(
   keys: LockKeys,
   hold: Exclude<Hold, { mode: 'exclusive' }>,
-  asking: Asking & { readonly others?: readonly string[] },
+  { key, owner, ttlMs, place, others = [] }: Omit<AcquireRequest, 'hold'>,
+  { sign, givenBack, entry = '', number }: Attempt,
 ): LockCall {
-  const { key, sign, givenBack, owner, ttlMs, place, others = [] } = asking;
+  const placed = place?.isTaken ? 1 : 0;
+  const waiting = [entry, number ?? '', placed, place?.calls ?? 0];
   return {
     script: givenBack === undefined ? lua.CROWD : GIVE_CROWD,
     keys: keysToHandOver(keys, key),
-    args: [sign, givenBack ?? '', owner, ttlMs, ...crowdArgs(hold), ...placeArgs(place), others.join(' ')],
+    args: [sign, givenBack ?? '', owner, ttlMs, ...crowdArgs(hold), ...waiting, others.join(' ')],
   };
+}
+
+export function readCrowdAttempt(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
+  if (!Array.isArray(reply) || reply[0] !== 'granted') return readNoGrant(reply, asked);
+  const { node, request, clock, sentAt } = asked;
+  const [, , us, token, joined, bound, smallest] = reply;
+  const isWithout = Number(token) === 0; // of permits
+  if (!hasLearned(us, asked) || !(isWithout || isToken(Number(token)))) return unexpected(node);
+  const fencingToken = isWithout ? undefined : Number(token);
+  const nobodyBefore = clock.monotonicAt(Number(bound));
+  const grantTo = (owner: string) => new StoredGrant({ ...request, owner }, fencingToken, fencingToken, nobodyBefore);
+  const others = request.others?.slice(0, Number(joined)).map(grantTo);
+  const smallerLimit = smallerThanIts(request, Number(smallest));
+  return { status: 'acquired', grant: grantTo(request.owner), others, smallerLimit, sentAt };
 }
 
 /** `crowd.lua`, where nobody asks: gives back what an owner has of a lock. */
 export function leaveCrowdCall(
   keys: LockKeys,
   hold: Exclude<Hold, { mode: 'exclusive' }>,
-  { key, sign, owner }: Pick<Asking, 'key' | 'sign' | 'owner'>,
+  { key, owner }: Grant,
+  sign: Sign,
 ): LockCall {
-  return crowdCall(keys, hold, { key, sign, givenBack: owner, owner: NOBODY, ttlMs: 0 });
+  return crowdCall(keys, hold, { key, owner: NOBODY, ttlMs: 0 }, { sign, givenBack: owner });
 }
 
-export function readCrowdAttempt(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
-  const { node, request, sentAt } = asked;
+/** Of `turn.lua` and `crowd.lua`. */
+function readNoGrant(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
+  const { node, request, sentAt, connection, onPassedOver } = asked;
   if (!Array.isArray(reply)) return unexpected(node);
-  if (reply.length === 2) return notDone(reply, node);
-  if (reply.length !== 7 && reply.length !== 8) return unexpected(node);
-  const [isGranted, , us, ...rest] = reply;
-  const serverUs = Number(us);
-  if (!isTime(serverUs)) return unexpected(node);
-  asked.learn(serverUs);
-  const smallerLimit = smallerThanIts(request, Number(rest[3]));
-  if (Number(isGranted) !== 1) {
-    const [leftMs, value, wasGone, , besides] = rest;
-    return waitingOutcome({ leftMs, value, wasGone, besides }, serverUs, asked, smallerLimit);
-  }
-  const [token, joined, boundUs] = rest.map(Number) as [number, number, number];
-  const fencingToken = token === 0 ? undefined : token;
-  if (fencingToken !== undefined && !isToken(fencingToken)) return unexpected(node);
-  const nobodyBefore = asked.timeAt(boundUs);
-  const grantTo = (owner: string) => new StoredGrant({ ...request, owner }, fencingToken, fencingToken, nobodyBefore);
-  const others = request.others?.slice(0, joined).map(grantTo);
-  return { status: 'acquired', grant: grantTo(request.owner), others, smallerLimit, sentAt };
+  if (reply[0] === 'failed') return failed(nodeError(node, String(reply[2]).replace(/\.$/, '')));
+  const [kind, , us, leftMs, value, wasGone, besides, smallest] = reply;
+  if (kind !== 'refused' || !hasLearned(us, asked) || !isRefusal(leftMs, value)) return unexpected(node);
+  const { place } = request;
+  const { owner, fencingToken = 0, isKept } = readValue(value);
+  const isLost = Number(wasGone) === 1;
+  if (isLost) onPassedOver();
+  return {
+    status: 'contended',
+    owner,
+    others: Number(besides) || undefined,
+    remainingMs: remainingOf(leftMs),
+    isKept,
+    smallerLimit: smallerThanIts(request, Number(smallest)),
+    queued: place !== undefined,
+    hint: place && hintOf(place, sentAt, connection, Math.max(Number(us), fencingToken), isLost),
+  };
 }
 
 /** What became of the lock that was given back by `turn.lua` or `crowd.lua`. */
@@ -229,40 +234,40 @@ export function readGaveBack(reply: Reply): GaveBack | undefined {
 /** `vote.lua`, and for a waiter `vote-or-queue.lua`: an attempt on one of the nodes of a Redlock. */
 export function voteCall(
   keys: LockKeys,
-  {
-    key,
-    ttlMs,
-    epoch,
-    vote,
-    place,
-  }: Pick<AcquireRequest, 'key' | 'ttlMs'> & {
-    readonly epoch?: string;
-    readonly vote: string;
-    readonly place?: QueuedPlace;
-  },
+  { key, ttlMs, place }: AcquireRequest,
+  { vote, epoch = '', entry = '' }: { readonly vote: string; readonly epoch?: string; readonly entry?: string },
 ): LockCall {
-  const names = [keys.admission(key), keys.lock(key), keys.fence(key)];
-  const args = [epoch ?? '', ttlMs, vote];
-  if (!place) return { script: lua.VOTE, keys: names, args };
-  const { entry, placed, calls } = argsOf(place);
-  return { script: lua.VOTE_OR_QUEUE, keys: [...names, keys.queue(key)], args: [...args, entry, placed, calls] };
+  const [admission, lock, fence] = [keys.admission(key), keys.lock(key), keys.fence(key)];
+  if (!place) return { script: lua.VOTE, keys: [admission, lock, fence], args: [epoch, ttlMs, vote] };
+  return {
+    script: lua.VOTE_OR_QUEUE,
+    keys: [admission, lock, fence, keys.queue(key)],
+    args: [epoch, ttlMs, vote, entry, place.isTaken ? 1 : 0, place.calls],
+  };
 }
 
 /** Without a valid fencing token it is no grant, whatever program answers there. */
 export function readVote(reply: Reply, node: string): Vote {
   if (!Array.isArray(reply)) {
     const fencingToken = Number(reply);
-    if (isToken(fencingToken)) return { status: 'granted', fencingToken };
-  } else if (reply[1] === 'at' && reply.length === 3) {
-    const fencingToken = Number(reply[0]);
-    if (isToken(fencingToken)) return { status: 'granted', fencingToken, nodeTimeUs: Number(reply[2]) };
-  } else if (reply[0] === WIPED) {
+    return isToken(fencingToken) ? { status: 'granted', fencingToken } : unexpected(node);
+  }
+  const [kind, ...said] = reply;
+  if (kind === 'at') {
+    const [fencingToken, nodeTimeUs] = said.map(Number) as [number, number];
+    if (isToken(fencingToken)) return { status: 'granted', fencingToken, nodeTimeUs };
+  }
+  if (kind === 'refused') {
+    const [leftMs, value, wasGone] = said;
+    if (isRefusal(leftMs, value)) {
+      const { owner, isKept } = readValue(value);
+      const wasPassedOver = Number(wasGone) === 1 || undefined;
+      return { status: 'refused', owner, remainingMs: remainingOf(leftMs), isKept, wasPassedOver };
+    }
+  }
+  if (kind === WIPED) {
     const error = new NodeError(node, 'it has lost its data, so it does not vote yet', WAIT_FOR_VOTES);
-    return { ...failed(error), wiped: String(reply[1]) };
-  } else {
-    const [leftMs, value, wasGone] = reply;
-    const refusal = refusalOf({ leftMs, value });
-    if (refusal) return { status: 'refused', ...refusal, wasPassedOver: Number(wasGone) === 1 || undefined };
+    return { ...failed(error), wiped: String(said[0]) };
   }
   return unexpected(node);
 }
@@ -358,8 +363,8 @@ export function forceReleaseCall(keys: LockKeys, key: string, from: string): Loc
 
 export function readTaken(reply: Reply): Taken | undefined {
   if (!Array.isArray(reply)) return undefined;
-  const [kind, ...from] = reply.map(String) as [string, string, ...string[]];
-  return { from: kind === '2' ? from : [readValue(from[0] ?? '').owner] };
+  const [kind, ...from] = reply.map(String);
+  return { from: kind === 'together' ? from : [readValue(from[0] ?? '').owner] };
 }
 
 /** `inspect.lua`. */
@@ -425,57 +430,12 @@ function keysToHandOver(keys: LockKeys, key: string): string[] {
 
 /** The owner value of an attempt that asks for nothing. */
 const NOBODY = '';
-const NO_PLACE = { entry: '', number: '', placed: 0, calls: 0 } as const;
-
-/** A place as scripts take it. */
-function argsOf(place?: QueuedPlace): Record<keyof typeof NO_PLACE, string | number> {
-  if (!place) return NO_PLACE;
-  const { entry, number = NO_PLACE.number, isTaken, calls } = place;
-  return { entry, number, placed: isTaken ? 1 : 0, calls };
-}
-
-/** The arguments of `turn.lua` and `crowd.lua` about a place. */
-function placeArgs(place?: QueuedPlace): (string | number)[] {
-  const { entry, number, placed, calls } = argsOf(place);
-  return [entry, number, placed, calls];
-}
 
 type ReplyPart = number | string | undefined;
 
-/** What a script says of a lock that others hold. */
-interface Refusal {
-  readonly leftMs: ReplyPart;
-  readonly value: ReplyPart;
-  /** Whether the earlier place of the waiter was lost. */
-  readonly wasGone?: ReplyPart;
-  /** How many hold it besides; by default they are counted in the value. */
-  readonly besides?: ReplyPart;
-}
-
-/** @returns undefined if the script of another program has answered */
-function refusalOf({ leftMs, value, besides }: Refusal) {
-  if (typeof value !== 'string' || Number.isNaN(Number(leftMs))) return undefined;
-  const { owner, isKept } = readValue(value);
-  const remainingMs = remainingOf(leftMs);
-  const others = Number(besides ?? othersIn(value, remainingMs)) || undefined;
-  return { owner, others, remainingMs, isKept };
-}
-
-/** The outcome of an attempt that may have left a place in the queue. */
-function waitingOutcome(
-  said: Refusal,
-  serverUs: number,
-  { node, request: { place }, sentAt, connection, onPassedOver }: Asked,
-  smallerLimit?: number,
-): Answer<AcquireOutcome> {
-  const refusal = refusalOf(said);
-  if (!refusal) return unexpected(node);
-  const wasGone = Number(said.wasGone) === 1;
-  if (wasGone) onPassedOver();
-  if (!place) return { status: 'contended', ...refusal, smallerLimit, queued: false };
-  const latestToken = Math.max(serverUs, readValue(String(said.value)).fencingToken ?? 0);
-  const hint = hintOf(place, sentAt, connection, latestToken, wasGone);
-  return { status: 'contended', ...refusal, smallerLimit, queued: true, hint };
+/** Whether this can be what a script says of a lock that others hold: the script of another program may have answered. */
+function isRefusal(leftMs: ReplyPart, value: ReplyPart): value is string {
+  return typeof value === 'string' && !Number.isNaN(Number(leftMs));
 }
 
 /** How many hold a lock beside one of them, by the whole of its value, which stands until the time of the last of them is over. */
@@ -499,13 +459,12 @@ function isToken(number: number): boolean {
   return number > 0 && Number.isSafeInteger(number);
 }
 
-function isTime(serverUs: number): boolean {
-  return serverUs > 0 && Number.isFinite(serverUs);
-}
-
-/** The error of a script that has given a lock back, and did not get to the attempt. */
-function notDone([error]: readonly (string | number)[], node: string): Failed {
-  return failed(nodeError(node, String(error).replace(/\.$/, '')));
+/** Takes the time of the server, before another time of it is read. @returns false if it is none */
+function hasLearned(us: ReplyPart, { clock, askedAt, receivedAt }: Asked): boolean {
+  const serverUs = Number(us);
+  if (!(serverUs > 0 && Number.isFinite(serverUs))) return false;
+  clock.learn(serverUs, askedAt, receivedAt);
+  return true;
 }
 
 function unexpected(node: string, to = 'an acquire: expected a fencing token, or the holder'): Failed {

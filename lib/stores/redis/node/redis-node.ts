@@ -42,7 +42,7 @@ import { PlainInbox, type Inbox, type InboxListener, type Listening } from './in
 import { KeyScan } from './key-scan.js';
 import { countersOf, LockKeys } from './lock-keys.js';
 import * as scripts from './lock-scripts.js';
-import type { Admission, Asked, LockCall, NodeAdmission, QueuedPlace, Vote } from './lock-scripts.js';
+import type { Admission, Asked, Attempt, LockCall, NodeAdmission, Vote } from './lock-scripts.js';
 import { ShardedInbox } from './sharded-inbox.js';
 
 /** Advice for a call whose time was over before its attempt was sent. */
@@ -158,84 +158,69 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   }
 
   protected attempt(request: AcquireRequest, done: Attempted, givenBack?: string): void {
-    const { key, hold, owner, ttlMs, turns = 1, inOrder, asker } = request;
-    const isAlone = hold.mode === 'exclusive' && !request.place && !inOrder && turns === 1 && givenBack === undefined;
-    if (isAlone) {
+    const { key, hold, place, turns = 1, inOrder, asker } = request;
+    const keys = this.#keys;
+    if (hold.mode === 'exclusive' && !place && !inOrder && turns === 1 && givenBack === undefined) {
       const taken = (reply: Reply | ScriptFault, sentAt: number) => {
         const isFault = reply instanceof ScriptFault;
         done(isFault ? this.#failedBy(reply) : scripts.readAcquire(reply, this.name, request, sentAt), sentAt);
       };
-      this.#run(scripts.acquireCall(this.#keys, request), taken, asker);
+      this.#run(scripts.acquireCall(keys, request), taken, asker);
       return;
     }
-    const sign = this.#inbox.signOf(key);
-    const place = request.place && this.#queued(key, request.place);
-    const asking = { key, sign, givenBack, owner, ttlMs, place };
-    if (hold.mode === 'exclusive') {
-      this.#run(
-        scripts.turnCall(this.#keys, { ...asking, turns }),
-        this.#attempting(request, scripts.readTurn, done),
-        asker,
-      );
-    } else {
-      const call = scripts.crowdCall(this.#keys, hold, { ...asking, others: request.others });
-      this.#run(call, this.#attempting(request, scripts.readCrowdAttempt, done), asker);
-    }
-  }
-
-  /** @returns what reads the reply to the attempt of a waiter, which tells the time of the server, too */
-  #attempting(
-    request: AcquireRequest,
-    read: typeof scripts.readTurn,
-    done: Attempted,
-  ): (reply: Reply | ScriptFault, sentAt: number) => void {
-    const clock = this.#clockOf(request.key);
-    return (reply, sentAt) => {
+    const clock = this.#clockOf(key);
+    const attempt: Attempt = {
+      sign: this.#inbox.signOf(key),
+      givenBack,
+      entry: place && this.#entry(place),
+      number: place && clock.at(place.arrivedAt),
+    };
+    const isAlone = hold.mode === 'exclusive';
+    const call = isAlone ? scripts.turnCall(keys, request, attempt) : scripts.crowdCall(keys, hold, request, attempt);
+    const answered = (reply: Reply | ScriptFault, sentAt: number) => {
       if (reply instanceof ScriptFault) return done(this.#failedBy(reply), sentAt);
+      const receivedAt = monotonic();
       const asked: Asked = {
         node: this.name,
         request,
         sentAt,
+        askedAt: receivedAt - (this.#settings.now() - sentAt),
+        receivedAt,
         connection: this.connection.generation,
-        learn: (serverUs) => this.#learn(clock, serverUs, sentAt),
-        timeAt: (serverUs) => clock.monotonicAt(serverUs),
+        clock,
         onPassedOver: this.#onPassedOver,
       };
-      const answer = read(reply, asked);
+      const answer = isAlone ? scripts.readTurn(reply, asked) : scripts.readCrowdAttempt(reply, asked);
       const isUnknown = answer.status === 'unavailable' && answer.mayHaveRun;
       done(answer, sentAt, isUnknown ? undefined : scripts.readGaveBack(reply));
     };
-  }
-
-  #learn(clock: ServerClock, serverUs: number, sentAt: number): void {
-    const receivedAt = monotonic();
-    clock.learn(serverUs, receivedAt - (this.#settings.now() - sentAt), receivedAt);
+    this.#run(call, answered, asker);
   }
 
   /**
    * Attempts to acquire a lock on one of the nodes of a Redlock.
    * @param admission undefined: the node votes whenever it answers
-   * @param value of the lock, with the fencing token that the node is to vote for if its clock and its counter allow it
+   * @param vote the value of the lock, with the fencing token that the node is to vote for if its clock and its counter allow it
    * @param done its second argument says when the vote was asked for; when that failed, if it was never sent
    * @param wanted who asks
    * @returns whether it waits to be sent; undefined if it never will be
    */
   vote(
-    { key, ttlMs, place }: AcquireRequest,
+    request: AcquireRequest,
     admission: Admission | undefined,
-    value: string,
+    vote: string,
     done: (vote: Vote, sentAt: number) => void,
     wanted?: Wanted,
   ): Sending | undefined {
+    const { key, place } = request;
     const voted = (reply: Reply | ScriptFault, sentAt: number) => {
-      const vote = reply instanceof ScriptFault ? this.#failedBy(reply) : scripts.readVote(reply, this.name);
-      if (vote.status === 'refused' && vote.wasPassedOver) this.#inbox.check();
-      done(vote, sentAt);
+      const answer = reply instanceof ScriptFault ? this.#failedBy(reply) : scripts.readVote(reply, this.name);
+      if (answer.status === 'refused' && answer.wasPassedOver) this.#inbox.check();
+      done(answer, sentAt);
     };
     // A process that does not listen cannot be woken.
-    const entry = place && this.isListening(key) ? this.#entry(place) : '';
-    const asking = { key, ttlMs, epoch: admission?.epoch, vote: value, place: place && { ...place, entry } };
-    return this.#run(scripts.voteCall(this.#keys, asking), voted, wanted);
+    const entry = place && this.isListening(key) ? this.#entry(place) : undefined;
+    return this.#run(scripts.voteCall(this.#keys, request, { vote, epoch: admission?.epoch, entry }), voted, wanted);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */
@@ -276,17 +261,18 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     // A place that can only be woken does no harm if it stays; a lock that was handed over to one must go on.
     const isHarmless = how.entry !== undefined && !this.handsOver;
     const given = (answer: Answer<ReleaseOutcome>) =>
-      done(isHarmless && answer.status === 'unavailable' ? { status: 'gone' } : answer);
-    this.#run(this.#releaseCall(grant, how), this.#reading(scripts.readRelease, given));
+      done(answer.status === 'unavailable' ? { status: 'gone' } : answer);
+    this.#run(this.#releaseCall(grant, how), this.#reading(scripts.readRelease, isHarmless ? given : done));
   }
 
-  #releaseCall({ key, owner, hold = EXCLUSIVE }: Grant, { entry, keepUntil }: GivingBack): LockCall {
+  #releaseCall(grant: Grant, { entry, keepUntil }: GivingBack): LockCall {
     const keys = this.#keys;
+    const { key, owner, hold = EXCLUSIVE } = grant;
     const keptForMs = leftMs(keepUntil);
     if (keptForMs > 0) return scripts.keepCall(keys, key, owner, keptForMs);
     if (entry !== undefined) return scripts.withdrawCall(keys, key, owner, entry);
     if (hold.mode === 'exclusive') return scripts.releaseCall(keys, key, owner);
-    return scripts.leaveCrowdCall(keys, hold, { key, sign: this.#inbox.signOf(key), owner });
+    return scripts.leaveCrowdCall(keys, hold, grant, this.#inbox.signOf(key));
   }
 
   /**
@@ -420,11 +406,6 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   #shardedInbox(): ShardedInbox {
     const { client, clientName } = this.connection;
     return new ShardedInbox(this.#keys.inbox(this.#settings.processName), client, clientName, this, this.#keys);
-  }
-
-  #queued(key: string, place: Place): QueuedPlace {
-    const { isTaken, calls, arrivedAt } = place;
-    return { entry: this.#entry(place), number: this.#clockOf(key).at(arrivedAt), isTaken, calls };
   }
 
   #entry({ ticket, turns, hold }: Place): string {

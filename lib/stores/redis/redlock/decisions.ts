@@ -27,13 +27,13 @@ export class Poll<Answer> implements Tally<Answer> {
   }
 
   /** Takes the answer of a node, by its index: its only one. */
-  take(node: number, answer: Answer): void {
+  readonly take = (answer: Answer, node: number): void => {
     this.answers[node] = answer;
     this.open--;
     // A listener that is added meanwhile gets this answer from `each`.
     const { length } = this.#listeners;
     for (let index = 0; index < length; index++) this.#listeners[index]!(answer, node);
-  }
+  };
 
   /**
    * Decides as soon as the answers allow it, without waiting for the rest.

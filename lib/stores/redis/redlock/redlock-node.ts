@@ -73,10 +73,8 @@ export class RedlockAttempt extends StoredGrant {
   }
 }
 
-/** Takes the vote of a node, and when it was asked for. */
-export type Voted = (vote: Vote, sentAt: number) => void;
-type Extended = (answer: Answer<ExtendOutcome>) => void;
-type Released = (answer: Answer<ReleaseOutcome>) => void;
+/** Takes the answer of a node. @param at the index of the node  @param sentAt when it was asked; Infinity if it was not */
+export type Answered<One> = (answer: One, at: number, sentAt: number) => void;
 
 /** Answers after which the lock stands on the node. */
 const THERE = new Set<string>(['granted', 'extended']);
@@ -137,13 +135,12 @@ export class RedlockNode {
 
   /**
    * @param value of the lock: the owner, and the token that all nodes are asked to vote for
-   * @param done its second argument is when the vote was sent, if it was
    */
-  acquire(attempt: RedlockAttempt, request: AcquireRequest, value: string, done: Voted): void {
+  acquire(attempt: RedlockAttempt, request: AcquireRequest, value: string, done: Answered<Vote>): void {
     const trace = attempt.trace(this.at);
     const admitted = this.admission?.vote();
     if (admitted instanceof NodeError) {
-      void Promise.resolve(failed(admitted)).then((fault) => done(fault, Infinity));
+      void Promise.resolve(failed(admitted)).then((fault) => done(fault, this.at, Infinity));
       return;
     }
     trace.votedOn = this.#generation;
@@ -160,7 +157,11 @@ export class RedlockNode {
     void raising.then(done);
   }
 
-  extend(attempt: RedlockAttempt, { ttlMs, waiting }: Omit<ExtendRequest, 'grant'>, done: Extended): void {
+  extend(
+    attempt: RedlockAttempt,
+    { ttlMs, waiting }: Omit<ExtendRequest, 'grant'>,
+    done: Answered<Answer<ExtendOutcome>>,
+  ): void {
     const trace = attempt.trace(this.at);
     this.node.extend({ grant: attempt, ttlMs, waiting }, this.#noting('keeps', trace, done));
   }
@@ -176,10 +177,10 @@ export class RedlockNode {
    * Releases at once, and again if a command that was in flight has run after it. Where the attempt is kept, all this keeps the
    * lock for what is left: a vote or a put-back that comes late is one more node that has it.
    */
-  release(attempt: RedlockAttempt, done: Released): void {
+  release(attempt: RedlockAttempt, done: (answer: Answer<ReleaseOutcome>, at: number) => void): void {
     const trace = attempt.knownTrace(this.at);
     if (!trace) {
-      this.node.release(attempt, attempt, done);
+      this.node.release(attempt, attempt, (answer) => done(answer, this.at));
       return;
     }
     trace.over = true;
@@ -187,7 +188,7 @@ export class RedlockNode {
     const isWithdrawn = trace.open === 1 && !trace.mayComeLate && trace.vote?.isWaiting;
     if (!trace.mayBeThere && (trace.open === 0 || isWithdrawn)) {
       if (isWithdrawn) this.#releaseAfterwards(attempt, trace);
-      void Promise.resolve({ status: 'gone' } as const).then(done);
+      void Promise.resolve({ status: 'gone' } as const).then((answer) => done(answer, this.at));
       return;
     }
     // A command whose script the server does not know is sent a second time, behind the release.
@@ -212,12 +213,12 @@ export class RedlockNode {
     return this.node.connection.client.generation;
   }
 
-  #release(attempt: RedlockAttempt, trace: Trace, done?: Released): void {
+  #release(attempt: RedlockAttempt, trace: Trace, done?: (answer: Answer<ReleaseOutcome>, at: number) => void): void {
     trace.open++;
-    const released: Released = (answer) => {
+    const released = (answer: Answer<ReleaseOutcome>) => {
       if (answer.status !== 'unavailable') trace.mayBeThere = false;
       trace.settle();
-      done?.(answer);
+      done?.(answer, this.at);
     };
     this.node.release(attempt, attempt, released, trace.mayComeLate ? Infinity : undefined);
   }
@@ -233,21 +234,20 @@ export class RedlockNode {
   }
 
   /** Makes the callback of a command that is about to be sent: it notes the answer in the trace first. */
-  #noting<Noted extends [answer: Vote | Answer<ExtendOutcome>, sentAt?: number]>(
+  #noting<One extends Vote | Answer<ExtendOutcome>>(
     command: 'takes' | 'keeps',
     trace: Trace,
-    done?: (...noted: Noted) => void,
-  ): (...noted: Noted) => void {
+    done?: Answered<One>,
+  ): (answer: One, sentAt?: number) => void {
     trace.open++;
-    return (...noted) => {
-      const [answer] = noted;
+    return (answer, sentAt = Infinity) => {
       if (answer.status !== 'unavailable') trace.mayBeThere = THERE.has(answer.status);
       else if (answer.mayHaveRun) {
         trace.mayBeThere = true;
         trace.mayComeLate ||= command === 'takes';
       } else if ('wiped' in answer && answer.wiped !== undefined) this.admission?.revoke(answer.wiped);
       trace.settle();
-      done?.(...noted);
+      done?.(answer, this.at, sentAt);
     };
   }
 }

@@ -124,7 +124,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     /** When the first of the granted votes was sent: the lock stands on their nodes for its ttl from then on, at least. */
     let sentAt = Infinity;
     const votes = new Poll<Vote>(this.#nodes.length);
-    const voted = (at: number, vote: Vote, voteSentAt: number) => {
+    const voted = (vote: Vote, at: number, voteSentAt: number) => {
       if (vote.status === 'granted') {
         sentAt = Math.min(sentAt, voteSentAt);
         const { fencingToken, nodeTimeUs: timeUs } = vote;
@@ -133,10 +133,10 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
         // Messages of the other nodes are enough to be woken, so a subscription that broke with this one would not be missed.
         this.checkListening(request.key);
       }
-      votes.take(at, vote);
+      votes.take(vote, at);
     };
     if (place) this.#listenToAll(request.key); // a quorum that listens would not miss the others
-    this.#nodes.forEach((node, at) => node.acquire(attempt, request, value, (...vote) => voted(at, ...vote)));
+    for (const node of this.#nodes) node.acquire(attempt, request, value, voted);
     const conclude = (outcome: Issue) => {
       if (outcome.status === 'issued') {
         attempt.fencingToken = outcome.fencingToken;
@@ -174,7 +174,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     const attempt = this.#attemptOf(grant);
     noteTtl(attempt, ttlMs);
     const extensions = new Poll<Answer<ExtendOutcome>>(this.#nodes.length);
-    this.#nodes.forEach((node, at) => node.extend(attempt, request, (answer) => extensions.take(at, answer)));
+    for (const node of this.#nodes) node.extend(attempt, request, extensions.take);
     extensions.decide(
       (answers, open) => tallyExtension(answers, open, this.#quorum),
       (outcome) => {
@@ -195,7 +195,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     const attempt = this.#attemptOf(grant);
     attempt.keepUntil = keepUntil;
     const releases = new Poll<Answer<ReleaseOutcome>>(this.#nodes.length);
-    this.#nodes.forEach((node, at) => node.release(attempt, (answer) => releases.take(at, answer)));
+    for (const node of this.#nodes) node.release(attempt, releases.take);
     releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), done);
   }
 
@@ -252,7 +252,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     to.forEach((asked, at) =>
       this.#nodes[asked]!.raise(attempt, fencingToken, (raise) =>
         votes.each((vote, node) => {
-          if (node === asked) raises.take(at, acknowledged(raise, vote, fencingToken));
+          if (node === asked) raises.take(acknowledged(raise, vote, fencingToken), at);
         }),
       ),
     );

@@ -294,7 +294,7 @@ if problem then
   redis.call('DEL', lock)
   return {problem}
 end
-return {token, 'at', us}`;
+return {'at', token, us}`;
 
 /**
  * Takes a lock that is free, and mints its fencing token. A lock that this owner value holds already counts as taken by
@@ -320,7 +320,7 @@ if not taken then
   local value = redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
   ${IS_MINE}
-  if not mine then return {redis.call('PTTL', lock), value} end
+  if not mine then return {'refused', redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
 end
@@ -441,7 +441,7 @@ local notices, is_blocked = {}, false
 if head[1] or (owner == '' and not crowd) then
   if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
   ${SERVE}
-  if asking and asking.problem then return give == '' and {asking.problem} or {asking.problem, gave} end
+  if asking and asking.problem then return give == '' and {asking.problem} or {'failed', gave, asking.problem} end
   is_granted = is_granted or (asking and asking.is_granted)
 end
 local holder = is_foreign and value
@@ -455,7 +455,7 @@ if owner ~= '' and not is_granted and not holder and not is_blocked then
       ${MINT}
       if problem then
         redis.call('DEL', lock)
-        return give == '' and {problem} or {problem, gave}
+        return give == '' and {problem} or {'failed', gave, problem}
       end
       phase = token
     end
@@ -487,14 +487,14 @@ if crowd and crowd.problem then return {crowd.problem} end
 if owner == '' then return gave end
 if is_granted then
   local token = kind == 's' and string.sub(crowd.head, 4) or 0
-  return {1, gave, us, token, joined, head[2] or us, crowd.smallest}
+  return {'granted', gave, us, token, joined, head[2] or us, crowd.smallest}
 end
 if crowd then
   local is_first = kind == crowd.kind -- another kind has to wait for all of them
   local finish, text = is_first and crowd.first or crowd.last, is_first and crowd.first_text or crowd.last_text
-  return {0, gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.smallest, crowd.count - 1}
+  return {'refused', gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.count - 1, crowd.smallest}
 end
-return {0, gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}`,
+return {'refused', gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}`,
 });
 
 /**
@@ -636,7 +636,7 @@ if type(value) == 'table' then
   value = ''
 end
 local taken -- the owners that it is taken from
-local reply = {1, value}
+local reply = {'alone', value}
 local crowd, asking
 if string.sub(value, 1, 1) == '~' then
   local leaves, renews = from, {}
@@ -644,7 +644,7 @@ if string.sub(value, 1, 1) == '~' then
   ${READ_CROWD}
   if is_crowd and not crowd and left ~= 1 then return 0 end -- their time is over
   if is_crowd then
-    taken, reply = {}, {2}
+    taken, reply = {}, {'together'}
     if left == 1 then taken[1] = from end
     if from == '' then
       for _, holder in ipairs(crowd.texts) do
@@ -663,7 +663,7 @@ if not taken then
 end
 for _, owner in ipairs(taken) do
   local TAKEN = 'taken'
-  if reply[1] == 2 then reply[#reply + 1] = owner end
+  if reply[1] == 'together' then reply[#reply + 1] = owner end
   local process = string.match(owner, '^(.+)/%w+$')
   if process then
     local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
@@ -907,8 +907,9 @@ if not mine then
 end
 if value and not mine then
   local left_ms = redis.call('PTTL', lock)
-  if crowd then return {0, gave, us, left_ms, crowd.head .. ' ' .. crowd.last_text, was_gone, crowd.count - 1} end
-  return {0, gave, us, left_ms, value, was_gone}
+  local besides = 0
+  if crowd then value, besides = crowd.head .. ' ' .. crowd.last_text, crowd.count - 1 end
+  return {'refused', gave, us, left_ms, value, was_gone, besides}
 end
 count = tonumber(count)
 ${MINT}
@@ -918,10 +919,10 @@ if entry ~= '' then
 end
 if problem then
   redis.call('DEL', lock)
-  return give == '' and {problem} or {problem, gave}
+  return give == '' and {problem} or {'failed', gave, problem}
 end
 if not head then head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES') end
-return {1, gave, us, token, final, head[2] or us}`,
+return {'granted', gave, us, token, final, head[2] or us}`,
 });
 
 /**
@@ -943,7 +944,7 @@ if not taken then
   local owner, value = string.sub(vote, 1, -17), redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
   ${IS_MINE}
-  if not mine then return {redis.call('PTTL', lock), value} end
+  if not mine then return {'refused', redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
 end
@@ -978,7 +979,7 @@ if value and not mine then
     ${ASK_TIME}
     ${TAKE_PLACE}
   end
-  return {redis.call('PTTL', lock), value, was_gone}
+  return {'refused', redis.call('PTTL', lock), value, was_gone}
 end
 if entry ~= '' then
   local head

@@ -10,7 +10,7 @@
 --        for each lock:
 --        owner  with its @
 -- reply  token
---        {ttl that is left in ms, value}  another owner holds it
+--        {'refused', ttl that is left in ms, value}  another owner holds it
 --        {error}
 --
 -- The time of the server is nearly always ahead of the counter, so the token is in the value before the counter is looked
@@ -34,7 +34,7 @@ if not taken then
   local value = redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
   -- @include is-mine
-  if not mine then return {redis.call('PTTL', lock), value} end
+  if not mine then return {'refused', redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
 end

@@ -21,11 +21,11 @@
 --        placed  '1' when the place was taken before, else '0'
 --        calls   how many calls of the process wait for the lock
 --        others  further owners, separated by spaces, who join behind the first, each with as many permits, if nobody waits
--- reply  {1, gave, us, token, others, bound, smallest}                        granted
---        {0, gave, us, ms that are left, value, was_gone, smallest, besides}  others hold it
---        gave                                                                 nobody asks
---        {error}                                                              nothing was changed
---        {error, gave}                                                        no token could be minted: it was only given back
+-- reply  {'granted', gave, us, token, others, bound, smallest}
+--        {'refused', gave, us, ms that are left, value, was_gone, besides, smallest}  others hold it
+--        {'failed', gave, error}  no token could be minted: it was only given back
+--        {error}                  nothing was changed
+--        gave                     where nobody asks
 --
 -- token is that of all readers, 0 of permits. others is how many of them have joined. smallest is the smallest limit that a holder
 -- of permits names. In a refusal the value has, of several holders, only the one whose time is over first, or last for a kind that
@@ -87,7 +87,7 @@ local notices, is_blocked = {}, false
 if head[1] or (owner == '' and not crowd) then
   if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
   -- @include serve
-  if asking and asking.problem then return give == '' and {asking.problem} or {asking.problem, gave} end
+  if asking and asking.problem then return give == '' and {asking.problem} or {'failed', gave, asking.problem} end
   is_granted = is_granted or (asking and asking.is_granted)
 end
 local holder = is_foreign and value
@@ -101,7 +101,7 @@ if owner ~= '' and not is_granted and not holder and not is_blocked then
       -- @include mint
       if problem then
         redis.call('DEL', lock)
-        return give == '' and {problem} or {problem, gave}
+        return give == '' and {problem} or {'failed', gave, problem}
       end
       phase = token
     end
@@ -133,11 +133,11 @@ if crowd and crowd.problem then return {crowd.problem} end
 if owner == '' then return gave end
 if is_granted then
   local token = kind == 's' and string.sub(crowd.head, 4) or 0
-  return {1, gave, us, token, joined, head[2] or us, crowd.smallest}
+  return {'granted', gave, us, token, joined, head[2] or us, crowd.smallest}
 end
 if crowd then
   local is_first = kind == crowd.kind -- another kind has to wait for all of them
   local finish, text = is_first and crowd.first or crowd.last, is_first and crowd.first_text or crowd.last_text
-  return {0, gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.smallest, crowd.count - 1}
+  return {'refused', gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.count - 1, crowd.smallest}
 end
-return {0, gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}
+return {'refused', gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}

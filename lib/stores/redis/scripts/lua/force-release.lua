@@ -11,9 +11,9 @@
 --        for each lock:
 --        key    name of the lock
 --        from   the owner that it is taken from; '' for whoever holds it
--- reply  {1, the value that it had}  '' if the lock was no string
---        {2, owner, ...}             it was held together by others, or with others, and taken from these
---        0                           nobody holds it, or not that owner
+-- reply  {'alone', the value that it had}  '' if the lock was no string
+--        {'together', owner, ...}          it was held together by others, or with others, and taken from these
+--        0                                 nobody holds it, or not that owner
 --        {error}
 --
 -- @order 1
@@ -33,7 +33,7 @@ if type(value) == 'table' then
   value = ''
 end
 local taken -- the owners that it is taken from
-local reply = {1, value}
+local reply = {'alone', value}
 local crowd, asking
 if string.sub(value, 1, 1) == '~' then
   local leaves, renews = from, {}
@@ -41,7 +41,7 @@ if string.sub(value, 1, 1) == '~' then
   -- @include read-crowd
   if is_crowd and not crowd and left ~= 1 then return 0 end -- their time is over
   if is_crowd then
-    taken, reply = {}, {2}
+    taken, reply = {}, {'together'}
     if left == 1 then taken[1] = from end
     if from == '' then
       for _, holder in ipairs(crowd.texts) do
@@ -60,7 +60,7 @@ if not taken then
 end
 for _, owner in ipairs(taken) do
   local TAKEN = 'taken'
-  if reply[1] == 2 then reply[#reply + 1] = owner end
+  if reply[1] == 'together' then reply[#reply + 1] = owner end
   local process = string.match(owner, '^(.+)/%w+$')
   if process then
     local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key

@@ -18,14 +18,14 @@
 --        number  of its place: when it came, by the clock of the server in us, or '' where that is not known
 --        placed  '1' when the place was taken before, else '0'
 --        calls   how many calls of the process wait for the lock
--- reply  {1, gave, us, first token, last token, bound}           granted
---        {0, gave, us, ttl that is left in ms, value, was_gone}  another owner holds it; if several do, and how many besides
---        {error}                                                 nothing was changed
---        {error, gave}                                           no token could be minted: only the lock was given back
+-- reply  {'granted', gave, us, first token, last token, bound}
+--        {'refused', gave, us, ttl that is left in ms, value, was_gone, besides}  another owner holds it
+--        {'failed', gave, error}  no token could be minted: only the lock was given back
+--        {error}                  nothing was changed
 --
 -- gave is 1 when the lock was given back, 0 when nobody held it, -1 when another owner did. us is the time of the server. bound is
 -- the number of the first place that is left in the queue, or us if there is none: nobody who waits elsewhere came earlier.
--- was_gone is 1 when the place was lost, else 0. If several hold the lock together, the value is that with the last of them alone, and
+-- was_gone is 1 when the place was lost, else 0. besides is how many more hold it. If several hold the lock together, the value is that with the last of them alone, and
 -- those in front are served who fit beside them: the time of some holders may be over.
 --
 -- A lock that the owner holds already was handed over to it, or the command runs twice: either way it gets new tokens, as
@@ -78,8 +78,9 @@ if not mine then
 end
 if value and not mine then
   local left_ms = redis.call('PTTL', lock)
-  if crowd then return {0, gave, us, left_ms, crowd.head .. ' ' .. crowd.last_text, was_gone, crowd.count - 1} end
-  return {0, gave, us, left_ms, value, was_gone}
+  local besides = 0
+  if crowd then value, besides = crowd.head .. ' ' .. crowd.last_text, crowd.count - 1 end
+  return {'refused', gave, us, left_ms, value, was_gone, besides}
 end
 count = tonumber(count)
 -- @include mint
@@ -89,7 +90,7 @@ if entry ~= '' then
 end
 if problem then
   redis.call('DEL', lock)
-  return give == '' and {problem} or {problem, gave}
+  return give == '' and {problem} or {'failed', gave, problem}
 end
 if not head then head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES') end
-return {1, gave, us, token, final, head[2] or us}
+return {'granted', gave, us, token, final, head[2] or us}

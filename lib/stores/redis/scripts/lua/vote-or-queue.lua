@@ -15,12 +15,9 @@
 --        entry      of the waiter in the queue, or '' to take no place
 --        placed     '1' when the place was taken before, else '0'
 --        calls      how many calls of the process wait for the lock
--- reply  token
---        {token, 'at', time of the node in us}      it is not the proposal
---        {ttl that is left in ms, value, was_gone}  another owner holds it; was_gone is 1 when the waiter had a place that
---                                                   was lost, else 0
---        {'wiped', epoch}                           the node has lost its data since it was admitted
---        {error}
+-- reply  as of vote.lua, but
+--        {'refused', ttl that is left in ms, value, was_gone}  another owner holds it; was_gone is 1 when the waiter had a place
+--                                                              that was lost, else 0
 --
 -- @order 3
 
@@ -42,7 +39,7 @@ if value and not mine then
     -- @include ask-time
     -- @include take-place
   end
-  return {redis.call('PTTL', lock), value, was_gone}
+  return {'refused', redis.call('PTTL', lock), value, was_gone}
 end
 if entry ~= '' then
   local head

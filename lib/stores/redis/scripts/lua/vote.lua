@@ -12,9 +12,9 @@
 --        for each lock:
 --        vote       the owner with its @, and the proposal, 16 digits
 -- reply  token
---        {token, 'at', time of the node in us}  it is not the proposal
---        {ttl that is left in ms, value}        another owner holds it
---        {'wiped', epoch}                       the node has lost its data since it was admitted
+--        {'at', token, time of the node in us}       it is not the proposal
+--        {'refused', ttl that is left in ms, value}  another owner holds it
+--        {'wiped', epoch}                            the node has lost its data since it was admitted
 --        {error}
 --
 -- @order 3
@@ -29,7 +29,7 @@ if not taken then
   local owner, value = string.sub(vote, 1, -17), redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
   -- @include is-mine
-  if not mine then return {redis.call('PTTL', lock), value} end
+  if not mine then return {'refused', redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
 end

@@ -43,4 +43,4 @@ if problem then
   redis.call('DEL', lock)
   return {problem}
 end
-return {token, 'at', us}
+return {'at', token, us}
