@@ -110,6 +110,7 @@ const operations = (me: string): Record<string, Operation> => {
   ];
   return {
     acquire: [scripts.ACQUIRE, ['fence', 'lock'], () => [TTL_MS, `${me}@`]],
+    'acquire in order': [scripts.ACQUIRE_IN_ORDER, ['fence', 'lock', 'queue'], () => [TTL_MS, `${me}@`]],
     vote: vote(),
     'vote for a proposal that is too far ahead': vote(AHEAD),
     'vote in the epoch 7': vote(undefined, '7'),
@@ -170,6 +171,14 @@ const TABLE = `
     list => WRONGTYPE | a list endless
     free; counter AHEAD => AHEAD+1 | me@AHEAD+1 long; counter AHEAD+1
     free; counter list => ERR the fencing counter lock:fence: WRONGTYPE | free; counter a list
+  acquire in order
+    free => now | me@now long; counter now
+    me@T => T | me@T long
+    other@T => refused short other@T | other@T short
+    free; queue first => queue | free; queue first
+    free; queue gone => queue | free; queue gone
+    me@T+; queue first => queue | me@T+ short; queue first
+    free; counter AHEAD => AHEAD+1 | me@AHEAD+1 long; counter AHEAD+1
   vote
     free => now | me@now long; counter now
     me@T => T | me@T long

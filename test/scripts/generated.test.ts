@@ -93,6 +93,7 @@ describe('The generated module of the scripts', () => {
     ]);
     expect(said).toEqual([
       ['acquire', 3, 50, 1, 1],
+      ['acquire-in-order', 3, 50, 1, 1],
       ['admit', 0, 50, 0, 0],
       ['crowd', 3, 50, 1, 1],
       ['downgrade', 1, 50, 1, 0],

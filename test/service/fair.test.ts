@@ -45,6 +45,20 @@ describe('with fair: true', () => {
     expect(await server.keys('lock:{order}*')).toEqual([]);
   });
 
+  it('with fair: true a process orders its first call that waits by when it came, too [G116]', async () => {
+    const locks = await openLocks({ redis: server.url, fair: true });
+    const [others] = await openFair(1);
+    const holder = await locks.acquire('first wait');
+    const order: string[] = [];
+    const own = locks.withLock('first wait', () => void order.push('own'));
+    await sleep(20); // longer than the slack, and the error of the clocks
+    const other = others!.withLock('first wait', () => void order.push('other'));
+    await untilQueued(server, 'first wait', 1);
+    await holder.release();
+    await Promise.all([own, other]);
+    expect(order).toEqual(['own', 'other']);
+  });
+
   it('tryAcquire with fair: true never waits, has no place in the queue, and does not overtake [G117]', async () => {
     const [first, second, third] = await openFair(3);
     const held = await first!.acquire('tries');

@@ -307,8 +307,7 @@ export class Line implements Paced<Line> {
   /** An attempt that will probably win, or has no call behind it, does without a place, which costs arguments. */
   #takesPlace(first: Waiter): boolean {
     const hasCompany = this.#seen !== undefined || this.#waiters.size > 1;
-    const mayWait = hasCompany || (!first.triesOnce && this.engine.wasContested(this.key));
-    return this.#place !== undefined || (this.engine.order.isByArrival ? !first.triesOnce : mayWait);
+    return this.#place !== undefined || hasCompany || (!first.triesOnce && this.engine.wasContested(this.key));
   }
 
   /**

@@ -1,5 +1,6 @@
 /** How fast two clocks may drift apart: 200 ppm, as microseconds in each millisecond. */
 const DRIFT_US_PER_MS = 0.2;
+const FRESH_MS = 1_000;
 
 /**
  * The clock of a server, estimated from its answers. The server read it after a command was sent and before the answer was here: so how
@@ -11,7 +12,7 @@ export class ServerClock {
   /** By how much the clock of the server is ahead, in microseconds: at least, and at most. */
   #low = -Infinity;
   #high = Infinity;
-  #learnedAt = 0;
+  #learnedAt = -Infinity;
 
   /**
    * Learns from an answer.
@@ -26,6 +27,11 @@ export class ServerClock {
     this.#high = Math.min(high, this.#high + driftUs);
     if (this.#low > this.#high) [this.#low, this.#high] = [low, high];
     this.#learnedAt = receivedAt;
+  }
+
+  /** Whether it was learned within the last second. @param now by the monotonic clock, in milliseconds */
+  isFresh(now: number): boolean {
+    return now - this.#learnedAt < FRESH_MS;
   }
 
   /** How wrong it may be, in microseconds; undefined before the first answer. */

@@ -146,6 +146,13 @@ export function randomStep(random: () => number, us: number): Step {
         [ttl(), ...names.map(() => `${owner()}@`)],
       ];
     },
+    ACQUIRE_IN_ORDER: () => {
+      const names = many(lock);
+      return [
+        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
+        [ttl(), ...names.map(() => `${owner()}@`)],
+      ];
+    },
     CROWD: () => {
       const names = many(lock);
       const each = () => {

@@ -112,9 +112,16 @@ export interface NodeAdmission {
   timeUs: number;
 }
 
-/** `acquire.lua`: takes a lock that is free, alone. */
-export function acquireCall(keys: LockKeys, { key, ttlMs, owner }: AcquireRequest): LockCall {
-  return { script: lua.ACQUIRE, keys: [keys.fence(key), keys.lock(key)], args: [ttlMs, ownerPart(owner)] };
+/** `acquire.lua`, or `acquire-in-order.lua`: takes a lock that is free, alone. */
+export function acquireCall(keys: LockKeys, { key, ttlMs, owner, inOrder }: AcquireRequest): LockCall {
+  const args = [ttlMs, ownerPart(owner)];
+  if (inOrder) return { script: lua.ACQUIRE_IN_ORDER, keys: [keys.fence(key), keys.lock(key), keys.queue(key)], args };
+  return { script: lua.ACQUIRE, keys: [keys.fence(key), keys.lock(key)], args };
+}
+
+/** Whether the lock has a queue, which `turn.lua` serves in its order. */
+export function isForQueue(reply: Reply): boolean {
+  return reply === 'queue';
 }
 
 /** Without a valid fencing token it is no grant, whatever program answers there. */

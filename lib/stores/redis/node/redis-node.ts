@@ -159,15 +159,22 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
 
   protected attempt(request: AcquireRequest, done: Attempted, givenBack?: string): void {
     const { key, hold, place, turns = 1, inOrder, asker } = request;
+    const isForOne = hold.mode === 'exclusive' && !place && turns === 1 && givenBack === undefined;
+    // Its answer tells no time, by which the next call may have to get its place.
+    const isTimeKnown = !inOrder || this.#clockOf(key).isFresh(monotonic());
+    if (!isForOne || !isTimeKnown) return this.#attemptToWait(request, done, givenBack);
+    const taken = (reply: Reply | ScriptFault, sentAt: number) => {
+      if (reply instanceof ScriptFault) done(this.#failedBy(reply), sentAt);
+      else if (scripts.isForQueue(reply)) this.#attemptToWait(request, done);
+      else done(scripts.readAcquire(reply, this.name, request, sentAt), sentAt);
+    };
+    this.#run(scripts.acquireCall(this.#keys, request), taken, asker);
+  }
+
+  /** With a place, or for many turns, or in one step with a release; or where the lock may have a queue that comes first. */
+  #attemptToWait(request: AcquireRequest, done: Attempted, givenBack?: string): void {
+    const { key, hold, place, asker } = request;
     const keys = this.#keys;
-    if (hold.mode === 'exclusive' && !place && !inOrder && turns === 1 && givenBack === undefined) {
-      const taken = (reply: Reply | ScriptFault, sentAt: number) => {
-        const isFault = reply instanceof ScriptFault;
-        done(isFault ? this.#failedBy(reply) : scripts.readAcquire(reply, this.name, request, sentAt), sentAt);
-      };
-      this.#run(scripts.acquireCall(keys, request), taken, asker);
-      return;
-    }
     const clock = this.#clockOf(key);
     const attempt: Attempt = {
       sign: this.#inbox.signOf(key),

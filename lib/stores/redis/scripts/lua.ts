@@ -10,6 +10,39 @@ else
   problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
 end`;
 
+const TAKE_FREE = `local token = reserved or now
+local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
+if not taken then
+  local value = redis.pcall('GET', lock)
+  if type(value) == 'table' then return {value.err} end
+  ${IS_MINE}
+  if not mine then return {'refused', redis.call('PTTL', lock), value} end
+  redis.call('PEXPIRE', lock, ttl)
+  return string.match(value, '@(%d+)%+?$')
+end
+if taken.err then return {taken.err} end
+if not reserved then
+  local last = locks == 1 and now or string.format('%016.0f', tonumber(now) + locks - 1)
+  local before = redis.pcall('SET', fence, last, 'GET')
+  if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
+    local counter = type(before) == 'string' and tonumber(before)
+    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
+    if counter and counter >= tonumber(now) then
+      token = string.format('%016.0f', counter + 1)
+      local highest = counter + locks
+      ${WRITE_COUNTER}
+      if not problem then problem = redis.pcall('SET', lock, owner .. token, 'PX', ttl).err end
+      if problem then redis.pcall('SET', fence, before) end
+    end
+    if problem then
+      redis.call('DEL', lock)
+      return {problem}
+    end
+  end
+end
+if locks > 1 then reserved = string.format('%016.0f', tonumber(token) + 1) end
+return token`;
+
 const ASK_TIME = `if not us then
   local time = redis.call('TIME')
   us = time[1] * 1000000 + time[2]
@@ -314,38 +347,29 @@ local locks = #KEYS - 1
 local reserved -- the token of the next lock, once tokens are reserved
 local fence = KEYS[1]
 local ttl = ARGV[1]`,
-  body: `local token = reserved or now
-local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
-if not taken then
-  local value = redis.pcall('GET', lock)
-  if type(value) == 'table' then return {value.err} end
-  ${IS_MINE}
-  if not mine then return {'refused', redis.call('PTTL', lock), value} end
-  redis.call('PEXPIRE', lock, ttl)
-  return string.match(value, '@(%d+)%+?$')
-end
-if taken.err then return {taken.err} end
-if not reserved then
-  local last = locks == 1 and now or string.format('%016.0f', tonumber(now) + locks - 1)
-  local before = redis.pcall('SET', fence, last, 'GET')
-  if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
-    local counter = type(before) == 'string' and tonumber(before)
-    local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
-    if counter and counter >= tonumber(now) then
-      token = string.format('%016.0f', counter + 1)
-      local highest = counter + locks
-      ${WRITE_COUNTER}
-      if not problem then problem = redis.pcall('SET', lock, owner .. token, 'PX', ttl).err end
-      if problem then redis.pcall('SET', fence, before) end
-    end
-    if problem then
-      redis.call('DEL', lock)
-      return {problem}
-    end
-  end
-end
-if locks > 1 then reserved = string.format('%016.0f', tonumber(token) + 1) end
-return token`,
+  body: `${TAKE_FREE}`,
+});
+
+/**
+ * Takes a lock that is free, and that nobody waits for, as acquire.lua does.
+ */
+export const ACQUIRE_IN_ORDER = scriptOf({
+  name: 'acquire-in-order',
+  order: 3,
+  locksPerCall: 50,
+  sharedKeys: 1,
+  sharedArgs: 1,
+  keys: ['lock', 'queue'],
+  args: ['owner'],
+  head: `local time = redis.call('TIME')
+local now = string.format('%010d%06d', time[1], time[2])
+local locks = (#KEYS - 1) / 2
+local reserved -- the token of the next lock, once tokens are reserved
+local fence = KEYS[1]
+local ttl = ARGV[1]`,
+  body: `local first = redis.pcall('ZRANGE', queue, 0, 0)
+if first[1] or first.err then return 'queue' end
+${TAKE_FREE}`,
 });
 
 /**
