@@ -121,6 +121,9 @@ it('a list that its limit or its budget has cut short says so [G418]', async () 
     expect([part.locks.length, part.complete]).toEqual([5, false]);
     expect(all).toEqual(expect.arrayContaining(part.locks.map(({ key }) => key)));
   }
+  await Promise.all(Array.from({ length: 501 - 12 }, (_, index) => memory.acquire(`further:${index}`)));
+  const byDefault = await memory.list();
+  expect([byDefault.locks.length, byDefault.complete]).toEqual([500, false]);
   const started = await locks.list({ budgetMs: 1 });
   expect(started.complete).toBe(false);
   expect(started.scanned).toBeGreaterThan(0);

@@ -139,6 +139,11 @@ describe('other processes have their turn', () => {
     expect((await served(`time ${cohortMs}`, [3, 3], { cohortMs }, () => sleep(40))).order).toBe(order);
   });
 
+  it('after 100 ms, unless cohortMs says otherwise', async () => {
+    const { order } = await served('time by default', [5, 5], { cohortMs: undefined }, () => sleep(40));
+    expect(order).toBe('AAABBBAABB');
+  });
+
   it('each of several processes has its turn after at most one batch of every other [G114]', async () => {
     const { order } = await served('rounds', [202, 202, 202, 202], {});
     const round = ['A 101', 'B 101', 'C 101', 'D 101'];

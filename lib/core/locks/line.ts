@@ -462,7 +462,6 @@ export class Line implements Paced<Line> {
     this.#stopWaiting();
     this.#dropPlace();
     this.#state = 'idle';
-    this.#isWoken = false;
     this.#backOff = undefined;
   }
 

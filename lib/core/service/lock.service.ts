@@ -46,7 +46,7 @@ import { Election } from './election.js';
 import { LockAdmin } from './lock-admin.js';
 import { LockContext } from './lock-context.js';
 import { callSite, LockOrder, type AskingMethod } from './lock-order.js';
-import type { Closable, Shutdown } from './shutdown.js';
+import { closeStore, type Closable, type Shutdown } from './shutdown.js';
 import { acquires, holds, Telemetry } from './telemetry.js';
 import { TransactionCheck } from './transaction-check.js';
 
@@ -479,8 +479,7 @@ export class LockService {
   async #close(): Promise<void> {
     this.#shutdown.remove(this.#closable);
     try {
-      await this.#engine.settled();
-      await this.#backend.close();
+      await closeStore(this.#engine);
     } finally {
       for (const election of this.#elections.values()) election.end();
       this.#engine.events.complete();

@@ -3,6 +3,10 @@ import { inTime } from '../time/time-limit.js';
 import { Closing } from '../locks/waiter.js';
 import type { Election } from './election.js';
 
+/** How long a store may take to close, in milliseconds, besides the time of some attempts: of one in flight, its undo, and the last retries. */
+const CLOSE_MS = 10_000;
+const ATTEMPTS_TO_CLOSE = 3;
+
 /** What a shutdown closes: the parts of one lock service. */
 export interface Closable {
   /** How long work under its locks may run on, in milliseconds. */
@@ -75,4 +79,23 @@ export class Shutdown {
     closing.phase = phase;
     for (const { engine } of this.#services) engine.refuseWaiting(closing);
   }
+}
+
+/**
+ * Closes the store of a service when nothing is in flight any more. The application goes on closing without a store that never answers.
+ * @throws what the store throws
+ */
+export async function closeStore(engine: LockEngine): Promise<void> {
+  const { backend, events } = engine;
+  const limitMs = CLOSE_MS + ATTEMPTS_TO_CLOSE * backend.attemptTimeoutMs();
+  const closing = async () => {
+    await engine.settled();
+    await backend.close();
+  };
+  await inTime(closing(), limitMs, () => {
+    const message =
+      `The store of this registration has not closed within ${limitMs} ms, so the application closes without it. ` +
+      'Its connections may still be open.';
+    events.warn('', message);
+  });
 }
