@@ -2,6 +2,8 @@ import { expect, it } from 'vitest';
 import type {
   AcquireOutcome,
   AcquireRequest,
+  ExtendOutcome,
+  ExtendRequest,
   Transfer,
   TransferOutcome,
   WaitListener,
@@ -84,6 +86,35 @@ it.each(['before it is given back', 'after it was given back'])(
     expect(await locks.isLocked('key')).toBe(false);
   },
 );
+
+it('a lock stands no longer than its own ttl after a call under it gave up, whose holdMs the store had without a word', async () => {
+  let isSilent = true;
+  class Silent extends MemoryBackend {
+    override extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
+      const isAnswered = !isSilent;
+      isSilent = false;
+      super.extend(request, (outcome) => done(isAnswered ? outcome : { status: 'unavailable', causes: [] }));
+    }
+  }
+  const locks = serviceOn(new Silent(now));
+  await locks.withLock('key', { watchdog: false, ttlMs: 60_000 }, async () => {
+    await expect(locks.acquire('key', { holdMs: 3_600_000 })).rejects.toThrow('could not be kept');
+    const remainingMs = async () => (await locks.inspect('key'))!.remainingMs;
+    await until(async () => (await remainingMs()) <= 60_000, { what: 'it stands no longer than its ttl' });
+  });
+});
+
+it('an application closes though its store never says that it has closed, and hears of that [G1070]', async () => {
+  const backend = new MemoryBackend(now);
+  backend.close = () => new Promise(() => {});
+  const limitMs = 10_000 + 5 * backend.attemptTimeoutMs();
+  const locks = serviceOn(backend);
+  let isComplete = false;
+  locks.events$.subscribe({ complete: () => (isComplete = true) });
+  await expect(locks.onApplicationShutdown()).rejects.toThrow(`the store: it has not closed within ${limitMs} ms`);
+  expect(isComplete).toBe(true);
+  locks.onApplicationShutdown = async () => {}; // it has closed
+});
 
 function abortable() {
   const controller = new AbortController();

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import type { LockEvent, LockService } from 'nest-redis-lock';
+import type { LockService } from 'nest-redis-lock';
 import { fromPromises, type PromiseBackend } from 'nest-redis-lock/testing';
 import { now } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
@@ -56,18 +56,6 @@ it('the events of a service end though its store fails to close, and the applica
   await expect(locks.onApplicationShutdown()).rejects.toBe(failure);
   expect(isComplete).toBe(true);
   locks.onApplicationShutdown = async () => {}; // it has closed
-});
-
-it('an application closes though its store never does, and a warning says so [G1070]', async () => {
-  const toy = Object.assign(new ToyBackend(now), { close: never });
-  const locks = serviceOn(fromPromises(toy, now));
-  const events: LockEvent[] = [];
-  let isComplete = false;
-  locks.events$.subscribe({ next: (event) => events.push(event), complete: () => (isComplete = true) });
-  await locks.onApplicationShutdown();
-  const message = expect.stringContaining('The store of this registration has not closed within 13000 ms');
-  expect(events).toEqual([{ type: 'warning', key: '', message }]);
-  expect(isComplete).toBe(true);
 });
 
 /** Two services on one store: what one holds the other waits for. */

@@ -1,11 +1,13 @@
 import type { LockEngine } from '../locks/lock-engine.js';
+import { NodeError } from '../../api/errors.js';
 import { inTime } from '../time/time-limit.js';
 import { Closing } from '../locks/waiter.js';
 import type { Election } from './election.js';
 
-/** How long a store may take to close, in milliseconds, besides the time of some attempts: of one in flight, its undo, and the last retries. */
+/** How long a store may take to close, in milliseconds, besides the time of some attempts. */
 const CLOSE_MS = 10_000;
-const ATTEMPTS_TO_CLOSE = 3;
+/** An attempt in flight, its undo, the releases in flight, their last retry, and the end of the connections. */
+const ATTEMPTS_TO_CLOSE = 5;
 
 /** What a shutdown closes: the parts of one lock service. */
 export interface Closable {
@@ -82,20 +84,17 @@ export class Shutdown {
 }
 
 /**
- * Closes the store of a service when nothing is in flight any more. The application goes on closing without a store that never answers.
- * @throws what the store throws
+ * Closes the store of a service when nothing is in flight any more. The application does not wait longer for a store that never answers.
+ * @throws NodeError when the time is over; or what the store throws
  */
 export async function closeStore(engine: LockEngine): Promise<void> {
-  const { backend, events } = engine;
+  const { backend } = engine;
   const limitMs = CLOSE_MS + ATTEMPTS_TO_CLOSE * backend.attemptTimeoutMs();
   const closing = async () => {
     await engine.settled();
     await backend.close();
   };
   await inTime(closing(), limitMs, () => {
-    const message =
-      `The store of this registration has not closed within ${limitMs} ms, so the application closes without it. ` +
-      'Its connections may still be open.';
-    events.warn('', message);
+    throw new NodeError('the store', `it has not closed within ${limitMs} ms`, 'Its connections may still be open.');
   });
 }
