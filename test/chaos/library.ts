@@ -26,7 +26,7 @@ export {
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
-export { GIVE_AND_TURN, GIVE_CROWD } from '../../lib/stores/redis/scripts/hand-off.js';
+export { GIVE_AND_TURN, GIVE_CROWD } from '../../lib/stores/redis/node/lock-scripts.js';
 export { Line } from '../../lib/core/locks/line.js';
 export { Term } from '../../lib/core/service/term.js';
 export { openLocks } from '../../lib/compose/open-locks.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { queueEntry } from '../../lib/stores/redis/scripts/hand-off.js';
+import { queueEntry } from '../../lib/stores/redis/node/lock-keys.js';
 import { EXTEND, RAISE_FENCE, RELEASE, RESTORE, VOTE, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { RedisData } from '../simulation/redis/redis-data.js';

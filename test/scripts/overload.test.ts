@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { COMMANDS_IN_FLIGHT, type Wanted } from '../../lib/core/backend/lane.js';
 import type { RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
-import { GIVE_AND_TURN } from '../../lib/stores/redis/scripts/hand-off.js';
+import { GIVE_AND_TURN } from '../../lib/stores/redis/node/lock-scripts.js';
 import { ACQUIRE, EXTEND, RELEASE, TURN } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { type Reply, ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';

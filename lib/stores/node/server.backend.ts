@@ -10,6 +10,7 @@ import {
   type ExtendOutcome,
   type ExtendRequest,
   type Grant,
+  type Hold,
   type Holding,
   type Listed,
   type ListRequest,
@@ -24,17 +25,48 @@ import {
 } from '../../core/backend/lock-backend.js';
 import { ReleaseRetry } from '../../core/backend/release-retry.js';
 import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from '../../core/backend/report.js';
-import { monotonic } from '../../core/time/clock.js';
+import { driftMs, monotonic } from '../../core/time/clock.js';
 import { outsideOfCalls } from '../../core/time/event-loop.js';
 import { InFlight } from '../../core/time/in-flight.js';
 import { inTime } from '../../core/time/time-limit.js';
-import { noteTtl, standsMs } from './grants.js';
 
 /** How long the client has to notice that its connection is gone before it is asked again, in milliseconds. Each further pause doubles. */
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 100;
 /** How long after a refusal that passes a release is sent again, in milliseconds. */
 const REFUSED_PAUSE_MS = 50;
+
+/** A lock that a server granted, or may have granted, with the notes of its backend. */
+export class StoredGrant implements Grant {
+  readonly key: string;
+  readonly owner: string;
+  readonly hold?: Hold;
+  /** The longest ttl that was ever sent for it, in milliseconds: which of them the server has applied may be unknown. */
+  longestTtlMs: number;
+
+  constructor(
+    { key, owner, ttlMs, hold }: Pick<AcquireRequest, 'key' | 'owner' | 'ttlMs'> & { readonly hold?: Hold },
+    public fencingToken?: number,
+    readonly lastToken?: number,
+    readonly nobodyBefore?: number,
+  ) {
+    this.key = key;
+    this.owner = owner;
+    this.hold = hold;
+    this.longestTtlMs = ttlMs;
+  }
+}
+
+/** Notes the ttl of an extension that is about to be sent. */
+export function noteTtl(grant: Grant, ttlMs: number): void {
+  if (grant instanceof StoredGrant && ttlMs > grant.longestTtlMs) grant.longestTtlMs = ttlMs;
+}
+
+/** The longest that a lock may stand, in milliseconds from now. */
+export function standsMs(grant: Grant): number {
+  const ttlMs = grant instanceof StoredGrant ? grant.longestTtlMs : LONGEST_TTL_MS;
+  return ttlMs + driftMs(ttlMs);
+}
 
 /** Why a server did not do an operation, or did not confirm it. */
 export interface Failed extends Unavailable {

@@ -12,8 +12,15 @@ import type {
 } from '../../core/backend/lock-backend.js';
 import { matcherOf } from '../../core/backend/matcher.js';
 import { monotonic } from '../../core/time/clock.js';
-import { StoredGrant } from '../node/grants.js';
-import { failed, ServerBackend, type Alone, type Answer, type Failed, type Scan } from '../node/server.backend.js';
+import {
+  failed,
+  ServerBackend,
+  StoredGrant,
+  type Alone,
+  type Answer,
+  type Failed,
+  type Scan,
+} from '../node/server.backend.js';
 import { NoTableError, sqlError } from './advice.js';
 import { Janitor, type SweptPage } from './janitor.js';
 import type { Row, SqlClient, SqlSource } from './sql-client.js';

@@ -1,6 +1,6 @@
 import { Channel, Ear } from '../../node/ear.js';
 import { CommandFault, type RedisClient, type Subscription } from '../client/redis-client.js';
-import { HEARD, UNHEARD, type Sign } from '../scripts/hand-off.js';
+import { HEARD, UNHEARD, type Sign } from './lock-keys.js';
 
 /** What an inbox needs the right to. */
 export type Listening = 'subscribe' | 'publish';

@@ -15,14 +15,22 @@ import type {
   Waiting,
 } from '../../../core/backend/lock-backend.js';
 import type { ServerClock } from '../../../core/time/server-clock.js';
-import { hintOf, StoredGrant } from '../../node/grants.js';
-import { failed, type Answer, type Failed, type GaveBack } from '../../node/server.backend.js';
+import { hintOf } from '../../node/messages.js';
+import { failed, StoredGrant, type Answer, type Failed, type GaveBack } from '../../node/server.backend.js';
 import { nodeError } from '../client/advice.js';
-import { crowdArgs, GIVE_AND_TURN, GIVE_CROWD, type Sign } from '../scripts/hand-off.js';
 import * as lua from '../scripts/lua.js';
 import type { Script } from '../scripts/script.js';
 import type { Reply } from '../scripts/script-runner.js';
-import { ownerPart, readCrowd, readValue, tokenText, type Crowd, type LockKeys } from './lock-keys.js';
+import {
+  crowdArgs,
+  ownerPart,
+  readCrowd,
+  readValue,
+  tokenText,
+  type Crowd,
+  type LockKeys,
+  type Sign,
+} from './lock-keys.js';
 
 // How each script is called, and what its reply says: keys, arguments and replies are described in the header of its file in scripts/lua.
 
@@ -39,6 +47,10 @@ export const WIPED = 'wiped';
 export const WAIT_FOR_VOTES =
   'Wait: a Redlock node that is new to this library, has restarted or has lost its data votes only when all locks that ' +
   'it may have forgotten have ended. In development set admission: false.';
+
+/** The same script where it gives a lock back: it goes with the releases. */
+export const GIVE_AND_TURN: Script = { ...lua.TURN, name: 'give-and-turn', order: lua.RELEASE.order };
+export const GIVE_CROWD: Script = { ...lua.CROWD, name: 'give-crowd', order: lua.RELEASE.order };
 
 /** A script, with the keys and arguments of one operation. */
 export interface LockCall {

@@ -20,8 +20,7 @@ import {
 } from '../../../core/backend/lock-backend.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
-import { ToldHandOver } from '../../node/grants.js';
-import { GRANT_TTL_MS, readMessage } from '../../node/messages.js';
+import { GRANT_TTL_MS, readMessage, ToldHandOver } from '../../node/messages.js';
 import {
   failed,
   ServerBackend,
@@ -35,12 +34,11 @@ import {
 import { nodeError, unreachable } from '../client/advice.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import type { ServerIdentity } from '../client/server-identity.js';
-import { crowdEntry, queueEntry } from '../scripts/hand-off.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../scripts/script-runner.js';
 import { PlainInbox, type Inbox, type InboxListener, type Listening } from './inbox.js';
 import { KeyScan } from './key-scan.js';
-import { countersOf, LockKeys } from './lock-keys.js';
+import { countersOf, crowdEntry, LockKeys, queueEntry } from './lock-keys.js';
 import * as scripts from './lock-scripts.js';
 import type { Admission, Asked, Attempt, LockCall, NodeAdmission, Vote } from './lock-scripts.js';
 import { ShardedInbox } from './sharded-inbox.js';

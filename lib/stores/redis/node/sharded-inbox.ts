@@ -10,8 +10,7 @@ import {
 } from '../client/redis-client.js';
 import { Channel, Ear } from '../../node/ear.js';
 import type { Inbox, InboxListener } from './inbox.js';
-import { DEAF, HEARD, type Sign } from '../scripts/hand-off.js';
-import type { LockKeys } from './lock-keys.js';
+import { DEAF, HEARD, type LockKeys, type Sign } from './lock-keys.js';
 
 /** A channel that is not used for so long is left, in milliseconds. Whoever waits uses it each second. */
 const IDLE_MS = 60_000;

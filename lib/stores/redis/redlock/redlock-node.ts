@@ -9,8 +9,7 @@ import type {
   ExtendRequest,
   ReleaseOutcome,
 } from '../../../core/backend/lock-backend.js';
-import { StoredGrant } from '../../node/grants.js';
-import { failed, type Answer } from '../../node/server.backend.js';
+import { failed, StoredGrant, type Answer } from '../../node/server.backend.js';
 import type { Vote } from '../node/lock-scripts.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { AdmissionCheck } from './admission.js';

@@ -17,8 +17,7 @@ import {
 import { unreachable } from '../client/advice.js';
 import { NodesBackend } from './nodes.backend.js';
 import { valueText } from '../node/lock-keys.js';
-import { noteTtl } from '../../node/grants.js';
-import type { Answer } from '../../node/server.backend.js';
+import { noteTtl, type Answer } from '../../node/server.backend.js';
 import type { Vote } from '../node/lock-scripts.js';
 import {
   acknowledged,

@@ -13,9 +13,9 @@ import {
   type TransferOutcome,
 } from '../../../core/backend/lock-backend.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
-import { StoredGrant } from '../../node/grants.js';
 import {
   isFailed,
+  StoredGrant,
   type Alone,
   type Answer,
   type Attempted,

@@ -17,9 +17,16 @@ import type {
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { nextTick } from '../../../core/time/event-loop.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
-import { hintOf, StoredGrant, ToldHandOver } from '../../node/grants.js';
-import { GRANT_TTL_MS, readMessage, TAKEN } from '../../node/messages.js';
-import type { Alone, Answer, Attempted, Failed, GaveBack, GivingBack } from '../../node/server.backend.js';
+import { GRANT_TTL_MS, hintOf, readMessage, TAKEN, ToldHandOver } from '../../node/messages.js';
+import {
+  StoredGrant,
+  type Alone,
+  type Answer,
+  type Attempted,
+  type Failed,
+  type GaveBack,
+  type GivingBack,
+} from '../../node/server.backend.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 import { SqlFault } from '../sql-fault.js';
@@ -38,25 +45,12 @@ import type { Answered } from '../statement-runner.js';
 import { fromStored, stored } from '../stored-key.js';
 import { PostgresInbox, type PostgresInboxListener } from './postgres-inbox.js';
 import type { PostgresClient } from './postgres-source.js';
-import { ddl, guardOf, postgresStatements, type PostgresStatements } from './statements.js';
+import { ddl, guardOf, postgresStatements, turnValues, type PostgresStatements, type Turn } from './statements.js';
 
 /** Others may wait for a lock that was held for longer than this, in microseconds: it is given back by the statement that hands it over. */
 const AWAITED_AFTER_US = 10_000;
 /** Whoever holds the lock gives it back. No owner value is like it. */
 const WHOEVER = '*';
-
-/** What one operation of the statement `turn` asks for. */
-interface Turn {
-  key: string;
-  give?: string;
-  owner?: string;
-  ticket?: string;
-  ttlMs?: number;
-  turns?: number;
-  number?: number;
-  queues?: boolean;
-  calls?: number;
-}
 
 /** The operations on locks in a table of PostgreSQL. None of them rejects, except for a bug. */
 export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxListener {
@@ -188,19 +182,14 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
 
   #ask(request: AcquireRequest, give: string | undefined, done: Attempted): void {
     const { key, owner, ttlMs, place, turns = 1, asker } = request;
-    const turn: Turn = { key, give, owner, ttlMs, turns };
-    if (place) {
-      turn.ticket = place.ticket;
-      turn.number = this.#clock.at(place.arrivedAt);
-      turn.queues = true;
-      turn.calls = place.calls;
-    }
+    const number = place && this.#clock.at(place.arrivedAt);
+    const waiting = { ticket: place?.ticket, number, queues: place !== undefined, calls: place?.calls };
     const answered: Answered = (row, sentAt) => {
       if (row instanceof SqlFault) return done(this.failedBy(row), sentAt);
       this.#learn(row, sentAt);
       done(this.#outcomeOf(row, request, sentAt), sentAt, give === undefined ? undefined : gaveBackBy(row));
     };
-    this.#turn(turn, answered, asker);
+    this.#turn({ key, give, owner, ttlMs, turns, ...waiting }, answered, asker);
   }
 
   /** Tries to take a lock alone, as if it were free and nobody waited for it. */
@@ -215,23 +204,9 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
     this.runner.run(this.statements.take, key, [stored(key), owner, ttlMs], taken, asker);
   }
 
-  #turn(
-    { key, give, owner, ticket, ttlMs, turns, number, queues = false, calls = 0 }: Turn,
-    done: Answered,
-    wanted?: AcquireRequest['asker'],
-  ): void {
+  #turn(asked: Turn, done: Answered, wanted?: AcquireRequest['asker']): void {
     const { turn, giveAndTurn } = this.statements;
-    const values = [
-      stored(key),
-      give ?? null,
-      owner ?? null,
-      ticket ?? null,
-      ttlMs ?? 0,
-      turns ?? 1,
-      number ?? null,
-      queues,
-      calls,
-    ];
+    const { key, give } = asked;
     const answered: Answered = (row, sentAt) => {
       if (!(row instanceof SqlFault) && typeof row.granted === 'string') {
         const message = [row.granted, row.first_token, row.last_token, row.bound, stored(key)].join(' ');
@@ -239,7 +214,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
       }
       done(row, sentAt);
     };
-    this.runner.run(give === undefined ? turn : giveAndTurn, key, values, answered, wanted);
+    this.runner.run(give === undefined ? turn : giveAndTurn, key, turnValues(asked), answered, wanted);
   }
 
   #outcomeOf(row: Row, request: AcquireRequest, sentAt: number): Answer<AcquireOutcome> {

@@ -2,6 +2,7 @@ import { ACQUISITION, EXTENSION, RELEASE } from '../../../core/backend/lane.js';
 import { GRANT_TTL_MS } from '../../node/messages.js';
 import type { Row, SqlClient } from '../sql-client.js';
 import type { Statement } from '../statement.js';
+import { stored } from '../stored-key.js';
 
 /** Behind what others wait for: what is only looked at. */
 const LOOK = ACQUISITION + 1;
@@ -105,6 +106,31 @@ export function postgresStatements(table: string): PostgresStatements {
     notify: new PostgresStatement('notify', NOTIFY, RELEASE),
     sweep: new PostgresStatement('sweep', sweepOf(table), LOOK),
   };
+}
+
+/** What one operation of the statement `turn` asks for. */
+export interface Turn {
+  readonly key: string;
+  /** The owner that gives the lock back. */
+  readonly give?: string;
+  /** The owner that asks. */
+  readonly owner?: string;
+  /** The ticket whose place is taken, or given up. */
+  readonly ticket?: string;
+  readonly ttlMs?: number;
+  /** How many tokens to mint. */
+  readonly turns?: number;
+  /** The number of the place: when the caller came, by the clock of the server in microseconds. */
+  readonly number?: number;
+  /** Whether it takes a place if it is refused. */
+  readonly queues?: boolean;
+  /** How many calls of the process wait. */
+  readonly calls?: number;
+}
+
+export function turnValues({ key, give, owner, ticket, ttlMs, turns, number, queues, calls }: Turn): unknown[] {
+  const [giver, asker, place] = [give ?? null, owner ?? null, ticket ?? null];
+  return [stored(key), giver, asker, place, ttlMs ?? 0, turns ?? 1, number ?? null, queues ?? false, calls ?? 0];
 }
 
 /**
