@@ -1,5 +1,5 @@
 import type { RedisClient } from '../client/redis-client.js';
-import { ask, type Answer } from './ask.js';
+import { ask, type Answer } from '../client/ask.js';
 
 /** A fencing counter from which tokens are not minted as they should be. */
 export interface OddCounter {

@@ -4,7 +4,7 @@ import { countersOf, LockKeys } from '../node/lock-keys.js';
 import { findOddCounters } from './counters.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { refusesDatabase, type RedisClient } from '../client/redis-client.js';
-import { ask, type Answer } from './ask.js';
+import { ask, type Answer } from '../client/ask.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import { problemOf } from '../../node/problem-of.js';
 import { settingOf } from '../client/server-identity.js';

@@ -1,4 +1,4 @@
-import { NodeError, type LockUnavailableError } from '../../../api/errors.js';
+import { adviceFor, NodeError, type LockUnavailableError } from '../../../api/errors.js';
 import type { LockMode } from '../../../api/lock.js';
 import type { Sending, Wanted } from '../../../core/backend/lane.js';
 import {
@@ -32,6 +32,7 @@ import {
   type Scan,
 } from '../../node/server.backend.js';
 import { nodeError, unreachable } from '../client/advice.js';
+import { ask } from '../client/ask.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 import { ScriptFault } from '../scripts/script-fault.js';
@@ -93,6 +94,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   /** Called each time that the connection was made, before anything that waited for it is sent. */
   onReady?: () => void;
   #closed = false;
+  #hasTriedQueue = false;
 
   /** @param alone undefined for a node of a Redlock */
   constructor(
@@ -148,7 +150,32 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   /** Begins to listen for messages about a key, unless it does already. */
   listen(key: string, listener: WaitListener): void {
     this.#listener = listener;
-    if (!this.#closed) this.#inbox.open(key);
+    if (this.#closed) return;
+    this.#inbox.open(key);
+    if (!this.#hasTriedQueue) void this.#tryQueue(key);
+  }
+
+  /** Scripts do without what they may not do to a queue, and nothing else would show it: so the first that waits tries that, and changes nothing. */
+  async #tryQueue(key: string): Promise<void> {
+    this.#hasTriedQueue = true;
+    const queue = this.#keys.queue(key);
+    const answers = await ask(this.connection.client, [
+      ['ZADD', queue, 'XX', '0', '-'],
+      ['ZRANGE', queue, '0', '0'],
+      ['ZMSCORE', queue, '-'],
+      ['ZREM', queue, '-'],
+      ['ZREMRANGEBYSCORE', queue, '1', '0'],
+      ['PUBSUB', 'NUMSUB'],
+    ]).catch(() => undefined); // the connection broke
+    if (!answers) this.#hasTriedQueue = false;
+    const refused = (answers ?? []).flatMap((answer) => ('refusal' in answer ? answer.refusal : []));
+    const causes = refused.filter((each) => each.startsWith('NOPERM')).map((each) => this.errorOf(each));
+    if (causes.length === 0 || this.#closed) return;
+    const problems = causes.map(({ problem }) => problem).join('; ');
+    this.#listener?.onWarning(
+      `${this.name} does not let this process do all that the queues of locks need (${problems}): calls that wait may get their ` +
+        `turns late. ${adviceFor(causes)}`,
+    );
   }
 
   checkListening(key: string): void {

@@ -1,4 +1,4 @@
-import { CommandFault, type RedisClient } from '../client/redis-client.js';
+import { CommandFault, type RedisClient } from './redis-client.js';
 
 /** The answer to one command. */
 export type Answer = { value: unknown } | { refusal: string };
