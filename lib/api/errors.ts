@@ -112,6 +112,8 @@ export interface Contention {
   readonly holding?: readonly string[];
   /** Whether the holder is known to be this process. @internal */
   readonly isOwn?: boolean;
+  /** Why the lock is still there, although this process has given it back. @internal */
+  readonly unreleased?: NodeError;
 }
 
 /** What is known of the lock, with times in whole milliseconds. */
@@ -132,7 +134,7 @@ export class LockContendedError extends LockRefusal {
     contention: Contention = {},
   ) {
     // Not in the signature: the declarations that are published would name what they do not have.
-    const { isOwn = false, others = 0, holding = [], ...known } = contention;
+    const { isOwn = false, others = 0, holding = [], unreleased, ...known } = contention;
     const { holder, remainingMs, keptUntil, maxWaiters, permits } = known;
     const by = holder ? describeHolders(holder, others) + (isOwn ? ', which is this process' : '') : 'others';
     const more = remainingMs === Infinity ? 'without end' : `for another ${Math.round(remainingMs ?? 0)} ms`;
@@ -152,9 +154,13 @@ export class LockContendedError extends LockRefusal {
     super(
       `${subjectOf(key, permits)} ${state}; ${waited}, or ${keptUntil ? 'lower holdMs' : `shorten the work under the ${under}`}. ` +
         `To do something else instead, use ${instead}.` +
-        whatItHeld(key, holding, permits !== undefined),
+        whatItHeld(key, holding, permits !== undefined) +
+        (unreleased
+          ? ` This process has given the lock back, and that was not confirmed: ${whyAndAdvice([unreleased])}`
+          : ''),
       409,
       key,
+      { cause: unreleased },
     );
     this.waitedMs = Math.round(waitedMs);
     this.holding = holding;

@@ -1,6 +1,6 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService, RedisLockModuleOptions } from 'nest-redis-lock';
+import { LockContendedError, NodeError, type LockService, type RedisLockModuleOptions } from 'nest-redis-lock';
 import { nodeError } from '../../lib/stores/redis/client/advice.js';
 import { redisServer } from '../support/stage.js';
 import { letVote } from '../support/let-vote.js';
@@ -214,6 +214,30 @@ describe('A right that is missing', () => {
         return said.some((each) => each.includes(`${right} `) && each.includes('(ACL SETUSER)'));
       };
       await until(isSaid, { what: `${right} is named` });
+    },
+  );
+
+  it.each([
+    ['one Redis', () => aclUser(servers[0]!, { without: ['+del'] }).then((redis) => ({ redis }))],
+    [
+      'a Redlock',
+      async () => {
+        await letVote(servers);
+        return { redlock: await Promise.all(servers.map((server) => aclUser(server, { without: ['+del'] }))) };
+      },
+    ],
+  ] as [string, () => Promise<RedisLockModuleOptions>][])(
+    'the refusal of a call for a lock whose release the server refuses says so, and how to end that, on %s [G1076]',
+    async (where, options) => {
+      const locks = await open(await options());
+      const key = `stays on ${where}`;
+      await locks.withLock(key, () => {});
+      const error = (await locks.acquire(key, { waitMs: 0 }).catch((refusal: unknown) => refusal)) as Error;
+      expect(error).toBeInstanceOf(LockContendedError);
+      expect(error.message).toMatch(
+        / This process has given the lock back, and that was not confirmed: 127\.0\.0\.1:\d+: .*\+del .*\(ACL SETUSER\)\.$/,
+      );
+      expect(error.cause).toBeInstanceOf(NodeError);
     },
   );
 

@@ -48,7 +48,15 @@ export interface PromiseBackend
   extends
     Omit<
       LockBackend,
-      'acquire' | 'extend' | 'release' | 'releaseAndAcquire' | 'transfer' | 'onReachable' | 'insist' | Optional
+      | 'acquire'
+      | 'extend'
+      | 'release'
+      | 'releaseAndAcquire'
+      | 'transfer'
+      | 'onReachable'
+      | 'insist'
+      | 'unreleased'
+      | Optional
     >,
     Partial<Pick<LockBackend, Optional>> {
   /** Its name in errors. */

@@ -308,6 +308,8 @@ export interface LockBackend {
    * @param silence the problem of a node that is connected, but owes an answer
    */
   problems(silence: string): NodeError[];
+  /** Why the lock of this owner value, which was given back, may still be there. Undefined: nothing is known of it. */
+  unreleased?(owner: string): NodeError | undefined;
   /** @throws LockUnavailableError */
   inspect(key: string): Promise<Holding | undefined>;
   /**

@@ -33,6 +33,10 @@ export class ReleaseRetry<Item> {
     return this.#items.size;
   }
 
+  find(isIt: (item: Item) => boolean): Item | undefined {
+    return [...this.#items.keys()].find(isIt);
+  }
+
   /** @param standsMs how long the store may have it, in milliseconds from now: then it has ended by itself */
   add(item: Item, standsMs: number): void {
     if (this.#closed) return;

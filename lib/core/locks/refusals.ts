@@ -24,7 +24,7 @@ export interface Knowledge {
   lease?: Lease;
   seen?: HolderSeen;
   now: number;
-  backend: Pick<LockBackend, 'problems'>;
+  backend: Pick<LockBackend, 'problems' | 'unreleased'>;
 }
 
 /** The call that is refused. */
@@ -97,7 +97,15 @@ export function contended(
   const { owner, others, endsAt, isKept } = seen ?? {};
   const holder = owner === undefined ? undefined : parseOwner(owner);
   const remainingMs = endsAt === undefined ? undefined : Math.max(0, endsAt - now);
-  const contention = { holder, others, remainingMs, keptUntil: keptUntil({ isKept, remainingMs }), ...call };
+  const unreleased = owner === undefined ? undefined : known.backend.unreleased?.(owner);
+  const contention = {
+    holder,
+    others,
+    remainingMs,
+    keptUntil: keptUntil({ isKept, remainingMs }),
+    unreleased,
+    ...call,
+  };
   return new LockContendedError(key, waitedMs, contention);
 }
 

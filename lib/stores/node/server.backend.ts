@@ -162,7 +162,7 @@ export abstract class ServerBackend implements LockBackend {
   /** Releases in flight, and what is sent to others because of them. */
   protected readonly releasing = new InFlight();
   /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
-  readonly #retry: ReleaseRetry<GivingBack & { readonly grant: Grant }>;
+  readonly #retry: ReleaseRetry<GivingBack & { readonly grant: Grant; readonly cause?: NodeError }>;
   readonly #commandTimeoutMs: number;
   readonly #now: () => number;
   readonly #alone?: Alone;
@@ -283,7 +283,7 @@ export abstract class ServerBackend implements LockBackend {
         }
       }
       this.releasing.end();
-      if (outcome.status === 'unavailable') this.#retry.add({ grant, ...how }, forMs);
+      if (outcome.status === 'unavailable') this.#retry.add({ grant, ...how, cause: outcome.causes[0] }, forMs);
       done?.(outcome);
     };
     this.#giveBackOnce(grant, how, given);
@@ -331,6 +331,10 @@ export abstract class ServerBackend implements LockBackend {
     const problem = this.problem(silence) ?? new NodeError(this.name, silence);
     const [refusal] = this.#failing.values();
     return [problem.problem === silence && refusal ? refusal : problem]; // it has answered
+  }
+
+  unreleased(owner: string): NodeError | undefined {
+    return this.#retry.find(({ grant }) => grant.owner === owner)?.cause;
   }
 
   async inspect(key: string): Promise<Holding | undefined> {

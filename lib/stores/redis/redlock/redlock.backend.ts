@@ -225,6 +225,10 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     return problems.filter((problem) => problem !== undefined);
   }
 
+  unreleased(owner: string): NodeError | undefined {
+    return this.#nodes.map(({ node }) => node.unreleased(owner)).find((cause) => cause !== undefined);
+  }
+
   async connect(timeoutMs: number): Promise<NodeError[]> {
     await this.#connectedQuorum(timeoutMs, 'start');
     // The nodes beyond the majority are not waited for long.
