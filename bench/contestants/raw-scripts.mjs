@@ -27,7 +27,7 @@ export async function open({ ports, ttlMs }) {
     const names = [admission, lock, keys.fence(key)];
     proposal = Math.max(proposal + 1, Math.round((performance.timeOrigin + performance.now()) * 1_000));
     const args = ['', ttlMs, owner + proposal];
-    const isGrant = (reply) => typeof reply === 'string' || reply[1] === 'at';
+    const isGrant = (reply) => typeof reply === 'string' || reply[0] === 'at';
     return majority(runners, (run) => run(VOTE, names, args), isGrant);
   };
 

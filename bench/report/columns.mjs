@@ -84,6 +84,7 @@ export const COLUMNS = {
     ['3 stopped: ms until the error', (figures) => number(figures['3.errorMs'])],
     ['which', (figures) => shortened(figures['3.error'])],
   ],
+  'redlock-cold': stage(0),
   'redlock-fresh': [...[0, 1, 2].flatMap(stage), commands],
   'second-round-trips': [
     ['acquisitions', ({ turns }) => number(turns)],

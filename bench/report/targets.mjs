@@ -51,6 +51,20 @@ export const TARGETS = [
     atLeast: 0.95,
   },
   {
+    scenario: 'one-at-a-time-cold',
+    title: 'Uncontended, first second: rate to raw',
+    of: (own) => own.rateToRaw,
+    atLeast: 0.93,
+    leastCode: 'raw-scripts',
+  },
+  {
+    scenario: 'one-at-a-time-fair',
+    title: 'Fair, uncontended: rate to raw',
+    of: (own) => own.rateToRaw,
+    atLeast: 0.88,
+    leastCode: 'raw-scripts',
+  },
+  {
     scenario: '200-in-flight',
     title: '200 in flight: rate to raw',
     of: (own) => own.rateToRaw,
@@ -141,6 +155,20 @@ export const TARGETS = [
     title: 'Redlock of 5, 3 stopped: ms until the error',
     of: (own) => own['3.errorMs'],
     atMost: 300,
+  },
+  {
+    scenario: 'redlock-cold',
+    title: "Redlock of 5, first second: p50 to the raw quorum's",
+    of: (own) => own['0.p50ToRaw'],
+    atMost: 1.35,
+    leastCode: 'raw-scripts',
+  },
+  {
+    scenario: 'redlock-cold',
+    title: "Redlock of 5, first second: client CPU to the raw quorum's",
+    of: (own) => own['0.clientCpuToRaw'],
+    atMost: 1.8,
+    leastCode: 'raw-scripts',
   },
   ...redlock('redlock-fresh', 'Redlock of 5, fresh keys', 1.4),
   {

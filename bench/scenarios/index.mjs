@@ -18,7 +18,7 @@ import { keysLeft } from './keys-left.mjs';
 import { leader } from './leader.mjs';
 import { burst, waiting } from './overload.mjs';
 import { redlockFar } from './redlock-far.mjs';
-import { redlock } from './redlock.mjs';
+import { redlock, redlockCold } from './redlock.mjs';
 import { secondRoundTrips } from './second-round-trips.mjs';
 import { sets } from './sets.mjs';
 import { permits, readers } from './several-holders.mjs';
@@ -33,6 +33,12 @@ export const SCENARIOS = {
     title: 'Uncontended, one at a time, each in a process of its own',
     inFlight: 1,
   }),
+  'one-at-a-time-cold': uncontendedApart({
+    title: 'Uncontended, one at a time, the first second of a process',
+    inFlight: 1,
+    isCold: true,
+  }),
+  'one-at-a-time-fair': uncontended({ title: 'Fair mode, uncontended, one at a time', inFlight: 1, fair: true }),
   '200-in-flight-apart': uncontendedApart({
     title: '200 in flight on different keys, each in a process of its own',
     inFlight: 200,
@@ -68,6 +74,7 @@ export const SCENARIOS = {
   'due-together': dueTogether,
   redlock: redlock({ title: 'Redlock of 5, with 0, 1, 2 and 3 nodes stopped', isFresh: false }),
   'redlock-fresh': redlock({ title: 'Redlock of 5, fresh keys, with 0, 1 and 2 nodes stopped', isFresh: true }),
+  'redlock-cold': redlockCold,
   'second-round-trips': secondRoundTrips,
   'wake-up': wakeUp({
     title: 'Wake-up after a hold of 500 to 750 ms, by another process',

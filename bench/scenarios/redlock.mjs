@@ -10,6 +10,8 @@ const ANSWER_LIMIT_MS = 5_000;
 const ATTEMPTS = 3;
 const FULL = { sliceMs: 100, rounds: 8, warmUpMs: 1_000 };
 const QUICK = { sliceMs: 50, rounds: 4, warmUpMs: 600 };
+/** The first second of a process, as after a deployment, or in a function. */
+const COLD = { sliceMs: 50, rounds: 20, warmUpMs: 300 };
 /** Before the first stage with fresh keys: as in a process that has been up for a while, all code is compiled by then. */
 const FIRST_WARM_UP_MS = 5_000;
 const COUNTED_TURNS = 2_000;
@@ -112,3 +114,21 @@ async function inTime(stage, limitMs) {
   const failure = `no end within ${limitMs / 1_000} s: a turn hangs`;
   return Promise.race([stage, sleep(limitMs, { failure })]);
 }
+
+/** The same in the first second of a process, with all nodes. The raw quorum is in the same process. */
+export const redlockCold = {
+  title: 'Redlock of 5, the first second of a process',
+  kind: 'redlock-cold',
+  groups: ['redlock'],
+  baseline: 'raw-quorum',
+  nodes: 5,
+  terms: { ttlMs: TTL_MS, waitMs: undefined },
+
+  async coordinate({ servers, workers: [worker] }) {
+    const ports = servers.map(({ port }) => port);
+    const slices = { inFlight: 1, keyCount: KEY_COUNT, ...COLD };
+    return { 0: await worker.run('alternate', { slices, ports }) };
+  },
+
+  tasks: { alternate: alternateWithQuorum },
+};

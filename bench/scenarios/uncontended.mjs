@@ -6,17 +6,24 @@ import { alternate, keys, slicesOf, turns } from './turns-in-slices.mjs';
 
 const FULL = { sliceMs: 100, rounds: 12, warmUpMs: 1_500 };
 const QUICK = { sliceMs: 100, rounds: 4, warmUpMs: 1_500 };
+/** The first second of a process, as after a deployment, or in a function. */
+const COLD = { sliceMs: 50, rounds: 20, warmUpMs: 300 };
 const KEY_COUNT = 1_000;
 const COUNTED_TURNS = 2_000;
 
-/** Acquire and release of locks that nobody else wants, in turn with the raw client, and the library with its bare scripts, too. */
-export function uncontended({ title, inFlight }) {
+/**
+ * Acquire and release of locks that nobody else wants, in turn with the raw client, and the library with its bare scripts, too.
+ * @param fair only of the library
+ */
+export function uncontended({ title, inFlight, fair = false }) {
   return {
     title,
     kind: 'uncontended',
-    groups: ['uncontended', 'clients'],
+    groups: fair ? [] : ['uncontended', 'clients'],
+    also: fair ? ['library'] : [],
     baseline: 'raw',
     counts: true,
+    terms: { fair },
 
     coordinate({ contestant, workers: [worker], quick, counting }) {
       if (counting) return worker.run('count', { inFlight });
@@ -53,9 +60,10 @@ export function uncontended({ title, inFlight }) {
 /**
  * The library and both baselines each in a process of its own: on Node.js 20 the first `AsyncLocalStorage` slows all promises of
  * its process down, also those of a raw client beside the library.
+ * @param isCold only their first second is measured
  * @param node the version of Node.js that the processes run on, if it is not that of the bench
  */
-export function uncontendedApart({ title, inFlight, node }) {
+export function uncontendedApart({ title, inFlight, isCold = false, node }) {
   return {
     title,
     kind: 'uncontended-apart',
@@ -65,7 +73,8 @@ export function uncontendedApart({ title, inFlight, node }) {
 
     async coordinate({ servers: [{ control }], workers, quick }) {
       const [ours, raw, scripts] = workers.map((worker) => (terms) => worker.run('takeTurns', terms));
-      return alternate({ ours, raw, scripts }, { inFlight, ...(quick ? QUICK : FULL) }, [control]);
+      const length = quick ? QUICK : FULL;
+      return alternate({ ours, raw, scripts }, { inFlight, ...(isCold ? COLD : length) }, [control]);
     },
 
     tasks: {
