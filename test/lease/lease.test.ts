@@ -117,7 +117,7 @@ describe('a lease', () => {
 
   it('lets whoever waits for the answer to its extension go on when it is lost without one', async () => {
     const { lease } = leaseIn('extending');
-    const answered = lease.answered();
+    const answered = lease.untilAnswered();
     lease.lose('expired');
     await answered;
     expect(lease.checkState()).toBe('lost');

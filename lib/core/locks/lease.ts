@@ -104,9 +104,9 @@ export class Lease implements Linked<Lease> {
   passedOnAt?: number;
   /** The lease of the same call after the lock was downgraded. */
   heir?: Lease;
-  /** Of the call that it was granted to, if it has one of its own. */
+  /** The label of the call that it was granted to, if that has one of its own. */
   label?: string;
-  /** A handle to tell of its next extension. */
+  /** The handle that hears of its next extension. */
   notYetExtended?: LockHandle;
   /** Whether a transaction of its work may keep the lock: another call may have that only through the store, which waits for it. */
   isGuarded = false;
@@ -119,12 +119,12 @@ export class Lease implements Linked<Lease> {
 
   #state: LeaseState = 'held';
   #deadline: number;
-  /** Until the answer comes, also when the lease was released meanwhile. */
+  /** The extension in flight, until its answer comes: also when the lease was released meanwhile. */
   #extension?: Extension;
   #whenAnswered?: (() => void)[];
   /** An extension by another ttl was sent and not confirmed: which ttl it has in the store is unknown. */
   #isUnsettled = false;
-  /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
+  /** Until when the store may keep it, if an extension was for longer than its ttl, by the monotonic clock. */
   #standsUntil = 0;
   #lost?: LockLostError;
   #lostAt = 0;
@@ -145,27 +145,6 @@ export class Lease implements Linked<Lease> {
     this.provisionalTtlMs = extendTo === undefined ? undefined : ttlMs;
     this.begunAt = leases.now();
     this.#deadline = sentAt + validityMs(ttlMs, leases.marginMs);
-  }
-
-  /**
-   * The lease of the next call of this process, to which the lock is passed on after the release: it has what is left of this one, and
-   * the answer that is due.
-   */
-  passedOn(fencingToken: number | undefined): Lease {
-    const { grant, ttlMs, sentAt } = this;
-    const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true }, this.line, this.leases);
-    next.provisionalTtlMs = this.provisionalTtlMs;
-    next.#isUnsettled = this.#isUnsettled;
-    next.isSaidTaken = this.isSaidTaken;
-    next.share = this.share;
-    next.passedOnAt = monotonic();
-    next.#deadline = this.#deadline;
-    if (this.#extension) {
-      next.#enter('extending');
-      next.#extension = this.#extension;
-      next.#extension.lease = next;
-    }
-    return next;
   }
 
   get key(): string {
@@ -189,6 +168,20 @@ export class Lease implements Linked<Lease> {
   /** When it ends in the store if nothing ends it before, also if the extension in flight is granted, by the clock, less drift. */
   get runsUntil(): number {
     return Math.max(this.#deadline, this.#extension?.deadline ?? 0);
+  }
+
+  /** Whether the store may keep it for longer than its ttl, or than any call wants: one that wanted more has given up, or has gone. */
+  get standsTooLong(): boolean {
+    if (this.demands.longestTtlMs < this.ttlMs) return true;
+    return (
+      this.#standsUntil > 0 && this.#standsUntil > Math.max(this.demands.keptAtMostUntil, monotonic() + this.ttlMs)
+    );
+  }
+
+  /** Whether it may end in the store at another time than by its ttl: then it is not passed on. */
+  get mayStandOtherwise(): boolean {
+    const isUnsettled = this.#isUnsettled && this.provisionalTtlMs === undefined;
+    return isUnsettled || leftMs(this.demands.keptAtMostUntil) > 0 || this.standsTooLong;
   }
 
   /**
@@ -217,57 +210,23 @@ export class Lease implements Linked<Lease> {
     return this.checkHeld() || this.#state === 'unknown';
   }
 
-  /** Whether an extension is in flight; one at a time. Does not look at the deadline. */
-  get isExtending(): boolean {
-    return this.#state === 'extending' || this.#state === 'unknown';
-  }
-
-  /** Whether the store may have it stand for longer than by its ttl, or than any call wants it: one has given that up, or has gone. */
-  get standsTooLong(): boolean {
-    if (this.demands.longestTtlMs < this.ttlMs) return true;
-    return (
-      this.#standsUntil > 0 && this.#standsUntil > Math.max(this.demands.keptAtMostUntil, monotonic() + this.ttlMs)
-    );
-  }
-
-  /** Whether it may end in the store at another time than by its ttl: another call does not take it over. */
-  get mayStandOtherwise(): boolean {
-    const isUnsettled = this.#isUnsettled && this.provisionalTtlMs === undefined;
-    return isUnsettled || leftMs(this.demands.keptAtMostUntil) > 0 || this.standsTooLong;
+  /** Whether the lock was lost: while it was held, or as the release found. */
+  checkLost(): boolean {
+    return this.checkState() === 'lost' || this.#lost !== undefined;
   }
 
   checkRemainingMs(): number {
     return this.checkHeld() ? Math.max(0, this.endsAt - this.leases.now()) : 0;
   }
 
-  /** Whether the lock was lost: while it was held, or as the release found. */
-  checkLost(): boolean {
-    return this.checkState() === 'lost' || this.#lost !== undefined;
+  /** Whether an extension is in flight; one at a time. Does not look at the deadline. */
+  get isExtending(): boolean {
+    return this.#state === 'extending' || this.#state === 'unknown';
   }
 
-  /** Aborts when the lease is lost. */
-  checkSignal(): AbortSignal {
-    const state = this.checkState();
-    if (!this.#abort) {
-      this.#abort = sharedController(); // made when asked for: most locks are never asked
-      if (state === 'lost') abort(this.#abort, this.#lost);
-    }
-    return this.#abort.signal;
-  }
-
-  /** Aborts when the application closes: work under the lease should end. */
-  get closing(): AbortSignal {
-    this.#closing ??= sharedController(); // one for each lease: listeners are collected with it
-    return this.#closing.signal;
-  }
-
-  /** The application closes: its work should end. */
-  askToEnd(): void {
-    this.#closing ??= new AbortController();
-    abort(
-      this.#closing,
-      new LockUnavailableError(`The application is closing: work under lock ${quoted(this.key)} should end.`, this.key),
-    );
+  /** Waits for the answer to the extension in flight, or for the end of the lease. */
+  untilAnswered(): Promise<void> {
+    return this.isExtending ? new Promise((resolve) => (this.#whenAnswered ??= []).push(resolve)) : Promise.resolve();
   }
 
   /**
@@ -286,33 +245,9 @@ export class Lease implements Linked<Lease> {
     return (this.#extension = { lease: this, deadline, keptUntil });
   }
 
-  /** The answer to its extension has come. */
+  /** Called when the answer to the extension in flight has come, before it is read. */
   answerCame(): void {
     this.#extension = undefined;
-  }
-
-  /**
-   * It is about to be detached: should the answer be lost, the shorter of both times counts.
-   * @returns the deadline that it has if it is not detached; undefined when it may not be detached now
-   */
-  beginDetaching(ttlMs: number): number | undefined {
-    if (!this.#enter('extending')) return undefined;
-    this.isDetaching = true;
-    const before = this.#deadline;
-    this.#deadline = Math.min(before, this.#deadlineBy(ttlMs));
-    return before;
-  }
-
-  /** It has not been detached: the lease runs on until the deadline that it had before, if that has not passed. */
-  notDetached(deadlineBefore: number, fault?: Error): void {
-    this.isDetaching = false;
-    this.#deadline = deadlineBefore;
-    this.notExtended(fault);
-  }
-
-  /** Waits for the answer to the extension in flight, or for the end of the lease. */
-  answered(): Promise<void> {
-    return this.isExtending ? new Promise((resolve) => (this.#whenAnswered ??= []).push(resolve)) : Promise.resolve();
   }
 
   /**
@@ -343,9 +278,49 @@ export class Lease implements Linked<Lease> {
     return true;
   }
 
+  /**
+   * It is about to be detached: should the answer be lost, the shorter of both times counts.
+   * @returns the deadline that it has if it is not detached; undefined when it may not be detached now
+   */
+  beginDetaching(ttlMs: number): number | undefined {
+    if (!this.#enter('extending')) return undefined;
+    this.isDetaching = true;
+    const before = this.#deadline;
+    this.#deadline = Math.min(before, this.#deadlineBy(ttlMs));
+    return before;
+  }
+
+  /** It has not been detached: the lease runs on until the deadline that it had before, if that has not passed. */
+  notDetached(deadlineBefore: number, fault?: Error): void {
+    this.isDetaching = false;
+    this.#deadline = deadlineBefore;
+    this.notExtended(fault);
+  }
+
   /** @returns false when it was not held any more, or that is unknown */
   release(): boolean {
     return this.#enter('released');
+  }
+
+  /**
+   * The lease of the next call of this process, to which the lock is passed on after the release: it has what is left of this one, and
+   * gets the answer to the extension in flight.
+   */
+  passedOn(fencingToken: number | undefined): Lease {
+    const { grant, ttlMs, sentAt } = this;
+    const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true }, this.line, this.leases);
+    next.provisionalTtlMs = this.provisionalTtlMs;
+    next.#isUnsettled = this.#isUnsettled;
+    next.isSaidTaken = this.isSaidTaken;
+    next.share = this.share;
+    next.passedOnAt = monotonic();
+    next.#deadline = this.#deadline;
+    if (this.#extension) {
+      next.#enter('extending');
+      next.#extension = this.#extension;
+      next.#extension.lease = next;
+    }
+    return next;
   }
 
   /** It has ended in the store, or may not go on. @returns false when it had ended before */
@@ -363,20 +338,6 @@ export class Lease implements Linked<Lease> {
     this.#lost = this.#errorOf(this.isSaidTaken ? 'forced' : 'expired');
   }
 
-  /** The error of a lease that is not held. */
-  lostError(outcome?: LockOutcome): LockLostError {
-    // A nested call under the same lock has reported the loss already: what counts is how its work ended.
-    const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
-    const inner = reason instanceof LockLostError && reason.key === this.key ? reason.outcome : undefined;
-    return this.#errorOf(this.lostReason, inner ?? outcome, this.fault);
-  }
-
-  #errorOf(reason: LockLostReason, outcome?: LockOutcome, cause?: Error): LockLostError {
-    const isOfPermits = this.grant.hold?.mode === 'permits';
-    if (isOfPermits) return LockLostError.ofPermits(this.key, reason, outcome, cause);
-    return new LockLostError(this.key, reason, outcome, cause);
-  }
-
   /** Why it is not held; `unavailable` while that is unknown. */
   get lostReason(): LockLostReason {
     return this.#lost?.reason ?? (this.#state === 'released' ? 'released' : 'unavailable');
@@ -387,9 +348,37 @@ export class Lease implements Linked<Lease> {
     return this.leases.now() - this.#lostAt;
   }
 
-  /** The deadline by a command for this ttl that is sent now. */
-  #deadlineBy(ttlMs: number): number {
-    return this.leases.now() + validityMs(ttlMs, this.leases.marginMs);
+  /** The error of a lease that is not held. */
+  lostError(outcome?: LockOutcome): LockLostError {
+    // A nested call under the same lock has reported the loss already: what counts is how its work ended.
+    const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
+    const inner = reason instanceof LockLostError && reason.key === this.key ? reason.outcome : undefined;
+    return this.#errorOf(this.lostReason, inner ?? outcome, this.fault);
+  }
+
+  /** Aborts when the lease is lost. */
+  checkSignal(): AbortSignal {
+    const state = this.checkState();
+    if (!this.#abort) {
+      this.#abort = sharedController(); // made when asked for: most locks are never asked
+      if (state === 'lost') abort(this.#abort, this.#lost);
+    }
+    return this.#abort.signal;
+  }
+
+  /** Aborts when the application closes: work under the lease should end. */
+  get closing(): AbortSignal {
+    this.#closing ??= sharedController(); // one for each lease: listeners are collected with it
+    return this.#closing.signal;
+  }
+
+  /** The application closes: its work should end. */
+  askToEnd(): void {
+    this.#closing ??= new AbortController();
+    abort(
+      this.#closing,
+      new LockUnavailableError(`The application is closing: work under lock ${quoted(this.key)} should end.`, this.key),
+    );
   }
 
   get #hasEnded(): boolean {
@@ -405,6 +394,17 @@ export class Lease implements Linked<Lease> {
       this.#whenAnswered = undefined;
     }
     return true;
+  }
+
+  /** The deadline by a command for this ttl that is sent now. */
+  #deadlineBy(ttlMs: number): number {
+    return this.leases.now() + validityMs(ttlMs, this.leases.marginMs);
+  }
+
+  #errorOf(reason: LockLostReason, outcome?: LockOutcome, cause?: Error): LockLostError {
+    const isOfPermits = this.grant.hold?.mode === 'permits';
+    if (isOfPermits) return LockLostError.ofPermits(this.key, reason, outcome, cause);
+    return new LockLostError(this.key, reason, outcome, cause);
   }
 }
 

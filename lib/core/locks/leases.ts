@@ -212,7 +212,7 @@ export class Leases {
    */
   release(lease: Lease, ttlMs = lease.demands.longestTtlMs): Promise<boolean> {
     const isHeld = lease.checkHeld();
-    if (!isHeld && lease.checkAlive()) return lease.answered().then(() => this.release(lease, ttlMs));
+    if (!isHeld && lease.checkAlive()) return lease.untilAnswered().then(() => this.release(lease, ttlMs));
     if (lease.demands.calls > 1) {
       lease.demands.leave(ttlMs);
       if (lease.standsTooLong) void this.#shorten(lease);
@@ -392,13 +392,13 @@ export class Leases {
 
   /** Extends a lease that stands for longer than anybody wants it, so that it does not. If that fails, the next extension does it. */
   async #shorten(lease: Lease): Promise<void> {
-    while (lease.isExtending) await lease.answered();
+    while (lease.isExtending) await lease.untilAnswered();
     if (lease.checkHeld() && lease.standsTooLong) this.#extend(lease);
   }
 
   /** @param ask called just before it is sent */
   async #extendNow(lease: Lease, ask: () => void = ignore): Promise<ExtendOutcome> {
-    while (lease.isExtending) await lease.answered(); // one at a time, so that the last answer is that of the last command
+    while (lease.isExtending) await lease.untilAnswered(); // one at a time, so that the last answer is that of the last command
     if (!lease.checkHeld()) return ENDED;
     ask();
     return new Promise((resolve) => this.#extend(lease, resolve));

@@ -149,7 +149,7 @@ export class Line implements Paced<Line> {
     this.#waiters.push(waiter);
     // Most calls are answered soon: one that asks at once gets its timer when that has taken as long as a check.
     const isLong = !waiter.wasRefused && timeOf(waiter.request, this.engine.backend) >= CHECK_MS;
-    if (!asks || !isLong || waiter.request.signal) this.#limit(waiter);
+    if (!asks || !isLong || waiter.request.signal) this.#letGiveUp(waiter);
     if (asks && !waiter.isSettled) this.#ask();
   }
 
@@ -181,7 +181,7 @@ export class Line implements Paced<Line> {
       if (this.#state !== 'idle') this.#goOn(); // permits are asked for beside their leases, and perhaps for no call any more
       return true;
     }
-    this.#noteTaken();
+    this.#noteHeldUntilNow();
     this.#handBack(lease.grant, done, lease.demands.keptUntil);
     return false;
   }
@@ -189,7 +189,7 @@ export class Line implements Paced<Line> {
   /** A lease was lost, detached or downgraded. Called once for each, but not within the call that found it lost. */
   left(lease: Lease): void {
     if (!this.#leases.remove(lease)) return;
-    this.#noteTaken();
+    this.#noteHeldUntilNow();
     this.#goOn();
   }
 
@@ -227,7 +227,7 @@ export class Line implements Paced<Line> {
   onDue(): void {
     const { first } = this.#waiters;
     if (this.#state !== 'asking') this.#ask();
-    else if (first) this.#limit(first);
+    else if (first) this.#letGiveUp(first);
   }
 
   /** Whether the lock may be free, as far as is known: a call that asks for it does not wait yet. */
@@ -279,7 +279,7 @@ export class Line implements Paced<Line> {
     this.#wasWoken = this.#isWoken;
     this.#isWoken = false;
     const request = this.#requestFor(first);
-    if (!first.isLimited) checks.add(this, this.#attemptedAt + CHECK_MS, CHECK_MS);
+    if (!first.mayGiveUp) checks.add(this, this.#attemptedAt + CHECK_MS, CHECK_MS);
     inFlight.begin();
     const done = (outcome: AcquireOutcome) => {
       checks.remove(this);
@@ -404,7 +404,7 @@ export class Line implements Paced<Line> {
     // left of the lease: this process was paused, or the store is slower than the ttl.
     if (!isOfUse && first?.remainingMs === 0)
       this.#refuse(first, answeredTooLate(this.key, ttlMs, answeredAt - sentAt));
-    else if (first) this.#limit(first);
+    else if (first) this.#letGiveUp(first);
     this.#handBack(grant);
   }
 
@@ -417,7 +417,7 @@ export class Line implements Paced<Line> {
     this.#refuseTriers();
     const { first } = this.#waiters;
     if (first && first.closing.phase !== 'open') this.#refuse(first, closed(this.key));
-    else if (first) this.#limit(first);
+    else if (first) this.#letGiveUp(first);
     if (this.#waiters.size === 0) return this.#stopAsking();
     const { waitQueue } = this.engine.backend;
     if (waitQueue && !waitQueue.isListening(this.key)) waitQueue.listen(this.key, this.engine);
@@ -576,11 +576,11 @@ export class Line implements Paced<Line> {
   }
 
   /** Lets a call give up when its time is over, or when its signal aborts. */
-  #limit(waiter: Waiter): void {
-    if (waiter.isLimited || waiter.isSettled) return;
+  #letGiveUp(waiter: Waiter): void {
+    if (waiter.mayGiveUp || waiter.isSettled) return;
     const { signal } = waiter.request;
     const remainingMs = Math.max(0, timeOf(waiter.request, this.engine.backend) - waiter.waitedMs);
-    waiter.limitBy(
+    waiter.giveUpBy(
       setTimeout(Line.#timeIsOver, Math.ceil(remainingMs), this, waiter),
       signal && onAbort(signal, () => this.#giveUp(waiter, signal.reason)),
     );
@@ -611,7 +611,7 @@ export class Line implements Paced<Line> {
   }
 
   /** Notes for the calls behind a holder of this process that the lock was held until now, whatever comes next. */
-  #noteTaken(): void {
+  #noteHeldUntilNow(): void {
     if (this.#waiters.first) this.#seen = {};
   }
 

@@ -62,7 +62,7 @@ export class Transfers {
   async detach(lease: Lease, ttlMs: number): Promise<LockParcel> {
     const { backend, events, leases } = this.engine;
     const { key, grant, fencingToken = grant.fencingToken } = lease;
-    while (lease.isExtending) await lease.answered();
+    while (lease.isExtending) await lease.untilAnswered();
     const why = whyNotDetached(lease, backend);
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be detached. ${why}`);
     checkTtl(ttlMs, leases.marginMs, backend.bounds);
@@ -87,7 +87,7 @@ export class Transfers {
   async downgrade(lease: Lease): Promise<Lease> {
     const { backend, leases, nextOwner } = this.engine;
     const { key, grant, autoExtend, label } = lease;
-    while (lease.isExtending) await lease.answered();
+    while (lease.isExtending) await lease.untilAnswered();
     const why = whyNotDowngraded(lease, backend);
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be downgraded. ${why}`);
     const { ttlMs } = lease;

@@ -55,7 +55,7 @@ export class Waiter implements Linked<Waiter> {
   #resolve!: (lock: LockHandle | Promise<LockHandle>) => void;
   #reject!: (reason: unknown) => void;
   #isSettled = false;
-  #isLimited = false;
+  #mayGiveUp = false;
   #timer?: NodeJS.Timeout;
   #stopListening?: () => void;
 
@@ -110,13 +110,13 @@ export class Waiter implements Linked<Waiter> {
   }
 
   /** Whether something ends its waiting already. */
-  get isLimited(): boolean {
-    return this.#isLimited;
+  get mayGiveUp(): boolean {
+    return this.#mayGiveUp;
   }
 
   /** @param timer its deadline; @param stopListening to the signal of its caller. Both end when it is settled. */
-  limitBy(timer: NodeJS.Timeout | undefined, stopListening: (() => void) | undefined): void {
-    this.#isLimited = true;
+  giveUpBy(timer: NodeJS.Timeout | undefined, stopListening: (() => void) | undefined): void {
+    this.#mayGiveUp = true;
     this.#timer = timer;
     this.#stopListening = stopListening;
   }
@@ -145,7 +145,7 @@ export class Waiter implements Linked<Waiter> {
 
   #settle(): void {
     this.#isSettled = true;
-    if (!this.#isLimited) return;
+    if (!this.#mayGiveUp) return;
     clearTimeout(this.#timer);
     this.#stopListening?.();
   }
@@ -154,7 +154,7 @@ export class Waiter implements Linked<Waiter> {
   async #givenLater(lease: Lease, grant: LockGrant): Promise<LockHandle> {
     await loopTurn();
     await loopTurn();
-    if (lease.checkState() === 'unknown') await lease.answered(); // the process was busy meanwhile
+    if (lease.checkState() === 'unknown') await lease.untilAnswered(); // the process was busy meanwhile
     return lease.checkHeld()
       ? this.#given(lease, grant)
       : this.#decline(lease, lostBefore('the call could begin', lease));

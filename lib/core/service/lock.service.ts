@@ -627,7 +627,7 @@ export class LockService {
     try {
       signal?.throwIfAborted();
       if (lease.checkState() === 'unknown' || lease.isDetaching) {
-        await unlessAborted(lease.answered(), signal);
+        await unlessAborted(lease.untilAnswered(), signal);
         return await this.#acquireOne(lease.key, call);
       }
       const why = whyNotUnder(lease.grant.hold, request.hold);
