@@ -80,6 +80,7 @@ const ROOMS = {
     'stores/sql/postgres',
     'stores/sql/mysql',
   ],
+  backend: ['core/backend', 'compose', 'nest/module', ...NEST],
   sql: [
     'api',
     'core/time',

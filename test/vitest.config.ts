@@ -39,7 +39,8 @@ const LONGEST = [
 const ELSEWHERE = ['test/package/**', 'test/browser/**', 'test/mariadb/**'];
 
 const alias: { find: string | RegExp; replacement: string }[] = [
-  ['nest-redis-lock/otel', `${root}lib/otel/index.ts`], // before the name that it begins with
+  ['nest-redis-lock/backend', `${root}lib/backend/index.ts`], // before the name that it begins with
+  ['nest-redis-lock/otel', `${root}lib/otel/index.ts`],
   ['nest-redis-lock/page', `${root}lib/page/index.ts`],
   ['nest-redis-lock/schedule', `${root}lib/schedule/index.ts`],
   ['nest-redis-lock/sql', `${root}lib/sql/index.ts`],

@@ -2,6 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { fromPromises, type PromiseBackend } from 'nest-redis-lock/testing';
+import { composeLocks } from '../../lib/compose/composition.js';
+import { BACKEND } from '../../lib/compose/backend-lock-options.js';
 import { now } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { serviceOn } from '../support/open-locks.js';
@@ -292,3 +294,15 @@ it.each<
     expect(toy.log.slice(-2)).toEqual([end, 'close']);
   },
 );
+
+it('a store of an application has a second for an operation, or what commandTimeoutMs says', async () => {
+  for (const [commandTimeoutMs, ms] of [
+    [undefined, 1_000],
+    [30, 30],
+  ]) {
+    const backend = () => Object.assign(new ToyBackend(now), { inspect: never });
+    const { service } = await composeLocks(BACKEND, { backend, commandTimeoutMs, lazyConnect: true }).open();
+    expect((await service.ping()).problems).toMatchObject([{ problem: `no answer within ${ms} ms` }]);
+    await service.onApplicationShutdown();
+  }
+});

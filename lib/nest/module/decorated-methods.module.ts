@@ -29,7 +29,7 @@ export class DecoratedMethodsModule implements OnModuleInit, OnApplicationBootst
       refuseUninjected(hosts);
       refuseRequestKeys(hosts, { modules, config });
       refuseOptions(hosts, modules);
-      const logger = new Logger('RedisLockModule');
+      const logger = new Logger('LockService');
       for (const warning of warningsOf(hosts)) logger.warn(warning);
       this.#leaders = leaderMethodsIn(hosts);
     } catch (error) {

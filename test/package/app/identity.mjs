@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 // One copy of each class, however it is loaded: `instanceof` and injection tokens depend on it.
 for (const [entry, known] of [
   ['nest-redis-lock', 'LockService'],
+  ['nest-redis-lock/backend', 'LockModule'],
   ['nest-redis-lock/otel', 'otelLocks'],
   ['nest-redis-lock/page', 'LocksPageModule'],
   ['nest-redis-lock/schedule', 'LockedCron'],

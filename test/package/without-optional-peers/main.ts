@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
+import { LockModule, type PromiseBackend } from 'nest-redis-lock/backend';
 import { SqlLockModule } from 'nest-redis-lock/sql';
 
 // An application that has no ioredis and no pg, because its locks are in memory, and none of the other optional peers.
@@ -24,6 +25,9 @@ class OnRedis {}
 @Module({ imports: [SqlLockModule.forRoot({ postgres: 'postgres://127.0.0.1:1/none' })] })
 class OnPostgres {}
 
+@Module({ imports: [LockModule.forRoot({ backend: () => ({ name: 'mine' }) as PromiseBackend })] })
+class OnOwnStore {}
+
 async function main(): Promise<void> {
   const app = await NestFactory.createApplicationContext(InMemory, { logger: ['error'] });
   assert.equal(await app.get(Orders).pay('1'), 'paid 1');
@@ -34,6 +38,7 @@ async function main(): Promise<void> {
   for (const [module, advice] of [
     [OnRedis, /npm install ioredis, or npm install redis\./],
     [OnPostgres, /npm install pg/],
+    [OnOwnStore, /has no acquire, extend, release, inspect, list, forceRelease/],
   ] as const) {
     const starting = NestFactory.createApplicationContext(module, { logger: false, abortOnError: false });
     await assert.rejects(starting, (error: Error) => {

@@ -1,0 +1,92 @@
+import { LockOptionsError, LockUnavailableError } from '../api/errors.js';
+import type { LockServiceOptions } from '../api/options.js';
+import { fromPromises, type PromiseBackend } from '../core/backend/from-promises.js';
+import type { LockBackend } from '../core/backend/lock-backend.js';
+import { checked, described, isFunction, milliseconds, unfit } from '../core/options/checks.js';
+import { inTime } from '../core/time/time-limit.js';
+import type { ResolvedLockOptions, StoreKind } from './composition.js';
+
+/** A store of your own, and the settings. */
+export interface LockModuleOptions extends LockServiceOptions {
+  /**
+   * Makes the store, as in `backend: () => new MyStore()`. It is called once for each registration, when the application starts, and may take
+   * `connectTimeoutMs`. What it makes is closed with the application.
+   */
+  backend: () => PromiseBackend | Promise<PromiseBackend>;
+  /**
+   * How long the store may take for one operation, in milliseconds. An attempt to acquire may take what `attemptTimeoutMs()` of the store says,
+   * if it has that. @default 1000
+   */
+  commandTimeoutMs?: number;
+}
+
+/** For `forRootAsync({ useClass | useExisting })`. */
+export interface LockOptionsFactory {
+  createLockOptions(): LockModuleOptions | Promise<LockModuleOptions>;
+}
+
+/** Options with every default filled in and every bound checked. */
+interface ResolvedBackendOptions extends ResolvedLockOptions {
+  backend: { readonly kind: 'backend'; readonly make: LockModuleOptions['backend'] };
+  commandTimeoutMs: number;
+}
+
+const CHECKS = { commandTimeoutMs: milliseconds(10, 60_000) };
+const OF_REDIS = 'It is an option of RedisLockModule.';
+const OF_SQL = 'It is an option of SqlLockModule of nest-redis-lock/sql.';
+
+/** Locks in a store of the application. */
+export const BACKEND: StoreKind<LockModuleOptions, ResolvedBackendOptions> = {
+  names: ['backend', ...Object.keys(CHECKS)],
+  meant: {
+    store: 'Did you mean backend?',
+    redis: OF_REDIS,
+    redlock: OF_REDIS,
+    memory: OF_REDIS,
+    postgres: OF_SQL,
+    mysql: OF_SQL,
+  },
+  resolve: (options) => {
+    const { backend: make } = options;
+    const isClass = isFunction(make) && /^class\b/.test(String(make));
+    if (!isFunction(make) || isClass)
+      throw new LockOptionsError(
+        `backend must be a function that makes the store, as in backend: () => new MyStore(): got ${isClass ? 'a class' : described(make)}.`,
+      );
+    return { commandTimeoutMs: 1_000, ...checked(options, CHECKS), backend: { kind: 'backend', make } };
+  },
+  open: openBackend,
+};
+
+/** @throws LockOptionsError for what is no store, or cannot serve the options; LockUnavailableError when it is not made in time */
+async function openBackend(options: ResolvedBackendOptions, now: () => number): Promise<LockBackend> {
+  const { backend, commandTimeoutMs, connectTimeoutMs, fair } = options;
+  const making = Promise.resolve(backend.make());
+  const store = await inTime(making, connectTimeoutMs, () => {
+    making.then((late) => late.close?.()).catch(() => {}); // its error has no caller any more
+    throw new LockUnavailableError(
+      `backend() has made no store within ${connectTimeoutMs} ms. Have it connect in connect() of the store, or raise connectTimeoutMs.`,
+    );
+  });
+  if (typeof store !== 'object' || store === null) throw unfit('what backend() makes', store, 'a store');
+  const opened = fromPromises(store, now, commandTimeoutMs);
+  const problem = problemOf(store, fair);
+  if (problem === undefined) return opened;
+  await opened.close().catch(() => {}); // the problem is what the application has to know
+  throw new LockOptionsError(problem);
+}
+
+const METHODS = ['acquire', 'extend', 'release', 'inspect', 'list', 'forceRelease'] as const;
+
+/** What keeps it from being the store of a registration. */
+function problemOf(store: Partial<PromiseBackend>, fair: boolean): string | undefined {
+  const missing = METHODS.filter((name) => !isFunction(store[name]));
+  if (typeof store.name !== 'string') missing.unshift('name' as never);
+  if (missing.length > 0) return `The store that backend() makes has no ${missing.join(', ')}: see PromiseBackend.`;
+  const attemptMs = store.attemptTimeoutMs?.() ?? 1;
+  if (!(attemptMs > 0))
+    return `attemptTimeoutMs() of the store must answer with milliseconds: got ${described(attemptMs)}.`;
+  if (fair && !store.waitQueue?.handsOver)
+    return `fair needs a queue that hands locks over, and the store ${store.name} has none: leave it out.`;
+  return undefined;
+}
