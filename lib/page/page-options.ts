@@ -49,6 +49,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
   allowRelease: oneOf(true, false),
   mayRelease: fits(isFunction, 'a function of the ExecutionContext'),
   registration: OPTIONS['@Locked'].registration!,
+  imports: fits(Array.isArray, 'an array of modules'),
 };
 
 /** @throws LockOptionsError */
@@ -56,7 +57,7 @@ export function checkPageOptions(options: LocksPageOptions): void {
   if (!isOptions(options)) {
     throw unfit('the argument of LocksPageModule.register', options, 'an object with options');
   }
-  refuseUnknown(options, [...Object.keys(CHECKS), 'imports']);
+  refuseUnknown(options, Object.keys(CHECKS));
   for (const name of ['path', 'guards'] as const) CHECKS[name]!(name, options[name]);
   checked(options, CHECKS);
   if (options.mayRelease !== undefined && !options.allowRelease) {

@@ -1,9 +1,10 @@
 import { Module, type DynamicModule } from '@nestjs/common';
+import { checkOption } from '../core/options/option-rows.js';
 import { DEFAULT_REGISTRATION } from '../core/options/service-options.js';
 import { Shutdown } from '../core/service/shutdown.js';
 import { getLockServiceToken } from '../nest/injection/tokens.js';
 import { lockedInterceptorOf } from '../nest/locked/locked.interceptor.js';
-import { SHARED_MODULES } from '../nest/module/lock.module-definition.js';
+import { anObject, SHARED_MODULES } from '../nest/module/lock.module-definition.js';
 import { LockBench, type LockBenchOptions } from './lock-bench.js';
 
 /** The injection token of the `LockBench` of a registration. */
@@ -16,7 +17,9 @@ export function getLockBenchToken(registration: string = DEFAULT_REGISTRATION): 
 export class LockTestingModule {
   /** Call it once for each registration of the application under test. All modules may inject what it provides. */
   static forRoot(options: LockBenchOptions = {}): DynamicModule {
+    anObject('LockTestingModule.forRoot', options);
     const { name } = options;
+    if (name !== undefined) checkOption('forRoot', 'name', name);
     const bench = getLockBenchToken(name);
     const locks = getLockServiceToken(name);
     const interceptor = lockedInterceptorOf(name);

@@ -32,6 +32,11 @@ it('the doctor finds a replica of another node, two replicas of a master that is
   expect(await found(master, replica, other)).toEqual([]);
 });
 
+it('the doctor says how many nodes a Redlock has, and how many of them have to vote', async () => {
+  const { where } = await diagnosisOf({ redlock: (await redisServers(3)).map(({ url }) => url) });
+  expect(where).toBe('on a Redlock of 3 nodes, 2 of which have to vote for a lock');
+});
+
 it('the doctor finds nodes whose clocks are more than a second apart [G240]', async () => {
   const [one, two, three] = (await redisServers(3)) as [RedisServer, RedisServer, RedisServer];
   const ahead = await skewedClock(three, 60);

@@ -7,6 +7,8 @@ import {
   type RedisLockModuleOptions,
   type RedisLockOptionsFactory,
 } from 'nest-redis-lock';
+import { LocksPageModule } from 'nest-redis-lock/page';
+import { LockTestingModule } from 'nest-redis-lock/testing';
 import { expect, it } from 'vitest';
 import { RecordingLogger, startModules } from '../support/nest-app.js';
 
@@ -84,6 +86,14 @@ it.each([
     );
   },
 );
+
+it.each([
+  ...[null, [], Promise.resolve({})].map((options) => () => LockTestingModule.forRoot(options as never)),
+  () => LockTestingModule.forRoot({ name: 5 as never }),
+  () => LocksPageModule.register({ path: 'locks', guards: 'none', imports: class {} as never }),
+])('the modules for tests and for the page take no options of another type: %s', (register) => {
+  expect(register).toThrow(LockOptionsError);
+});
 
 it('warns of an even number of nodes', async () => {
   const redlock = [1, 2, 3, 4].map((port) => `redis://127.0.0.1:${port}`);

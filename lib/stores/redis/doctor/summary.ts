@@ -2,7 +2,8 @@ import type { ExaminedNode, RedisKind } from './diagnosis.js';
 
 /** The place of the locks in words, such as `on one Redis`. */
 export function whereOf(backend: RedisKind, nodes: readonly ExaminedNode[]): string {
-  if (backend === 'redlock') return `on a Redlock of ${counted(nodes.length, 'node')}`;
+  if (backend === 'redlock')
+    return `on a Redlock of ${counted(nodes.length, 'node')}, ${Math.floor(nodes.length / 2) + 1} of which have to vote for a lock`;
   return nodes.some((node) => node.isClusterClient) ? 'on a Cluster' : 'on one Redis';
 }
 
