@@ -160,7 +160,7 @@ class LimitedBackend implements LockBackend {
       if (outcome.status === 'contended' && outcome.queued) leave();
     };
     const ask = () => outcomeOf('acquire', backend.acquire(request));
-    const attempt = this.#limited(ask, this.attemptTimeoutMs(), late);
+    const attempt = this.#limited(ask, backend.attemptTimeoutMs?.() ?? this.timeLimitMs, late);
     void attempt.then(
       (outcome) => {
         if (outcome.status === 'contended') {
