@@ -452,6 +452,31 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(winners[0]!);
     });
 
+    it('commands that come a second time, late, leave the next holder alone, and a lock that such an attempt makes for nobody ends by itself', async () => {
+      const first = claimOn(freshKey(), 200);
+      await granted(backend, first);
+      await releases(first);
+      const next = claimOn(first.key);
+      await granted(backend, next);
+      const late = await acquireOn(backend, { ...first });
+      matches(late, { status: 'contended', owner: next.owner }, 'the outcome of the late attempt');
+      await extensionIs(first, { status: 'lost', reason: 'stolen' });
+      await releases(first, 'gone');
+      await takenFrom(first.key, undefined, first.owner);
+      equal(
+        (await heldBy(next.owner, next.key)).fencingToken,
+        next.grant!.fencingToken,
+        'the token of the next holder',
+      );
+      await releases(next);
+      const { status } = await acquireOn(backend, { ...first });
+      ok(status !== 'unavailable', 'a late attempt at a free lock is answered');
+      const last = claimOn(first.key);
+      await takes(last);
+      between(last.grant!.fencingToken, next.grant!.fencingToken! + 1, Infinity, 'the token of the last holder');
+      await releases(last);
+    });
+
     itTransfers('a lock is not transferred that is free, kept, or of another owner', async () => {
       const [old, next] = [claimOn(freshKey()), claimOn(freshKey())];
       await transferIs(old, next, true, { status: 'lost', reason: 'expired' });

@@ -14,6 +14,6 @@ for (const [index, source] of examples.entries()) {
 }
 
 it('the tests that docs/testing.md shows run and pass', () => {
-  expect(examples).toHaveLength(7);
-  expect(ran).toBe(10 + 85); // 85 are those of the contract of backends
+  expect(examples).toHaveLength(6);
+  expect(ran).toBe(10);
 });

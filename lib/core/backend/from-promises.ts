@@ -280,10 +280,7 @@ class LimitedBackend implements LockBackend {
     await this.#releasing.settled();
     await this.#retry.close();
     await unwatched;
-    const { backend, timeLimitMs } = this;
-    await inTime(backend.close?.(), timeLimitMs, () => {
-      throw new NodeError(backend.name, `close() has not ended within ${timeLimitMs} ms`);
-    });
+    await this.backend.close?.();
   }
 
   #errorOf(error: unknown): NodeError {
