@@ -51,6 +51,20 @@ describe('an inbox', () => {
       expect(forbidden).toEqual([]);
     });
 
+    it('keeps the connection that was made meanwhile when the message that it sent before is refused', async () => {
+      const { inbox, port, changes, forbidden, isOpen } = inboxOf();
+      inbox.open();
+      await isOpen();
+      let refuse!: (fault: CommandFault) => void;
+      vi.spyOn(port.messages, 'publish').mockReturnValue(new Promise((_, reject) => (refuse = reject)));
+      inbox.check();
+      await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+      await until(() => changes.length === 3, { what: 'it listens again' });
+      refuse(new CommandFault('NOPERM this user has no permissions', 'refused'));
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      expect([inbox.isOpen(), forbidden]).toEqual([true, []]);
+    });
+
     it('is checked again after a check that the client never settled', async () => {
       const proxy = await proxyTo(server);
       const { inbox, source, isOpen } = inboxOf({ autoResendUnfulfilledCommands: false }, proxy.port);

@@ -10,13 +10,21 @@ const ECHO = '?';
 /** A connection is begun at most once in this time, in milliseconds. */
 const CONNECT_EVERY_MS = 500;
 
+/** The server does not let this process send messages. */
+export class Refused extends Error {
+  /** @param report called unless it was refused before */
+  constructor(readonly report: () => void) {
+    super('refused');
+  }
+}
+
 /** A channel that this process listens to. */
 export class Channel {
   #heardAt = -Infinity;
   #onHeard?: () => void;
 
   /**
-   * @param send has the server send a message on the channel. @returns how many listen there, by the server's count
+   * @param send has the server send a message on the channel. @returns how many listen there, by the server's count @throws Refused
    * @param onMessage what arrives, without the messages of `isHeard`
    */
   constructor(
@@ -116,13 +124,13 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
   protected doubt(channel: Channel): void {
     if (this.#state !== 'open' || channel.wasHeardLately) return;
     const doubted = this.#enter('doubted');
-    const inconclusive = () => true;
     void channel
       .isHeard()
-      .catch(inconclusive)
+      .catch((error: unknown) => (error instanceof Refused ? error : true))
       .then((isHeard) => {
         if (this.#changes !== doubted) return;
-        if (isHeard) this.#enter('open');
+        if (isHeard instanceof Refused) this.refuse(isHeard.report);
+        else if (isHeard) this.#enter('open');
         else this.end();
       });
   }
@@ -141,6 +149,7 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
       const isHeard = await isHeardAtLast(this.onlyChannel);
       if (this.#changes !== opened) return;
       if (isHeard === undefined) return this.end();
+      if (isHeard instanceof Refused) return this.refuse(isHeard.report);
       if (!isHeard) return this.refuse(() => this.onDeaf());
       this.#wasRefused = false;
     }
@@ -161,7 +170,6 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
 
   /** The server does not let it listen. @param report called unless it was refused before */
   protected refuse(report: () => void): void {
-    if (!this.connection) return; // it was closed meanwhile
     const isNew = !this.#wasRefused;
     this.#wasRefused = true;
     this.#notBefore = performance.now() + this.pauseMs;
@@ -180,10 +188,10 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
 }
 
 /** @returns undefined: it is not known */
-function isHeardAtLast(channel: Channel): Promise<boolean | undefined> {
+function isHeardAtLast(channel: Channel): Promise<boolean | Refused | undefined> {
   const again = (isHeard: boolean) => isHeard || channel.isHeard();
   return channel
     .isHeard()
     .then(again)
-    .catch(() => undefined);
+    .catch((error: unknown) => (error instanceof Refused ? error : undefined));
 }

@@ -1,4 +1,4 @@
-import { Channel, Ear } from '../../node/ear.js';
+import { Channel, Ear, Refused } from '../../node/ear.js';
 import { CommandFault, type RedisClient, type Subscription } from '../client/redis-client.js';
 import { HEARD, UNHEARD, type Sign } from './lock-keys.js';
 
@@ -64,7 +64,7 @@ export class PlainInbox extends Ear implements Inbox {
       message: (text) => this.onlyChannel.hear(text),
       opened: () => void this.opened(),
       closed: () => this.broken(),
-      refused: (refusal) => this.#forbid('subscribe', refusal),
+      refused: (refusal) => this.refuse(() => this.listener.onRefused('subscribe', refusal)),
     });
   }
 
@@ -78,13 +78,9 @@ export class PlainInbox extends Ear implements Inbox {
       const listeners = await this.client.messages.publish(this.channel, text);
       return this.client.topology.isCluster ? Infinity : listeners;
     } catch (error) {
-      if (error instanceof CommandFault && error.message.startsWith('NOPERM')) this.#forbid('publish', error.message);
-      throw error;
+      if (!(error instanceof CommandFault && error.message.startsWith('NOPERM'))) throw error;
+      const { message } = error;
+      throw new Refused(() => this.listener.onRefused('publish', message));
     }
-  }
-
-  /** Processes that believed to hear of their turns would wait for the next check. */
-  #forbid(command: Listening, refusal: string): void {
-    this.refuse(() => this.listener.onRefused(command, refusal));
   }
 }

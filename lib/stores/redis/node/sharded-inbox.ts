@@ -128,12 +128,15 @@ class Shard extends Ear<ShardedSubscription> {
   async #publish(slot: number, text: string): Promise<number> {
     const messages = this.#client?.messages;
     if (!messages) throw new Error('gone');
+    const channel = this.channels.get(slot);
     try {
       return await messages.publish(this.inbox.nameOf(slot), text, 'sharded');
     } catch (error) {
-      // Of another master by now. Everything else that may pass is inconclusive.
-      if (error instanceof CommandFault && error.message.startsWith('MOVED ')) this.leave(slot);
-      this.inbox.noteRefusal(error);
+      if (this.channels.get(slot) === channel) {
+        // Of another master by now. Everything else that may pass is inconclusive.
+        if (error instanceof CommandFault && error.message.startsWith('MOVED ')) this.leave(slot);
+        this.inbox.noteRefusal(error);
+      }
       throw error;
     }
   }
