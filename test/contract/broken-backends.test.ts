@@ -97,6 +97,21 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
     (toy) => ({ acquire: (request) => acquire.call(toy, { ...request, ttlMs: request.ttlMs / 2 }) }),
   ],
   [
+    'lets an attempt that comes late take the lock of the next holder',
+    'commands that come a second time, late, leave the next holder alone, and a lock that such an attempt makes for nobody ends by itself',
+    "the outcome of the late attempt should have { status: 'contended', owner: ",
+    (toy) => {
+      const seen = new Set<string>();
+      return {
+        acquire: async (request) => {
+          if (seen.has(request.owner)) await toy.forceRelease(request.key);
+          seen.add(request.owner);
+          return acquire.call(toy, request);
+        },
+      };
+    },
+  ],
+  [
     'does not keep a lock',
     'a lock that is kept is shown so, and granted to nobody',
     'the owner that an inspection shows should be ',
