@@ -8,14 +8,15 @@ import { runnerImport } from 'vite';
 
 // Runs the tests that depend on the server against each kind of server, one after the other:
 // npm run test:servers [-- [--all] [names]]
-// A server that is neither on the PATH nor in `.redis/` or `.mariadb/` is unpacked there from the packages of Debian; where that fails the run fails.
+// A server that is neither on the PATH nor in `.redis/`, `.mariadb/` or `.etcd/` is unpacked there from the packages of Debian; where that fails the run fails.
 
 /** Those of the stable distribution and its backports. */
 const STABLE = [
   { name: 'redis', executable: 'redis-server' },
   { name: 'valkey', executable: 'valkey-server', suite: 'backports' },
   { name: 'redict', executable: 'redict-server', suite: 'backports' },
-  { name: 'mariadb' },
+  { name: 'mariadb', find: findMariaDb },
+  { name: 'etcd', find: findEtcd },
 ];
 /** Those that change from day to day. */
 const NEWER = [
@@ -38,7 +39,7 @@ process.exitCode = 1;
 try {
   const found = [];
   // All before the first run: one that is missing is no reason to wait for the others.
-  for (const server of servers) found.push(await (server.name === 'mariadb' ? findMariaDb() : findRedis(server)));
+  for (const server of servers) found.push(await (server.find ?? findRedis)(server));
   const results = found.map(test);
   console.log(`\n${results.map(({ line }) => line).join('\n')}`);
   process.exitCode = results.every(({ isGreen }) => isGreen) ? 0 : 1;
@@ -80,6 +81,14 @@ async function findMariaDb() {
   const says = execFileSync(path, ['--version'], { encoding: 'utf8' }); // "mariadbd  Ver 10.11.14-MariaDB-0+deb12u2 for ..."
   const version = says.replace(/.* Ver ([\d.]+).*/s, 'MariaDB $1');
   return { path, version, tests: ['--config', 'test/mariadb/vitest.config.ts'], settings: {} };
+}
+
+/** The same, for the store in `examples/etcd`. */
+async function findEtcd() {
+  const path = await (await load('servers/find-etcd.ts')).provideEtcd();
+  const says = execFileSync(path, ['--version'], { encoding: 'utf8' }); // "etcd Version: 3.4.23\nGit SHA: ..."
+  const version = says.replace(/ Version: (\S+).*/s, ' $1');
+  return { path, version, tests: ['--config', 'test/etcd/vitest.config.ts'], settings: {} };
 }
 
 function test({ path, version, tests, settings }) {

@@ -35,8 +35,8 @@ const LONGEST = [
   'model.test.ts',
   'overload.test.ts',
 ];
-/** The first load the built package, the second need a browser, the third a MariaDB: each has a runner of its own. */
-const ELSEWHERE = ['test/package/**', 'test/browser/**', 'test/mariadb/**'];
+/** The first load the built package, the second need a browser, the third a MariaDB, the fourth an etcd: each has a runner of its own. */
+const ELSEWHERE = ['test/package/**', 'test/browser/**', 'test/mariadb/**', 'test/etcd/**'];
 
 const alias: { find: string | RegExp; replacement: string }[] = [
   ['nest-redis-lock/backend', `${root}lib/backend/index.ts`], // before the name that it begins with

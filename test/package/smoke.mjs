@@ -123,6 +123,14 @@ export async function smokeTest(tarball, folder, { allVersions }) {
         await redis.stop();
       }
     },
+    async () => {
+      const etcd = await (await runnerImport(join(root, 'test/etcd/etcd-cluster.ts'))).module.EtcdCluster.start();
+      try {
+        await tryExample('etcd', folder, tarball, 'npm', { ETCD_URL: etcd.endpoints[0] });
+      } finally {
+        await etcd.stop();
+      }
+    },
   ];
   // Each is waited for: a failure of one ends no other in the middle.
   const ends = await Promise.allSettled([1, 2].map(() => tryAll(trials)));

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { providePostgres } from '../../servers/find-postgres.js';
+import { provideEtcd } from '../../servers/find-etcd.js';
 import { provideServer } from '../../servers/find-redis-server.js';
 
 it('a kind of server that is not there and cannot be unpacked fails with what to do', async () => {
@@ -15,6 +16,17 @@ it('a kind of server that is not there and cannot be unpacked fails with what to
   await expect(missing).rejects.toThrow(
     'No redict-server on the PATH or in .redis/missing-redict/, and none could be unpacked by apt-get and dpkg ' +
       '(spawn apt-get ENOENT): install it (`apt-get install redict-server`), or put one into .redis/missing-redict/.',
+  );
+});
+
+it('an etcd that is not there and cannot be unpacked fails with what to do', async () => {
+  const nothing = await mkdtemp(join(tmpdir(), 'no-programs-'));
+  onTestFinished(() => rm(nothing, { recursive: true }));
+  vi.stubEnv('PATH', nothing);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  await expect(provideEtcd(join(nothing, '.etcd'))).rejects.toThrow(
+    'No etcd on the PATH or in .etcd/, and none could be unpacked by apt-get and dpkg (spawn apt-get ENOENT): ' +
+      'install it (`apt-get install etcd-server`, `brew install etcd`).',
   );
 });
 
