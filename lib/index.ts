@@ -45,6 +45,7 @@ export type {
   PoliciesByName,
   PolicyName,
   PolicyPermitCount,
+  ReleaseOptions,
   TryAcquireOptions,
   TryPermitOptions,
   WithLockOptions,

@@ -1,6 +1,7 @@
 import 'reflect-metadata';
 import { Cluster } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { holdByUsing } from './hold-by-using.mjs';
 
 /** Where the built library is; another copy can be measured by `BENCH_DIST`. */
 const dist = process.env.BENCH_DIST ? `file://${process.env.BENCH_DIST}` : new URL('../../dist', import.meta.url).href;
@@ -18,12 +19,15 @@ export function open(terms) {
 }
 
 /** @param source the options that say where Redis is */
-export async function openOn(source, { ttlMs, waitMs, fair }) {
+export async function openOn(source, { ttlMs, waitMs, fair, awaitRelease }) {
   const { openLocks } = await library('compose/open-locks.js');
   const { service } = await openLocks({ ...source, ttlMs, waitMs, ...(fair && { fair }) });
   if (source.redlock) await untilNodesVote(service);
   return {
-    acquire: (key, options) => service.acquire(key, options),
+    acquire: (key, options) =>
+      awaitRelease === false
+        ? holdByUsing((work) => service.withLock(key, { awaitRelease }, work))
+        : service.acquire(key, options),
     acquirePermits: (key, limit) => service.acquirePermits(key, { limit }),
     acquireAll: (keys) => service.acquireAll(keys),
     release: (lock) => lock.release(),

@@ -39,6 +39,11 @@ export const SCENARIOS = {
     isCold: true,
   }),
   'one-at-a-time-fair': uncontended({ title: 'Fair mode, uncontended, one at a time', inFlight: 1, fair: true }),
+  'one-at-a-time-unawaited': uncontended({
+    title: 'Uncontended, one at a time, with awaitRelease: false',
+    inFlight: 1,
+    awaitRelease: false,
+  }),
   '200-in-flight-apart': uncontendedApart({
     title: '200 in flight on different keys, each in a process of its own',
     inFlight: 200,

@@ -14,16 +14,18 @@ const COUNTED_TURNS = 2_000;
 /**
  * Acquire and release of locks that nobody else wants, in turn with the raw client, and the library with its bare scripts, too.
  * @param fair only of the library
+ * @param awaitRelease false: only of the library, whose calls do not wait for their releases
  */
-export function uncontended({ title, inFlight, fair = false }) {
+export function uncontended({ title, inFlight, fair = false, awaitRelease = true }) {
+  const isOfLibrary = fair || !awaitRelease;
   return {
     title,
     kind: 'uncontended',
-    groups: fair ? [] : ['uncontended', 'clients'],
-    also: fair ? ['library'] : [],
+    groups: isOfLibrary ? [] : ['uncontended', 'clients'],
+    also: isOfLibrary ? ['library'] : [],
     baseline: 'raw',
     counts: true,
-    terms: { fair },
+    terms: { fair, awaitRelease },
 
     coordinate({ contestant, workers: [worker], quick, counting }) {
       if (counting) return worker.run('count', { inFlight });

@@ -81,8 +81,19 @@ export type PoliciesByName = AreDeclared extends true
   ? { readonly [Name in keyof LockPolicies]: LockPolicy & LockPolicies[Name] }
   : Readonly<Record<string, LockPolicy>>;
 
+/** Whether a call waits for its release. */
+export interface ReleaseOptions {
+  /**
+   * `false`: the call returns when its work has ended and its release has been sent, without waiting for the answer. That saves a round
+   * trip. A loss that only the release would find is an event then, and the call does not reject; a loss that was known before
+   * still rejects. Other processes may see the lock for a moment longer. A release that is not confirmed is repeated in either case.
+   * @default true
+   */
+  awaitRelease?: boolean;
+}
+
 /** Defaults with a name, for the calls that name it. */
-export interface LockPolicy extends LeaseOptions, HoldOptions {
+export interface LockPolicy extends LeaseOptions, HoldOptions, ReleaseOptions {
   /** How many permits of the key there are, 1 to 1 000: for `@Limited` and calls for permits, which then need no `limit`. */
   limit?: number;
 }
@@ -230,6 +241,8 @@ export interface AcquireOptions extends LeaseOptions, HoldOptions, LabelOptions,
   signal?: AbortSignal;
   /** Only for `withLock` and `@Locked`. With `acquire`, `lock.signal` reports a loss. */
   onLost?: never;
+  /** Only for `withLock` and `@Locked`. With `acquire`, you decide whether to await `lock.release()`. */
+  awaitRelease?: never;
 }
 
 /** Options of `LockService.tryAcquire` and `tryAcquireAll`. */
@@ -275,7 +288,10 @@ export type TryPermitOptions = Omit<PermitCallOptions, 'waitMs'> & {
 } & LimitOptions;
 
 /** Options of `LockService.withPermits`. */
-export type WithPermitsOptions = Omit<PermitCallOptions, 'onLost'> & LossOptions & LimitOptions;
+export type WithPermitsOptions = Omit<PermitCallOptions, 'onLost' | 'awaitRelease'> &
+  LossOptions &
+  ReleaseOptions &
+  LimitOptions;
 
 /** Options of `LockService.list`. */
 export interface ListOptions {
@@ -298,4 +314,4 @@ export interface ListOptions {
 }
 
 /** Options of `LockService.withLock`. */
-export interface WithLockOptions extends Omit<AcquireOptions, 'onLost'>, LossOptions {}
+export interface WithLockOptions extends Omit<AcquireOptions, 'onLost' | 'awaitRelease'>, LossOptions, ReleaseOptions {}

@@ -144,7 +144,7 @@ describe('policies of a registration', () => {
     [{ slow: {}, partner: { limit: 0 } }, 'policies.partner.limit must be a whole number from 1 to 1000: got 0.'],
     [
       { slow: { ttl: 5 } },
-      'In policies.slow: There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, limit. Did you mean ttlMs?',
+      'In policies.slow: There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, awaitRelease, holdMs, maxHoldMs, limit. Did you mean ttlMs?',
     ],
     [{ slow: { onContended: 'skip' } }, 'It says what the code does: give it where the policy is named.'],
     [{ slow: { onUnavailable: 'skip' } }, 'It says what the code does: give it where the policy is named.'],

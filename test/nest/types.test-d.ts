@@ -79,7 +79,7 @@ export class Right {
   overloadedWithTemplate(id: string): Promise<string>;
   overloadedWithTemplate(id: number): Promise<number>;
   @Locked('x:{0}') async overloadedWithTemplate(id: string | number): Promise<string | number> { return id; }
-  @Locked('x', { ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', registration: 'billing' }) async allOptions(): Promise<void> {}
+  @Locked('x', { ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', awaitRelease: false, registration: 'billing' }) async allOptions(): Promise<void> {}
   @Locked((id: string) => id, { onContended: 'skip' }) async skipWithUndefined(_id: string): Promise<number | undefined> { return 1; }
   @Locked('x', { onContended: 'skip' }) async skipWithVoid(): Promise<number | void> { return 1; }
   @Locked('x', { onContended: 'skip' }) async skipWithUnknown(): Promise<unknown> { return 1; }
@@ -254,7 +254,12 @@ export async function services(locks: LockService): Promise<void> {
   await locks.tryAcquire('x', { ttlMs: 1_000, waitMs: undefined });
   // @ts-expect-error -- nothing is left to reject when the lock is lost
   await locks.acquire('x', { onLost: 'ignore' });
-  const ofWork: WithLockOptions = { ...lease, onLost: 'ignore' };
+  // @ts-expect-error -- its caller releases the lock
+  await locks.acquire('x', { awaitRelease: false });
+  // @ts-expect-error -- the same
+  await locks.acquirePermits('x', { limit: 2, awaitRelease: false });
+  await locks.withPermits('x', { limit: 2, awaitRelease: false }, () => {});
+  const ofWork: WithLockOptions = { ...lease, onLost: 'ignore', awaitRelease: false };
   await locks.withLock('x', ofWork, () => text);
   // @ts-expect-error -- the same
   await locks.acquire('x', ofWork);
@@ -269,7 +274,7 @@ export class LimitedRight {
   @Limited('order:{0.id}', { limit: 5, onContended: (order) => order.lines.length }) async inferredAnswer(_order: Order): Promise<number> { return 1; }
   @Limited('order:{params.id}', { limit: 5, onContended: (context) => context.getType() }) async inferredContext(_id: number): Promise<string> { return ''; }
   @Limited(fromContext((context) => context.getClass().name), { limit: 5, onContended: (context) => context.getType() }) async ofContext(_id: number): Promise<string> { return ''; }
-  @Limited('x', { limit: 5, permits: 2, ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', onTransaction: 'allow', maxHoldMs: 5, label: 'x', registration: 'billing' }) async allOptions(): Promise<void> {}
+  @Limited('x', { limit: 5, permits: 2, ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', awaitRelease: false, onTransaction: 'allow', maxHoldMs: 5, label: 'x', registration: 'billing' }) async allOptions(): Promise<void> {}
   @LimitedTemplate('order:{0}') async asMethodDecorator(_id: string): Promise<void> {}
   @Limited('x', limitedOptions) async withSharedOptions(_id: string): Promise<void> {}
 }

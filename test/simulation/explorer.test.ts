@@ -32,7 +32,7 @@ describe('The explorer', () => {
   );
 
   it.each<[Topology, number]>([
-    ['one', 5],
+    ['one', 6],
     ['sentinel', 8],
     ['cluster', 10],
   ])(

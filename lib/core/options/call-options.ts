@@ -17,7 +17,7 @@ import { checkOption, CHECKS, type CallKind } from './option-rows.js';
 
 /** The options of one call, with the defaults of its service. */
 export type LockRequest = Required<
-  Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode' | 'scope' | 'policy'>
+  Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'awaitRelease' | 'label' | 'mode' | 'scope' | 'policy'>
 > &
   Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode'> & {
     /** How it holds its lock, or its permits. @default exclusive */
@@ -47,6 +47,8 @@ const MEANT = {
   waitMs: 'It never waits: use acquire or acquirePermits, and catch LockContendedError.',
   onLost:
     'It belongs to withLock and @Locked, withPermits and @Limited: here listen to lock.signal, or call lock.assertHeld().',
+  awaitRelease:
+    'It belongs to withLock and @Locked, withPermits and @Limited: here leave out the await of lock.release().',
 };
 
 /**

@@ -68,6 +68,7 @@ const ROWS: readonly Row[] = [
   { name: 'reentrant', in: ALL, check: flag, byDefault: true },
   { name: 'onTransaction', in: ALL, check: oneOf('warn', 'refuse', 'allow'), byDefault: 'warn' },
   { name: 'onLost', in: ['service', 'withLock', ...METHODS], check: oneOf('reject', 'ignore'), byDefault: 'reject' },
+  { name: 'awaitRelease', in: ['policy', 'withLock', ...METHODS], check: flag },
   { name: 'holdMs', in: ['policy', ...CALLS, '@Locked'], check: milliseconds(0, DAY_MS) },
   { name: 'maxHoldMs', in: ['policy', ...CALLS, ...METHODS], check: milliseconds(1, MAX_TIMER_MS) },
   { name: 'mode', in: [...CALLS, '@Locked'], check: oneOf('exclusive', 'shared') },

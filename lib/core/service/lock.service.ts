@@ -10,11 +10,13 @@ import type {
   ListOptions,
   LossOptions,
   PermitOptions,
+  ReleaseOptions,
   ScopeOptions,
   TryAcquireOptions,
   TryPermitOptions,
   WithLockOptions,
   WithPermitsOptions,
+  WithPolicy,
 } from '../../api/options.js';
 import { EXCLUSIVE, type Hold, type LockBackend } from '../backend/lock-backend.js';
 import { LockEngine, type EngineParts } from '../locks/lock-engine.js';
@@ -28,6 +30,7 @@ import {
   checkBounds,
   checkTtl,
   permitsOf,
+  policyOf,
   resolveRequest,
   type AskedHold,
   type LockRequest,
@@ -695,7 +698,7 @@ export class LockService {
   /** Runs work under what its call acquires. @param onRefused what becomes of a refusal, instead of the call's rejection */
   async #run<T, H extends Held>(
     acquired: H | Promise<H>,
-    options: LossOptions | undefined,
+    options: (LossOptions & ReleaseOptions & WithPolicy) | undefined,
     work: (held: H) => T | PromiseLike<T>,
     onRefused?: (error: unknown) => T | PromiseLike<T>,
   ): Promise<T> {
@@ -706,7 +709,6 @@ export class LockService {
       if (!onRefused) throw error;
       return onRefused(error);
     }
-    const { onLost = this.#options.onLost } = options ?? {};
     const isObserved = this.#telemetry.observer?.hold !== undefined || holds.hasSubscribers;
     const run = isObserved ? () => this.#telemetry.hold(held, () => work(held)) : work;
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
@@ -716,7 +718,11 @@ export class LockService {
     } catch (reason) {
       outcome = { status: 'rejected', reason };
     }
-    await held.release();
+    const ofPolicy = options?.policy === undefined ? undefined : policyOf(options, this.#options.policies);
+    const { onLost = this.#options.onLost, awaitRelease = ofPolicy?.awaitRelease ?? true } = options ?? {};
+    const released = held.release();
+    // A lock that is not given back yet is held by a call around this one, or waits for an answer before its release can be sent.
+    if (awaitRelease || leasesOf(held).some((lease) => lease.checkAlive())) await released;
     const lost = onLost === 'reject' ? leasesOf(held).find((lease) => lease.checkLost()) : undefined;
     if (lost) throw lost.lostError(outcome satisfies LockOutcome);
     if (outcome.status === 'rejected') throw outcome.reason;

@@ -4,6 +4,7 @@ import type {
   LeaseOptions,
   LimitOptions,
   LossOptions,
+  ReleaseOptions,
   ScopeOptions,
 } from '../../api/options.js';
 import type { ContextKey } from '../locked/locked-method.js';
@@ -15,6 +16,7 @@ export type LimitedOptions<Contended = OnContended, Unavailable = OnUnavailable>
   Omit<HoldOptions, 'holdMs'> &
   LabelOptions &
   LossOptions &
+  ReleaseOptions &
   ScopeOptions &
   LockedMethodOptions<Contended, Unavailable>;
 

@@ -7,6 +7,7 @@ import type {
   LeaseOptions,
   LossOptions,
   ModeOptions,
+  ReleaseOptions,
   ScopeOptions,
   WithPolicy,
 } from '../../api/options.js';
@@ -60,6 +61,7 @@ export interface LockedOptions<Contended = OnContended, Unavailable = OnUnavaila
     LabelOptions,
     LossOptions,
     ModeOptions,
+    ReleaseOptions,
     ScopeOptions,
     WithPolicy,
     LockedMethodOptions<Contended, Unavailable> {}

@@ -41,6 +41,7 @@ const SHARES = {
   hold: 0.05,
   abort: 0.15,
   withLock: 0.5,
+  unawaited: 0.5,
   careless: 0.5,
   outlasting: 0.7,
   detach: 0.2,
@@ -296,10 +297,12 @@ export class Application {
       if (isOwn && this.#does('shared') && this.#random() < SHARES.downgrade) await this.#downgrade(lock as Lock, wish);
     };
     try {
-      const options = { ...wish, onLost: 'ignore' } as const;
-      if (this.#does('with-lock') && this.#random() < SHARES.withLock)
+      if (this.#does('with-lock') && this.#random() < SHARES.withLock) {
+        const awaitRelease = this.#random() >= SHARES.unawaited;
+        const options = { ...wish, onLost: 'ignore', awaitRelease } as const;
         await (wantsPermits(options) ? service.withPermits(key, options, work) : service.withLock(key, options, work));
-      else {
+        if (!awaitRelease) reach(this.world.marks, 'release not awaited');
+      } else {
         const lock = await (wantsPermits(wish) ? service.acquirePermits(key, wish) : service.acquire(key, wish));
         await work(lock);
         const detaches = isOwn && this.#does('parcels') && this.#random() < SHARES.detach;

@@ -13,6 +13,7 @@ export const MARKS = {
   'kept lock': ALL,
   election: ALL,
   set: ALL,
+  'release not awaited': ALL,
   'lost lease': ALL,
   'taken by force': ALL,
   abort: ALL,
