@@ -45,7 +45,7 @@ describe('with fair: true', () => {
     expect(await server.keys('lock:{order}*')).toEqual([]);
   });
 
-  it('with fair: true a process orders its first call that waits by when it came, too [G116]', async () => {
+  it('with fair: true a process orders its first call that waits by when it came, too', async () => {
     const locks = await openLocks({ redis: server.url, fair: true });
     const [others] = await openFair(1);
     const holder = await locks.acquire('first wait');
