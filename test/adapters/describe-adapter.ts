@@ -18,7 +18,7 @@ export interface Package {
 }
 
 /** Listens to nothing. */
-export const DEAF = { accepted() {}, ready() {}, closed() {}, ended() {}, failed() {} };
+export const DEAF = () => {};
 
 /** What every adapter has to do, as its port says. */
 export function describeAdapter(name: string, { driver, clientOf, clusterOf, withPrefix }: Package): void {
@@ -204,11 +204,8 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       const [master] = client.topology.masters();
       const channel = channelOn(cluster, master!.name);
       const [told, heard]: [string[], string[]] = [[], []];
-      const sharded = master!.messages.subscribeSharded('listener', {
-        message: (text) => heard.push(text),
-        opened: () => told.push('opened'),
-        closed: () => told.push('closed'),
-      });
+      const hear = (text: string) => heard.push(text);
+      const sharded = master!.messages.subscribeSharded('listener', hear, (change) => told.push(change));
       onTestFinished(() => sharded.close());
       await until(() => told.includes('opened'), { what: 'it is open' });
       await sharded.subscribe(channel);
@@ -339,14 +336,7 @@ async function opened(driver: RedisDriver, source: string | object, isOwned = fa
   const client = await driver.open(source as string, 'test', isOwned);
   onTestFinished(() => client.close());
   const told: string[] = [];
-  const note = (what: string) => () => void told.push(what);
-  client.listen({
-    accepted: note('accepted'),
-    ready: note('ready'),
-    closed: note('closed'),
-    ended: note('ended'),
-    failed: note('failed'),
-  });
+  client.listen((change) => told.push(change));
   return { client, told };
 }
 
@@ -380,12 +370,10 @@ function run(
 
 function listening(client: RedisClient, channel: string) {
   const [told, heard]: [string[], string[]] = [[], []];
-  const subscription = client.messages.subscribe(channel, 'listener', {
-    message: (text) => heard.push(text),
-    opened: () => told.push('opened'),
-    closed: () => told.push('closed'),
-    refused: (refusal) => told.push(refusal),
-  });
+  const hear = (text: string) => heard.push(text);
+  const subscription = client.messages.subscribe(channel, 'listener', hear, (change) =>
+    told.push(typeof change === 'string' ? change : change.refusal),
+  );
   onTestFinished(() => subscription.close());
   const subscribed = () => until(() => told.includes('opened'), { what: 'it is subscribed' });
   return { told, heard, subscription, subscribed };

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { CommandFault, type RedisClient, type ShardedListener } from '../../lib/stores/redis/client/redis-client.js';
+import { CommandFault, type RedisClient } from '../../lib/stores/redis/client/redis-client.js';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 import { ShardedInbox } from '../../lib/stores/redis/node/sharded-inbox.js';
 import { clusterSlot } from '../support/cluster-slots.js';
@@ -17,7 +17,7 @@ const settled = () => vi.advanceTimersByTimeAsync(0);
 function setUp() {
   const log: string[] = [];
   const heard: string[] = [];
-  const connections: ShardedListener[] = [];
+  const connections: ((change: 'opened' | 'closed') => void)[] = [];
   /** By the master, and the command. */
   const refusals = new Map<string, CommandFault>();
   const cluster = { master: 'a', listeners: 1, hangs: false };
@@ -32,9 +32,9 @@ function setUp() {
         log.push(`${name} checks ${channel.slice(channel.indexOf('{'))}`);
         return answer(`${name} spublish`, cluster.listeners);
       },
-      subscribeSharded: (_name: string, listener: ShardedListener) => {
+      subscribeSharded: (_name: string, _onMessage: unknown, onChange: (change: 'opened' | 'closed') => void) => {
         log.push(`${name} connects`);
-        connections.push(listener);
+        connections.push(onChange);
         return {
           subscribe: async (channel: string) => {
             log.push(`${name} subscribes ${channel.slice(channel.indexOf('{'))}`);
@@ -57,7 +57,7 @@ function setUp() {
   };
   const inbox = new ShardedInbox(KEYS.inbox('me'), client, 'inbox', listener, KEYS);
   const opened = (at = -1) => {
-    connections.at(at)!.opened();
+    connections.at(at)!('opened');
     return settled();
   };
   return { inbox, log, heard, connections, refusals, cluster, opened };
@@ -95,7 +95,7 @@ describe('a sharded inbox', () => {
     const { inbox, log, connections } = setUp();
     const connects = () => log.filter((what) => what === 'a connects').length;
     inbox.open(KEY);
-    connections[0]!.closed();
+    connections[0]!('closed');
     inbox.open(KEY);
     expect(connects()).toBe(1);
     await vi.advanceTimersByTimeAsync(500);
@@ -114,7 +114,7 @@ describe('a sharded inbox', () => {
       await vi.advanceTimersByTimeAsync(1_000);
       inbox.check(KEY);
       await settled();
-      if (master === 'a') connections[0]!.closed();
+      if (master === 'a') connections[0]!('closed');
       cluster.master = master;
       inbox.open(KEY);
       await opened();

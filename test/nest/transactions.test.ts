@@ -118,14 +118,14 @@ describe('insideTransaction', () => {
       },
       'TransactionHost not initialized',
     ],
-    ['returns no answer', () => undefined, 'it returned undefined instead of true or false'],
-    ['returns a Promise', async () => true, 'it returned a Promise instead of true or false'],
+    ['returns no answer', () => undefined, 'it has to return true or false: got undefined'],
+    ['returns a Promise', async () => true, 'it has to return true or false: got a Promise, which is not awaited'],
     [
       'returns a Promise that rejects',
       async () => {
         throw new Error('too late');
       },
-      'it returned a Promise instead of true or false',
+      'it has to return true or false: got a Promise, which is not awaited',
     ],
   ])('that %s costs no lock, also with "refuse", and is logged once', async (_what, insideTransaction, problem) => {
     const { app, log } = await start({

@@ -45,7 +45,7 @@ export class TransactionCheck {
       if (typeof answer === 'boolean') return answer;
       // The promise is ignored, and its rejection must not end the process.
       if (answer instanceof Promise) answer.catch(() => {});
-      throw new TypeError(`it returned ${described(answer)} instead of true or false`);
+      throw new TypeError(`it has to return true or false: got ${described(answer)}`);
     } catch (error) {
       if (!this.#failed) {
         this.#failed = true;

@@ -10,6 +10,18 @@ const ECHO = '?';
 /** A connection is begun at most once in this time, in milliseconds. */
 const CONNECT_EVERY_MS = 500;
 
+/** What an inbox needs the right to. */
+export type Listening = 'subscribe' | 'publish';
+
+/** Receives what an inbox hears. */
+export interface InboxListener {
+  onMessage(text: string): void;
+  /** Messages about this key arrive from now on. Without a key: of any key, or not any more; those sent meanwhile are lost. */
+  onListening(key?: string): void;
+  /** The server has refused one of the commands that listening takes, or delivers nothing, and that is new. */
+  onRefused(command: Listening, refusal: string): void;
+}
+
 /** The server does not let this process send messages. */
 export class Refused extends Error {
   /** @param report called unless it was refused before */

@@ -33,7 +33,7 @@ export interface RedisClient {
   readonly received: number;
 
   /** Reports changes of its connection from now on. Call it once at most. */
-  listen(listener: RedisClientListener): void;
+  listen(onChange: (change: ConnectionChange) => void): void;
   /** Connects for the first time, if it waits for the first command to do so. */
   connect(): void;
   /** Breaks its connection, so that it makes another one. A Cluster asks anew which master has which slot. */
@@ -76,9 +76,18 @@ export interface RedisTopology {
 /** Messages of publish/subscribe. Nothing puts the key prefix before the name of a channel. */
 export interface RedisMessages {
   /** Subscribes to a channel on a connection of its own, and again after each break of it. */
-  subscribe(channel: string, connectionName: string, listener: SubscriptionListener): Subscription;
+  subscribe(
+    channel: string,
+    connectionName: string,
+    onMessage: (text: string) => void,
+    onChange: (change: SubscriptionChange) => void,
+  ): Subscription;
   /** Opens a connection of its own for sharded publish/subscribe: only for a master of a Cluster. It is not made again. */
-  subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription;
+  subscribeSharded(
+    connectionName: string,
+    onMessage: (text: string, channel: string) => void,
+    onChange: (change: 'opened' | 'closed') => void,
+  ): ShardedSubscription;
   /**
    * Publishes a message; a sharded one only to a master of a Cluster. Rejects with a `CommandFault`.
    * @returns how many listen to the channel, on that server
@@ -112,19 +121,15 @@ export interface RedisDriver {
  */
 export const SUBSCRIBE_LIMIT_MS = 5_000;
 
-/** Learns of changes of a client's connection. */
-export interface RedisClientListener {
-  /** The server has accepted the connection: it has to answer before commands can be sent. */
-  accepted(): void;
-  /** Commands can be sent. */
-  ready(): void;
-  /** It broke, or could not be made. */
-  closed(): void;
-  /** It is not made again. */
-  ended(): void;
-  /** The client has reported an error: `failure` says which. */
-  failed(): void;
-}
+/**
+ * A change of a client's connection:
+ * - `accepted`: the server has accepted it, and has to answer before commands can be sent.
+ * - `ready`: commands can be sent.
+ * - `closed`: it broke, or could not be made.
+ * - `ended`: it is not made again.
+ * - `failed`: the client has reported an error, which is its `failure`.
+ */
+export type ConnectionChange = 'accepted' | 'ready' | 'closed' | 'ended' | 'failed';
 
 /** The reason why a connection could not be made. */
 export interface ConnectionFailure {
@@ -197,19 +202,13 @@ export interface ShardedSubscription {
   close(): void;
 }
 
-/** Learns of sharded messages, and of changes of their connection. */
-export type ShardedListener = Omit<SubscriptionListener, 'refused'>;
-
-/** Learns of messages, and of changes of their connection. */
-export interface SubscriptionListener {
-  message(text: string, channel: string): void;
-  /** Messages that are published from now on arrive; on a connection for sharded ones: channels can be subscribed to. */
-  opened(): void;
-  /** The connection broke, or could not be made, and all subscriptions are gone. */
-  closed(): void;
-  /** The server refused SUBSCRIBE, and is not asked again. @param refusal as the server said it */
-  refused(refusal: string): void;
-}
+/**
+ * A change of a connection that listens:
+ * - `opened`: messages that are published from now on arrive; on a connection for sharded ones: channels can be subscribed to.
+ * - `closed`: it broke, or could not be made, and all subscriptions are gone.
+ * - a refusal: the server refused SUBSCRIBE, in these words, and is not asked again.
+ */
+export type SubscriptionChange = 'opened' | 'closed' | { readonly refusal: string };
 
 /** Makes room for the listeners of one registration more, or less: Node.js takes more than ten for a leak. */
 export function makeRoom(client: Pick<EventEmitter, 'getMaxListeners' | 'setMaxListeners'>, more: 1 | -1): void {

@@ -55,14 +55,12 @@ export class RedisConnection {
     this.name = client.name;
     this.clientName = (client.isOwned && client.connectionName) || clientName;
     this.#wasReady = this.isReady;
-    client.listen({
-      accepted: () => this.#expectAnswers(),
-      ready: () => this.#becomeReady(),
-      closed: () => this.#noteClose(),
-      ended: () => this.#wake(),
-      failed: () => {
-        if (this.#refusal) for (const waiter of this.#starting) waiter();
-      },
+    client.listen((change) => {
+      if (change === 'accepted') this.#expectAnswers();
+      else if (change === 'ready') this.#becomeReady();
+      else if (change === 'closed') this.#noteClose();
+      else if (change === 'ended') this.#wake();
+      else if (this.#refusal) for (const waiter of this.#starting) waiter();
     });
   }
 

@@ -8,7 +8,7 @@ import {
   refusesDatabase,
   type ConnectionFailure,
   type RedisClient,
-  type RedisClientListener,
+  type ConnectionChange,
   type RedisMessages,
   type RedisTopology,
   type Route,
@@ -43,7 +43,7 @@ export class IoredisAdapter implements RedisClient {
   readonly messages: RedisMessages;
   readonly sendsLater = false;
   readonly #client: IoredisClient;
-  #listener?: RedisClientListener;
+  #onChange?: (change: ConnectionChange) => void;
   #failure?: ConnectionFailure;
   /** The last connection that was given up because it is not in the right database. */
   #givenUp?: Duplex;
@@ -97,8 +97,8 @@ export class IoredisAdapter implements RedisClient {
     return (this.#single.stream as Partial<Socket> | undefined)?.bytesRead ?? 0;
   }
 
-  listen(listener: RedisClientListener): void {
-    this.#listener = listener;
+  listen(onChange: (change: ConnectionChange) => void): void {
+    this.#onChange = onChange;
     makeRoom(this.#client, 1);
     this.#client.on('ready', this.#onReady).on('close', this.#onClose).on('end', this.#onEnd);
     if (this.isOwned) this.#client.on('connect', this.#onConnect);
@@ -110,21 +110,21 @@ export class IoredisAdapter implements RedisClient {
     if (this.isOwned) this.#client.on('error', this.#onError);
   }
 
-  readonly #onConnect = (): void => this.#listener!.accepted();
+  readonly #onConnect = (): void => this.#onChange!('accepted');
 
   readonly #onReady = (): void => {
     if (this.#isGivenUp) return; // without its ready check the client still becomes ready for a moment
     this.#failure = undefined;
-    this.#listener!.ready();
+    this.#onChange!('ready');
   };
 
   readonly #onClose = (): void => {
     const error = this.isOwned ? undefined : this.#single.stream?.errored;
     if (error) this.#failure = { problem: problemOfIoredis(error, this.#client) };
-    this.#listener!.closed();
+    this.#onChange!('closed');
   };
 
-  readonly #onEnd = (): void => this.#listener!.ended();
+  readonly #onEnd = (): void => this.#onChange!('ended');
 
   readonly #onError = (error: Error): void => {
     if (this.#isGivenUp) return; // a consequence of giving it up
@@ -137,7 +137,7 @@ export class IoredisAdapter implements RedisClient {
       this.#givenUp = this.#single.stream;
       this.#givenUp?.destroy();
     }
-    this.#listener!.failed();
+    this.#onChange!('failed');
   };
 
   readonly #onNodeError = (error: Error, node: string): void => {

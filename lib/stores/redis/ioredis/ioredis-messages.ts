@@ -2,13 +2,12 @@ import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import type {
   CommandFault,
   RedisMessages,
-  ShardedListener,
   ShardedSubscription,
   Subscription,
-  SubscriptionListener,
+  SubscriptionChange,
 } from '../client/redis-client.js';
 import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
-import { ListeningConnection, Subscriber, type ConnectionListener } from '../client/subscriber.js';
+import { ListeningConnection, Subscriber, type Report } from '../client/subscriber.js';
 import { faultOf } from './ioredis.js';
 
 /** Options of a connection that listens, so that the client it is made from is neither changed nor blocked. */
@@ -36,23 +35,30 @@ export class IoredisMessages implements RedisMessages {
     private readonly send: (command: string, ...args: string[]) => Promise<unknown>,
   ) {}
 
-  subscribe(channel: string, connectionName: string, listener: SubscriptionListener): Subscription {
-    const connect = (of: ConnectionListener) => {
+  subscribe(
+    channel: string,
+    connectionName: string,
+    onMessage: (text: string) => void,
+    onChange: (change: SubscriptionChange) => void,
+  ): Subscription {
+    const connect = (report: Report) => {
       const client = this.#another(connectionName);
-      client.on('message', (_channel: string, text: string) => listener.message(text, channel));
-      return new Listening(client, () => client.subscribe(channel), of);
+      client.on('message', (_channel: string, text: string) => onMessage(text));
+      return new Listening(client, () => client.subscribe(channel), report);
     };
-    return outsideOfCalls(() => new Subscriber(connect, listener));
+    return outsideOfCalls(() => new Subscriber(connect, onChange));
   }
 
-  subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription {
+  subscribeSharded(
+    connectionName: string,
+    onMessage: (text: string, channel: string) => void,
+    onChange: (change: 'opened' | 'closed') => void,
+  ): ShardedSubscription {
     return outsideOfCalls(() => {
       const client = (this.client as Redis).duplicate({ ...LISTENING, connectionName });
-      client.on('smessage', (channel: string, text: string) => listener.message(text, channel));
-      return new ShardedListening(client, () => Promise.resolve(), {
-        opened: () => listener.opened(),
-        over: () => listener.closed(),
-      });
+      client.on('smessage', (channel: string, text: string) => onMessage(text, channel));
+      const report: Report = (fault) => onChange(fault ? 'closed' : 'opened');
+      return new ShardedListening(client, () => Promise.resolve(), report);
     });
   }
 
@@ -74,9 +80,9 @@ class Listening<C extends IoredisClient> extends ListeningConnection {
   constructor(
     protected readonly client: C,
     begin: () => Promise<unknown>,
-    listener: ConnectionListener,
+    report: Report,
   ) {
-    super(listener);
+    super(report);
     this.limit((client as Redis).options.sentinels?.length ? SENTINELS_LIMIT_MS : undefined);
     (client as Redis)
       // The connection for commands has the same troubles. ioredis 5 finds no command for an unsubscription that the server has sent.

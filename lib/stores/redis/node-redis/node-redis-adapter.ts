@@ -7,7 +7,7 @@ import {
   refusesDatabase,
   type ConnectionFailure,
   type RedisClient,
-  type RedisClientListener,
+  type ConnectionChange,
   type RedisMessages,
   type RedisTopology,
   type Route,
@@ -49,7 +49,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   /** It does not say. Until it is ready it asks nothing that a server answers with "wait". */
   readonly received = 0;
   #client?: Client;
-  #listener?: RedisClientListener;
+  #onChange?: (change: ConnectionChange) => void;
   #failure?: ConnectionFailure;
   #generation: object = {};
   #isEnded = false;
@@ -114,8 +114,8 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     return this.#client?.options ?? {};
   }
 
-  listen(listener: RedisClientListener): void {
-    this.#listener = listener;
+  listen(onChange: (change: ConnectionChange) => void): void {
+    this.#onChange = onChange;
     if (this.#client) this.#watch(this.#client);
   }
 
@@ -133,7 +133,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     this.#failure = { problem: reason };
     this.#retire();
     this.#justBroke = true;
-    this.#listener?.closed();
+    this.#onChange?.('closed');
     outsideOfCalls(() => void this.#renew());
   }
 
@@ -153,7 +153,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   /** Makes a client anew, and connects it. Never rejects: it tries for as long as no client can be made. */
   async #renew(): Promise<void> {
     if (this.#isClosed) return; // or a Sentinel that was closed would be asked, and stay connected
-    const listener = this.#listener;
+    const onChange = this.#onChange;
     try {
       const client = await this.server.another(OWN);
       if (this.#isClosed) this.server.onClose?.(); // of what was connected meanwhile
@@ -164,7 +164,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     } catch (error) {
       if (this.#isClosed) return this.server.onClose?.();
       this.#fail(error);
-      listener?.closed();
+      onChange?.('closed');
       this.#onEnd();
     }
   }
@@ -198,7 +198,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     this.#hasSocket = true;
     this.#generation = {};
     this.#wasOpen = true;
-    if (this.isOwned) this.#listener?.accepted();
+    if (this.isOwned) this.#onChange?.('accepted');
   };
 
   readonly #onReady = (): void => {
@@ -206,7 +206,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     this.#isEnded = false; // the application may have connected its client again
     this.#wasReady = true;
     this.#justBroke = false;
-    this.#listener?.ready();
+    this.#onChange?.('ready');
   };
 
   // Nobody else need listen to the errors of a client that the user passed: they are reported with each call.
@@ -219,7 +219,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
       this.#justBroke = this.#wasReady;
       this.#wasReady = false;
       this.#fail(error);
-      this.#listener?.closed();
+      this.#onChange?.('closed');
     }
     if (this.#client?.isOpen === false) this.#onEnd();
   };
@@ -230,14 +230,14 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
       setTimeout(() => void this.#renew(), ASK_AGAIN_MS).unref();
     } else {
       this.#isEnded = true;
-      this.#listener?.ended();
+      this.#onChange?.('ended');
     }
   };
 
   #fail(error: unknown): void {
     const problem = problemOf(error, this.credentials);
     this.#failure = { problem, refused: refusedBy(problem, this.#options) };
-    this.#listener?.failed();
+    this.#onChange?.('failed');
   }
 }
 

@@ -5,7 +5,7 @@ import {
   makeRoom,
   type ConnectionFailure,
   type RedisClient,
-  type RedisClientListener,
+  type ConnectionChange,
   type RedisMessages,
   type RedisTopology,
   type Route,
@@ -50,7 +50,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
   readonly messages: RedisMessages;
   /** By its node, which the client makes anew where it has another address. */
   readonly #masters = new WeakMap<ClusterNode, RedisClient>();
-  #listener?: RedisClientListener;
+  #onChange?: (change: ConnectionChange) => void;
   #failure?: ConnectionFailure;
   #isConnected = false;
   #isConnecting = false;
@@ -109,8 +109,8 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     return credentialsOf(this.client._options?.defaults);
   }
 
-  listen(listener: RedisClientListener): void {
-    this.#listener = listener;
+  listen(onChange: (change: ConnectionChange) => void): void {
+    this.#onChange = onChange;
     makeRoom(this.client, 1);
     this.client.on('error', this.#onError).on('node-error', this.#onNodeError);
   }
@@ -129,11 +129,11 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
       if (!this.#knowsSlots) throw new Error('the application is still connecting it');
       this.#isConnected = true;
       this.#failure = undefined;
-      this.#listener?.ready();
+      this.#onChange?.('ready');
     } catch (error) {
       if (this.#isClosed) return this.#end();
       this.#onError(error);
-      this.#listener?.closed();
+      this.#onChange?.('closed');
       setTimeout(() => void (this.#isClosed || this.#connect()), CONNECT_AGAIN_MS).unref();
     }
   }
@@ -141,7 +141,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
   readonly #onError = (error: unknown): void => {
     if (this.isReady) return;
     this.#failure ??= { problem: problemOf(error, this.credentials) };
-    this.#listener?.failed();
+    this.#onChange?.('failed');
   };
 
   /** A node that is down does not say that another one has its slots by now, and node-redis asks at most where it was connected before. */

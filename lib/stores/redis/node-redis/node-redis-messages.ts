@@ -3,12 +3,11 @@ import type { Credentials } from '../../node/problem-of.js';
 import type {
   CommandFault,
   RedisMessages,
-  ShardedListener,
   ShardedSubscription,
   Subscription,
-  SubscriptionListener,
+  SubscriptionChange,
 } from '../client/redis-client.js';
-import { ListeningConnection, Subscriber, type ConnectionListener } from '../client/subscriber.js';
+import { ListeningConnection, Subscriber, type Report } from '../client/subscriber.js';
 import { end, faultOf, ONCE, type Client, type ClientOptions } from './node-redis.js';
 
 /** Publish/subscribe with clients of node-redis, each of which has one connection. */
@@ -23,15 +22,27 @@ export class NodeRedisMessages implements RedisMessages {
     private readonly credentials: () => Credentials,
   ) {}
 
-  subscribe(channel: string, name: string, listener: SubscriptionListener): Subscription {
-    const subscribe = (client: Client) => client.subscribe(channel, (text) => listener.message(text, channel));
-    const connect = (of: ConnectionListener) =>
-      new Listening(this.another({ ...ONCE, name }), subscribe, this.credentials, of);
-    return outsideOfCalls(() => new Subscriber(connect, listener));
+  subscribe(
+    channel: string,
+    name: string,
+    onMessage: (text: string) => void,
+    onChange: (change: SubscriptionChange) => void,
+  ): Subscription {
+    const subscribe = (client: Client) => client.subscribe(channel, (text) => onMessage(text));
+    const connect = (report: Report) =>
+      new Listening(this.another({ ...ONCE, name }), subscribe, this.credentials, report);
+    return outsideOfCalls(() => new Subscriber(connect, onChange));
   }
 
-  subscribeSharded(name: string, listener: ShardedListener): ShardedSubscription {
-    return outsideOfCalls(() => new ShardedListening(this.another({ ...ONCE, name }), this.credentials, listener));
+  subscribeSharded(
+    name: string,
+    onMessage: (text: string, channel: string) => void,
+    onChange: (change: 'opened' | 'closed') => void,
+  ): ShardedSubscription {
+    const report: Report = (fault) => onChange(fault ? 'closed' : 'opened');
+    return outsideOfCalls(
+      () => new ShardedListening(this.another({ ...ONCE, name }), this.credentials, onMessage, report),
+    );
   }
 
   async publish(channel: string, text: string, how?: 'sharded'): Promise<number> {
@@ -48,9 +59,9 @@ class Listening extends ListeningConnection {
     making: Promise<Client>,
     begin: (client: Client) => Promise<void>,
     private readonly credentials: () => Credentials,
-    listener: ConnectionListener,
+    report: Report,
   ) {
-    super(listener);
+    super(report);
     this.limit();
     making
       .then(async (client) => {
@@ -75,26 +86,25 @@ class Listening extends ListeningConnection {
 }
 
 class ShardedListening extends Listening implements ShardedSubscription {
-  // Named when a channel is left: otherwise who subscribes to it before the answer would count as subscribed, and hear nothing.
-  readonly #hear: (text: string, channel: string) => void;
-
-  constructor(making: Promise<Client>, credentials: () => Credentials, listener: ShardedListener) {
-    super(making, () => Promise.resolve(), credentials, {
-      opened: () => listener.opened(),
-      over: () => listener.closed(),
-    });
-    this.#hear = (text, channel) => listener.message(text, channel);
+  /** @param hear named when a channel is left: otherwise who subscribes to it before the answer would count as subscribed, and hear nothing */
+  constructor(
+    making: Promise<Client>,
+    credentials: () => Credentials,
+    private readonly hear: (text: string, channel: string) => void,
+    report: Report,
+  ) {
+    super(making, () => Promise.resolve(), credentials, report);
   }
 
   async subscribe(channel: string): Promise<void> {
     try {
-      await this.client!.sSubscribe(channel, this.#hear);
+      await this.client!.sSubscribe(channel, this.hear);
     } catch (error) {
       throw this.faultOf(error);
     }
   }
 
   unsubscribe(channel: string): void {
-    this.client?.sUnsubscribe(channel, this.#hear).catch(() => {}); // without its connection it is gone anyway
+    this.client?.sUnsubscribe(channel, this.hear).catch(() => {}); // without its connection it is gone anyway
   }
 }

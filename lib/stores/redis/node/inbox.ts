@@ -1,18 +1,6 @@
-import { Channel, Ear, Refused } from '../../node/ear.js';
+import { Channel, Ear, Refused, type InboxListener } from '../../node/ear.js';
 import { CommandFault, type RedisClient, type Subscription } from '../client/redis-client.js';
 import { HEARD, UNHEARD, type Sign } from './lock-keys.js';
-
-/** What an inbox needs the right to. */
-export type Listening = 'subscribe' | 'publish';
-
-/** Receives what an inbox hears. */
-export interface InboxListener {
-  onMessage(text: string): void;
-  /** Messages about this key arrive from now on. Without a key: of any key, or not any more; those published meanwhile are lost. */
-  onListening(key?: string): void;
-  /** The server has refused one of the commands that listening takes, and it had not before. */
-  onRefused(command: Listening, refusal: string): void;
-}
 
 /** After a refusal it is tried again by the first that waits so many milliseconds later: the right may have been given back. */
 const TRY_AGAIN_MS = 5_000;
@@ -60,11 +48,11 @@ export class PlainInbox extends Ear implements Inbox {
   }
 
   protected listen(): Subscription {
-    return this.client.messages.subscribe(this.channel, this.clientName, {
-      message: (text) => this.onlyChannel.hear(text),
-      opened: () => void this.opened(),
-      closed: () => this.broken(),
-      refused: (refusal) => this.refuse(() => this.listener.onRefused('subscribe', refusal)),
+    const onMessage = (text: string) => this.onlyChannel.hear(text);
+    return this.client.messages.subscribe(this.channel, this.clientName, onMessage, (change) => {
+      if (change === 'opened') void this.opened();
+      else if (change === 'closed') this.broken();
+      else this.refuse(() => this.listener.onRefused('subscribe', change.refusal));
     });
   }
 

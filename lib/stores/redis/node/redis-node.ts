@@ -19,7 +19,9 @@ import {
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
+import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
+import type { InboxListener, Listening } from '../../node/ear.js';
 import { GRANT_TTL_MS, readMessage, ToldHandOver } from '../../node/messages.js';
 import {
   failed,
@@ -37,7 +39,7 @@ import type { RedisConnection } from '../client/redis-connection.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../scripts/script-runner.js';
-import { PlainInbox, type Inbox, type InboxListener, type Listening } from './inbox.js';
+import { PlainInbox, type Inbox } from './inbox.js';
 import { KeyScan } from './key-scan.js';
 import { countersOf, crowdEntry, LockKeys, queueEntry } from './lock-keys.js';
 import * as scripts from './lock-scripts.js';
@@ -152,7 +154,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     this.#listener = listener;
     if (this.#closed) return;
     this.#inbox.open(key);
-    if (!this.#hasTriedQueue) void this.#tryQueue(key);
+    if (!this.#hasTriedQueue) outsideOfCalls(() => void this.#tryQueue(key));
   }
 
   /** Scripts do without what they may not do to a queue, and nothing else would show it: so the first that waits tries that, and changes nothing. */

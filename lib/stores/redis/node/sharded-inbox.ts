@@ -8,8 +8,8 @@ import {
   type RedisClient,
   type ShardedSubscription,
 } from '../client/redis-client.js';
-import { Channel, Ear } from '../../node/ear.js';
-import type { Inbox, InboxListener } from './inbox.js';
+import { Channel, Ear, type InboxListener } from '../../node/ear.js';
+import type { Inbox } from './inbox.js';
 import { DEAF, HEARD, type LockKeys, type Sign } from './lock-keys.js';
 
 /** A channel that is not used for so long is left, in milliseconds. Whoever waits uses it each second. */
@@ -72,10 +72,10 @@ class Shard extends Ear<ShardedSubscription> {
   }
 
   protected listen(): ShardedSubscription | undefined {
-    const connection = this.#client?.messages.subscribeSharded(this.inbox.clientName, {
-      message: (text, name) => this.channels.get(clusterSlot(name))?.hear(text),
-      opened: () => void this.opened(),
-      closed: () => this.end(),
+    const onMessage = (text: string, name: string) => this.channels.get(clusterSlot(name))?.hear(text);
+    const connection = this.#client?.messages.subscribeSharded(this.inbox.clientName, onMessage, (change) => {
+      if (change === 'opened') void this.opened();
+      else this.end();
     });
     // A user who may subscribe, but not publish, would be passed over in each queue.
     const [first] = this.channels.values();

@@ -1,6 +1,6 @@
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import { Channel, Ear } from '../../node/ear.js';
+import { Channel, Ear, type InboxListener } from '../../node/ear.js';
 import type { SqlSource } from '../sql-client.js';
 import type { PostgresClient } from './postgres-source.js';
 
@@ -8,15 +8,6 @@ import type { PostgresClient } from './postgres-source.js';
 const LISTEN_LIMIT_MS = 2_000;
 /** After it was found that no message arrives, it is tried again by the first that waits so many milliseconds later. */
 const TRY_AGAIN_MS = 60_000;
-
-/** Receives what an inbox hears. */
-export interface PostgresInboxListener {
-  onMessage(text: string): void;
-  /** Messages arrive from now on, or not any more; those sent meanwhile are lost. */
-  onListening(): void;
-  /** The server takes LISTEN, and messages do not arrive. */
-  onDeaf(): void;
-}
 
 /**
  * Listens for the turns of this process. Messages are relied on once one that it sent itself has arrived: a pooler that gives a connection
@@ -42,7 +33,7 @@ export class PostgresInbox extends Ear {
     private readonly source: SqlSource<PostgresClient>,
     private readonly prepare: (client: PostgresClient) => Promise<void>,
     private readonly notify: (text: string) => Promise<void>,
-    private readonly listener: PostgresInboxListener,
+    private readonly listener: InboxListener,
   ) {
     super();
   }
@@ -75,7 +66,7 @@ export class PostgresInbox extends Ear {
   }
 
   protected override onDeaf(): void {
-    this.listener.onDeaf();
+    this.listener.onRefused('subscribe', 'nothing arrives');
   }
 }
 

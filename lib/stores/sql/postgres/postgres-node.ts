@@ -17,6 +17,7 @@ import type {
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { nextTick } from '../../../core/time/event-loop.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
+import type { InboxListener } from '../../node/ear.js';
 import { GRANT_TTL_MS, hintOf, readMessage, TAKEN, ToldHandOver } from '../../node/messages.js';
 import {
   StoredGrant,
@@ -43,7 +44,7 @@ import {
 } from '../sql-node.js';
 import type { Answered } from '../statement-runner.js';
 import { fromStored, stored } from '../stored-key.js';
-import { PostgresInbox, type PostgresInboxListener } from './postgres-inbox.js';
+import { PostgresInbox } from './postgres-inbox.js';
 import type { PostgresClient } from './postgres-source.js';
 import { ddl, guardOf, postgresStatements, turnValues, type PostgresStatements, type Turn } from './statements.js';
 
@@ -53,7 +54,7 @@ const AWAITED_AFTER_US = 10_000;
 const WHOEVER = '*';
 
 /** The operations on locks in a table of PostgreSQL. None of them rejects, except for a bug. */
-export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxListener {
+export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   readonly store = 'PostgreSQL';
   readonly handsOver = true;
   override readonly waitQueue = this;
@@ -173,7 +174,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, PostgresInboxLis
   }
 
   /** Called by the inbox. */
-  onDeaf(): void {
+  onRefused(): void {
     this.#listener?.onWarning(
       `${this.name} does not deliver notifications to this process, so calls that wait for their locks ask from time to time instead. ` +
         'Is it a pooler that gives connections away after each transaction (PgBouncer)? Give the address of PostgreSQL itself.',
