@@ -178,7 +178,8 @@ function shown(reply: unknown): unknown {
 
 function errorShown(message: string): { error: string } {
   if (message.includes('user_script:') && message.startsWith('ERR user_script')) return { error: 'of Lua' };
-  return { error: message.replace(/ script: [\da-f]+, on @user_script:\d+\.?$/, '').replace(/, with args .*/s, '') };
+  // Valkey 9.1 does not name the script.
+  return { error: message.replace(/ script: ([\da-f]+, )?on @user_script:\d+\.?$/, '').replace(/, with args .*/s, '') };
 }
 
 /** @returns the reply of the real server; with the remaining times of the other where they differ by no more than has passed */
