@@ -8,7 +8,7 @@ import { runnerImport } from 'vite';
 
 // Runs the tests that depend on the server against each kind of server, one after the other:
 // npm run test:servers [-- [--all] [names]]
-// A server that is neither on the PATH nor in `.redis/`, `.mariadb/` or `.etcd/` is unpacked there from the packages of Debian; where that fails the run fails.
+// A server that is neither on the PATH nor in `.redis/`, `.mariadb/`, `.mysql/` or `.etcd/` is unpacked there from the packages of Debian; where that fails the run fails.
 
 /** Those of the stable distribution and its backports. */
 const STABLE = [
@@ -23,6 +23,7 @@ const NEWER = [
   { name: 'redis-sid', executable: 'redis-server', suite: 'sid' },
   { name: 'redis-experimental', executable: 'redis-server', suite: 'experimental' },
   { name: 'valkey-sid', executable: 'valkey-server', suite: 'sid' },
+  { name: 'mysql', find: findMysql },
 ];
 /**
  * What is sent to a Redis, and understood of its answers: scripts, stores, replicas, checks, and what stands in for a server.
@@ -80,10 +81,18 @@ async function findMariaDb() {
   const { server: path } = await provideMariaDb();
   const says = execFileSync(path, ['--version'], { encoding: 'utf8' }); // "mariadbd  Ver 10.11.14-MariaDB-0+deb12u2 for ..."
   const version = says.replace(/.* Ver ([\d.]+).*/s, 'MariaDB $1');
-  return { path, version, tests: ['--config', 'test/mariadb/vitest.config.ts'], settings: {} };
+  return { path, version, tests: ['--config', 'test/mariadb/vitest.config.ts'], settings: { MYSQL_SERVER: '' } };
 }
 
-/** The same, for the store in `examples/etcd`. */
+/** The tests of MariaDB, which start the server that MYSQL_SERVER names. */
+async function findMysql() {
+  const path = await (await load('servers/find-mysql.ts')).provideMysql();
+  const says = execFileSync(path, ['--version'], { encoding: 'utf8' }); // "mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))"
+  const version = says.replace(/.* Ver ([\d.]+).*/s, 'MySQL $1');
+  return { path, version, tests: ['--config', 'test/mariadb/vitest.config.ts'], settings: { MYSQL_SERVER: path } };
+}
+
+/** The tests of the store in `examples/etcd`, which find it by themselves. */
 async function findEtcd() {
   const path = await (await load('servers/find-etcd.ts')).provideEtcd();
   const says = execFileSync(path, ['--version'], { encoding: 'utf8' }); // "etcd Version: 3.4.23\nGit SHA: ..."

@@ -1,6 +1,15 @@
 import { execFile } from 'node:child_process';
-import { chmodSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
@@ -62,6 +71,31 @@ export class Apt {
     await this.get(options, '--quiet', 'download', ...new Set(names));
   }
 
+  /**
+   * Adds suites of the mirror of Debian that the system uses.
+   * @param isWhole as if nothing were installed: a newer suite needs its own libraries, the one of C included
+   * @returns the options that name them
+   */
+  async addSuites(suites: readonly string[], isWhole: boolean): Promise<string[]> {
+    await this.get([], '--quiet', 'update');
+    const targets = await this.get([], 'indextargets', '--format', '$(REPO_URI) $(COMPONENT)', 'Identifier: Packages');
+    const mirror = /^(\S+\/debian\/?) main$/m.exec(targets)?.[1];
+    if (mirror === undefined) throw new Error('apt has no mirror of Debian');
+    const system = '/etc/apt/sources.list';
+    const others = isWhole || !existsSync(system) ? '' : readFileSync(system, 'utf8');
+    const key = '[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]';
+    const sources = join(this.work, 'sources.list');
+    writeFileSync(sources, [others, ...suites.map((suite) => `deb ${key} ${mirror} ${suite} main`), ''].join('\n'));
+    const options = ['-o', `Dir::Etc::sourcelist=${sources}`, '-t', suites.at(-1)!];
+    if (isWhole) {
+      const installed = join(this.work, 'nothing-installed');
+      writeFileSync(installed, '');
+      options.push('-o', 'Dir::Etc::sourceparts=/dev/null', '-o', `Dir::State::status=${installed}`);
+    }
+    await this.get(options, '--quiet', 'update');
+    return options;
+  }
+
   async get(further: readonly string[], ...args: string[]): Promise<string> {
     const options = [
       `Dir::State=${join(this.work, 'state')}`,
@@ -84,6 +118,17 @@ export function libraryPath(tree: string): string {
   const files = readdirSync(tree, { recursive: true, encoding: 'utf8' });
   const folders = new Set(files.filter((file) => /\.so(\.|$)/.test(file)).map((file) => dirname(file)));
   return ['usr/lib', ...folders].map((folder) => `$here/unpacked/${folder}`).join(':');
+}
+
+/**
+ * What starts a program that has its own library of C, whose loader is in the packages, too.
+ * @param program its path in the tree
+ */
+export function byOwnLoader(tree: string, program: string): string {
+  const files = readdirSync(tree, { recursive: true, encoding: 'utf8' });
+  const loader = files.find((file) => basename(file).startsWith('ld-linux'));
+  if (loader === undefined) throw new Error('the packages have no loader (ld-linux)');
+  return `"$here/unpacked/${loader}" --library-path "${libraryPath(tree)}" --argv0 ${basename(program)} "$here/unpacked/${program}"`;
 }
 
 function renameUnlessTaken(from: string, to: string): void {

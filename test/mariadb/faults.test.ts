@@ -7,7 +7,7 @@ import { proxyTo } from '../sql/stage.js';
 import type { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { locksOn, mariaDb, openBackend, ownMariaDb, PATIENT, sessionOn, urlBy } from './server.js';
+import { kindOfServer, locksOn, mariaDb, openBackend, ownMariaDb, PATIENT, sessionOn, urlBy } from './server.js';
 
 const server = await mariaDb();
 
@@ -202,8 +202,9 @@ const sessionsOf = (own: MariaDbServer): SessionServer => ({
     return (await own.query(text)).length;
   },
   hangCommits: async (hang) => {
-    await own.query('SET GLOBAL rpl_semi_sync_master_timeout = 3600000');
-    await own.query(`SET GLOBAL rpl_semi_sync_master_enabled = ${Number(hang)}`);
+    const { semiSync } = await kindOfServer();
+    await own.query(`SET GLOBAL ${semiSync}_timeout = 3600000`);
+    await own.query(`SET GLOBAL ${semiSync}_enabled = ${Number(hang)}`);
   },
 });
 
@@ -213,7 +214,8 @@ describe('The sessions of locks in MariaDB', () => {
   });
 
   it('are no more than documented while commits hang, however often a statement is given up [G979]', async () => {
-    const own = await ownMariaDb({ 'log-bin': 'log', 'binlog-format': 'ROW' });
+    const { withSemiSync } = await kindOfServer();
+    const own = await ownMariaDb({ 'log-bin': 'log', 'binlog-format': 'ROW', ...withSemiSync });
     const locks = await openSqlLocks({ mysql: own.url, commandTimeoutMs: 200 });
     await commitsHang(sessionsOf(own), '', locks);
   });

@@ -21,6 +21,32 @@ export function mariaDb(): Promise<MariaDbServer> {
   return started;
 }
 
+/** What MariaDB and MySQL call by other names. */
+const KINDS = {
+  MariaDB: {
+    /** The settings of a server without TLS, and of one with semi-synchronous replication, whose variables have this prefix. */
+    withoutTls: { ssl: '0' },
+    withSemiSync: {},
+    semiSync: 'rpl_semi_sync_master',
+    /** What is refused to a user who may not update the table. */
+    deniedFirst: 'UPDATE',
+  },
+  MySQL: {
+    withoutTls: { 'tls-version': '' },
+    withSemiSync: { 'plugin-load-add': 'semisync_source.so' },
+    semiSync: 'rpl_semi_sync_source',
+    deniedFirst: 'SELECT with locking clause',
+  },
+};
+
+/** Which of both the server of this process is, by its own word. */
+export async function kindOfServer() {
+  const [row] = await (await mariaDb()).query('SELECT VERSION() AS version');
+  const version = String(row!.version);
+  const store = version.includes('MariaDB') ? 'MariaDB' : 'MySQL';
+  return { store, version, ...KINDS[store] };
+}
+
 /** A server of one test. */
 export async function ownMariaDb(settings: Readonly<Record<string, string>> = {}): Promise<MariaDbServer> {
   const server = await MariaDbServer.start(settings);

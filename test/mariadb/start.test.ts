@@ -5,7 +5,7 @@ import { call } from '../cli/call.js';
 import { certificatesFor } from '../support/certificates.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { connectTo, locksOn, mariaDb, ownMariaDb, PATIENT } from './server.js';
+import { connectTo, kindOfServer, locksOn, mariaDb, ownMariaDb, PATIENT } from './server.js';
 
 const server = await mariaDb();
 await server.query(ddl('mysql'));
@@ -69,14 +69,15 @@ describe('An application with locks in MariaDB', () => {
   });
 
   it('that asks for TLS is told that the server has none', async () => {
+    const { url } = await ownMariaDb((await kindOfServer()).withoutTls);
     // It is tried until the time is over, as a server may get TLS when it has started.
-    const ask = () => refusalOf(`${server.url}?ssl=true`, { connectTimeoutMs: 500 });
+    const ask = () => refusalOf(`${url}?ssl=true`, { connectTimeoutMs: 500 });
     const error = await answered(ask, ({ message }) => message);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect(error.message).toMatch(
       /cannot be used: .* not support secure connection\. It has no TLS: set that up there/,
     );
-    expect(await (await locksOn({ url: `${server.url}?ssl=false` })).tryAcquire('tls')).not.toBeNull();
+    expect(await (await locksOn({ url: `${url}?ssl=false` })).tryAcquire('tls')).not.toBeNull();
   });
 
   it('uses a server by TLS whose trusted certificate names its host', async () => {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { providePostgres } from '../../servers/find-postgres.js';
 import { provideEtcd } from '../../servers/find-etcd.js';
+import { provideMysql } from '../../servers/find-mysql.js';
 import { provideServer } from '../../servers/find-redis-server.js';
 
 it('a kind of server that is not there and cannot be unpacked fails with what to do', async () => {
@@ -27,6 +28,26 @@ it('an etcd that is not there and cannot be unpacked fails with what to do', asy
   await expect(provideEtcd(join(nothing, '.etcd'))).rejects.toThrow(
     'No etcd on the PATH or in .etcd/, and none could be unpacked by apt-get and dpkg (spawn apt-get ENOENT): ' +
       'install it (`apt-get install etcd-server`, `brew install etcd`).',
+  );
+});
+
+it('a MySQL that is not there and cannot be unpacked fails with what to do', async () => {
+  const nothing = await mkdtemp(join(tmpdir(), 'no-programs-'));
+  onTestFinished(() => rm(nothing, { recursive: true }));
+  vi.stubEnv('PATH', nothing);
+  vi.stubEnv('MYSQL_SERVER', '');
+  onTestFinished(() => void vi.unstubAllEnvs());
+  await expect(provideMysql(join(nothing, '.mysql'))).rejects.toThrow(
+    'No MySQL in .mysql/, and none could be unpacked by apt-get and dpkg (spawn apt-get ENOENT): ' +
+      'set MYSQL_SERVER=/path/to/mysqld.',
+  );
+});
+
+it('MYSQL_SERVER is refused with what it must name', async () => {
+  vi.stubEnv('MYSQL_SERVER', '/no/such/mysqld');
+  onTestFinished(() => void vi.unstubAllEnvs());
+  await expect(provideMysql()).rejects.toThrow(
+    'MYSQL_SERVER must name an executable mysqld, got "/no/such/mysqld": correct or unset it.',
   );
 });
 

@@ -27,7 +27,7 @@ export type MysqlFindingCode =
   /** Its binary log consists of statements, so that it refuses each write of locks. */
   | 'statement-log'
   | 'too-old'
-  /** This library was not run with it. */
+  /** This library was not run with a MySQL that old. */
   | 'not-run'
   /** The table has a column of another type than `ddl()` says, or lacks one. */
   | 'wrong-column'
@@ -51,6 +51,8 @@ const VARIABLES = [
   'group_replication_group_name',
 ];
 
+/** The MySQL that the tests ran on. */
+const RUN = [9, 7, 0];
 /** The first versions with `SKIP LOCKED`. */
 const OLDEST = { MySQL: [8, 0, 1], MariaDB: [10, 6, 0] } as const;
 
@@ -113,7 +115,8 @@ export const MYSQL: SqlDoctor = {
       ),
     'not-run': (seen) =>
       storeOf(seen) === 'MySQL' &&
-      `runs MySQL ${String(seen.version)}: this library was run on MariaDB 10.11, and not on MySQL. Try it first.`,
+      isOlder(String(seen.version), RUN) &&
+      `runs MySQL ${String(seen.version)}: this library was run on MySQL 9.7, and not on an older one. Try it first.`,
   } satisfies Findings<Seen, MysqlFindingCode>,
   unsafe: new Set<MysqlFindingCode>(['wrong-column', 'no-primary-key', 'wrong-engine', 'several-primaries']),
   storeOf,
