@@ -26,7 +26,7 @@ export type {
   Permit,
   WaitingProcess,
 } from './api/lock.js';
-export type { LockParcel, ParcelOptions } from './api/parcel.js';
+export type { DetachOptions, LockParcel, ParcelOptions } from './api/parcel.js';
 export type {
   AcquireOptions,
   HoldOptions,

@@ -1,5 +1,5 @@
 import type { LockHolder } from './holder.js';
-import type { LockParcel, ParcelOptions } from './parcel.js';
+import type { DetachOptions, LockParcel } from './parcel.js';
 
 /** A lock that is, or was, held: what `acquire` returns and `withLock` passes to the work. */
 export interface Lock extends AsyncDisposable {
@@ -64,7 +64,7 @@ export interface Lock extends AsyncDisposable {
    * @throws LockOptionsError for a lock that several calls of this process hold, one of several that were acquired at once, one with `holdMs`,
    *   one that `guard` was called for, or one on a Redlock
    */
-  detach(options: ParcelOptions): Promise<LockParcel>;
+  detach(options: DetachOptions): Promise<LockParcel>;
 
   /**
    * Shares an exclusive lock from now on: those who wait to share it get it, too, and nobody else comes in between. Afterwards this handle holds

@@ -108,7 +108,7 @@ export interface WithPolicy {
   policy?: PolicyName;
 }
 
-/** The name under which a lock is counted and measured. */
+/** The name under which a lock is counted and measured, and a note for people. */
 export interface LabelOptions {
   /**
    * The label of the lock in events and in `stats()`: 1 to 100 characters. Use only a few different labels, so never put an id
@@ -117,6 +117,13 @@ export interface LabelOptions {
    *   first part of the key, before its first colon, or `_key` for a key without a colon, since all of that may be data
    */
   label?: string;
+  /**
+   * What others see of this lock while it is held or waited for, for people: `editing the invoice`. `inspect`, `list`, the page, the command line and
+   * the `LockContendedError` of a call that waits show it. 1 to 100 printable characters. It is no secret; it is part of no label,
+   * metric or trace. A nested call has the note of the lock that it is under. Within a process a lock is passed on only among calls with the same note.
+   * @default none
+   */
+  note?: string;
 }
 
 /** Whose key it is, where a registration has a `scope`. */

@@ -15,11 +15,17 @@ export interface LockParcel {
   readonly ttlMs: number;
 }
 
-/** Options of `Lock.detach` and `LockService.extend`. */
+/** Options of `LockService.extend`. */
 export interface ParcelOptions {
   /**
    * How long the lock stands from now on, unless it is adopted or extended, in milliseconds, 20 to 86 400 000. Nothing extends a detached
    * lock by itself.
    */
   ttlMs: number;
+}
+
+/** Options of `Lock.detach`. */
+export interface DetachOptions extends ParcelOptions {
+  /** Shown to others with the lock until it is adopted and released: see `note` of a call. @default that of the lock */
+  note?: string;
 }

@@ -42,7 +42,8 @@ export const PAGE_SCRIPT = `'use strict';
   function nameOf(process) {
     if (process.host === undefined) return 'another program';
     const name = process.host + ', pid ' + process.pid + (process.isThis ? ' (this process)' : '');
-    return process.detached ? 'detached by ' + name : name;
+    const note = process.note === undefined ? '' : ', note "' + process.note + '"';
+    return (process.detached ? 'detached by ' + name : name) + note;
   }
 
   function duration(ms) {

@@ -113,6 +113,7 @@ function partOf({ holder, permits, since, digest }: HolderInfo) {
 }
 
 /** A process without its owner value, with which the lock could be released. */
-function processOf({ host, pid, detached }: LockHolder) {
-  return { host, pid, isThis: (!detached && pid === process.pid && host === hostName()) || undefined, detached };
+function processOf({ host, pid, detached, note }: LockHolder) {
+  const isThis = (!detached && pid === process.pid && host === hostName()) || undefined;
+  return { host, pid, isThis, detached, note: note === undefined ? undefined : printable(note) };
 }

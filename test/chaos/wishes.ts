@@ -13,6 +13,7 @@ export interface Wish {
   readonly permits?: number;
   readonly limit?: number;
   readonly signal?: AbortSignal;
+  readonly note?: string;
 }
 
 /** A lock, or permits. */

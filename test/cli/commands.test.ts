@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import { expect, it } from 'vitest';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
@@ -89,6 +90,17 @@ it('the command inspect does not speak of the process of a lock that was detache
   expect((await call(on('inspect', key))).out).toMatch(/ 3 h\n[^]*waiting +no process in the queue\n$/);
   await locks.acquire('for minutes', { ttlMs: 600_000 });
   expect((await call(on('inspect', 'for minutes'))).out).toContain(' 10 min\n');
+});
+
+it('the commands inspect and ls show the note of a holder, whatever another program has written [G1134]', async () => {
+  const locks = await openLocks({ redis: server.url });
+  const { owner } = await locks.acquire('noted', { note: 'editing "a"' });
+  const holder = `pid ${process.pid} on ${hostname()}`;
+  expect((await call(on('inspect', 'noted'))).out).toContain(`holder      ${holder} (note "editing "a"")\n`);
+  expect((await call(on('ls', 'noted'))).out).toContain(`\t${holder} (note "editing "a"")\t`);
+  const forged = `${owner.slice(0, owner.lastIndexOf('.'))}.${Buffer.from(ESC, 'utf16le').toString('base64url')}`;
+  await server.command('SET', 'lock:{noted}', `${forged}@0000000000000001`, 'PX', 60_000);
+  expect((await call(on('inspect', 'noted'))).out).toContain(`${holder} (note "\\u{1b}`);
 });
 
 it('the command doctor breaks its lines where the terminal ends', async () => {

@@ -49,6 +49,15 @@ describe('Locks in MariaDB', () => {
     expect((await b.list({ match: `${stem}*` })).locks).toEqual([]);
   });
 
+  it('show the note of who holds them, and who has their parcel', async () => {
+    const [a, b] = [await openAnother(), await openAnother()];
+    const [key, note] = [freshKey(), '界'.repeat(100)];
+    const lock = await a.acquire(key, { note });
+    expect((await b.inspect(key))?.holder).toMatchObject({ pid: process.pid, note });
+    await lock.detach({ ttlMs: 60_000 });
+    expect((await b.inspect(key))?.holder).toMatchObject({ detached: true, note });
+  });
+
   it('are not said to have nobody else waiting, which is not known, by the service or by the command line [G834]', async () => {
     const [holder, other] = [await openAnother(), await openAnother()];
     const key = freshKey();

@@ -133,7 +133,7 @@ it.each<[options: string, problem: string]>([
   ['5_000', 'the options must be an object: got 5000.'],
   [
     '{ ttl: 5 }',
-    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, awaitRelease, holdMs, maxHoldMs, mode, label, scope, policy, onContended, onUnavailable, registration.',
+    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, awaitRelease, holdMs, maxHoldMs, mode, label, note, scope, policy, onContended, onUnavailable, registration.',
   ],
   ['{ ttlMs: 5 }', 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
   [`{ waitMs: '5' }`, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],
@@ -162,7 +162,7 @@ it.each<[options: string, problem: string]>([
   ['{ limit: 2, holdMs: 5 }', 'Permits take no holdMs: they are given back when the work has ended. Use a lock.'],
   [
     '{ limit: 2, ttl: 5 }',
-    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, awaitRelease, maxHoldMs, label, scope, policy, limit, permits, onContended, onUnavailable, registration. Did you mean ttlMs?',
+    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, awaitRelease, maxHoldMs, label, note, scope, policy, limit, permits, onContended, onUnavailable, registration. Did you mean ttlMs?',
   ],
   [`{ limit: 2, mode: 'shared' }`, 'Permits take no mode: for a lock that is shared, use acquire.'],
   ['{ limit: 2, maxHoldMs: 0 }', 'maxHoldMs must be a whole number of milliseconds from 1 to 2147483647: got 0.'],

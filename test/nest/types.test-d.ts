@@ -79,7 +79,7 @@ export class Right {
   overloadedWithTemplate(id: string): Promise<string>;
   overloadedWithTemplate(id: number): Promise<number>;
   @Locked('x:{0}') async overloadedWithTemplate(id: string | number): Promise<string | number> { return id; }
-  @Locked('x', { ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', awaitRelease: false, registration: 'billing' }) async allOptions(): Promise<void> {}
+  @Locked('x', { ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', awaitRelease: false, note: 'x', registration: 'billing' }) async allOptions(): Promise<void> {}
   @Locked((id: string) => id, { onContended: 'skip' }) async skipWithUndefined(_id: string): Promise<number | undefined> { return 1; }
   @Locked('x', { onContended: 'skip' }) async skipWithVoid(): Promise<number | void> { return 1; }
   @Locked('x', { onContended: 'skip' }) async skipWithUnknown(): Promise<unknown> { return 1; }
@@ -254,6 +254,9 @@ export async function services(locks: LockService): Promise<void> {
   await locks.tryAcquire('x', { ttlMs: 1_000, waitMs: undefined });
   // @ts-expect-error -- nothing is left to reject when the lock is lost
   await locks.acquire('x', { onLost: 'ignore' });
+  const parcel = await (await locks.acquire('x', { note: text })).detach({ ttlMs: number, note: text });
+  // @ts-expect-error -- the note of a parcel is in its owner value
+  await locks.extend(parcel, { ttlMs: number, note: text });
   // @ts-expect-error -- its caller releases the lock
   await locks.acquire('x', { awaitRelease: false });
   // @ts-expect-error -- the same

@@ -118,6 +118,15 @@ it.each<[string, Record<string, string>]>([
   expect(allows(headers)).toBe(false);
 });
 
+it('the page shows the notes of who holds a lock, and who waits [G1135]', async () => {
+  const imports = [LocksPageModule.register({ path: 'locks', guards: [Anyone] })];
+  const { url, locks } = await startApp({ imports }, { memory: true });
+  await locks.acquire('noted', { note: 'Anna <b>, editing' });
+  const viewer = await Viewer.open(`${url}/locks/events`);
+  const row = await viewer.sees('the lock', ({ rows }: Seen) => rows?.[0]);
+  expect(row.holder).toMatchObject({ pid: process.pid, note: 'Anna <b>, editing' });
+});
+
 it('the page shows all who hold permits, with a digest of each to release it by for those alone who may [G894]', async () => {
   const { url, locks } = await startApp(
     {

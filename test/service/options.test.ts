@@ -63,7 +63,7 @@ it.each(OF_SERVICES)('the options %o of a service are refused', async (options, 
 });
 
 const OF_A_CALL =
-  'ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, scope, policy, signal.';
+  'ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, mode, label, note, scope, policy, signal.';
 const OF_A_TRIAL = OF_A_CALL.replace(' waitMs,', '');
 const OF_A_LOSS =
   'It belongs to withLock and @Locked, withPermits and @Limited: here listen to lock.signal, or call lock.assertHeld().';

@@ -65,6 +65,25 @@ describe('Locks in PostgreSQL that are handed over', () => {
     );
   });
 
+  it('show the notes of who holds them, who waits, and who has their parcel [G1133]', async () => {
+    const [holder, waiter] = [
+      await openSqlLocks({ postgres: server.url }),
+      await openSqlLocks({ postgres: server.url }),
+    ];
+    await listens(holder, waiter);
+    const [key, note] = [freshKey(), '界'.repeat(100)];
+    const shown = async () => (await holder.inspect(key))!;
+    const held = await holder.acquire(key, { note: 'before' });
+    const waits = waiter.acquire(key, { waitMs: 60_000, note });
+    await queued(server, key);
+    expect(await shown()).toMatchObject({ holder: { note: 'before' }, waitingProcesses: [{ note }] });
+    await held.release();
+    const next = await waits;
+    expect((await shown()).holder).toMatchObject({ pid: process.pid, note });
+    await next.detach({ ttlMs: 60_000 });
+    expect((await shown()).holder).toMatchObject({ detached: true, note });
+  });
+
   it('are found by a check when the message is lost [G667]', async () => {
     const losing = ({ text }: Query) => !text.includes('pg_notify');
     const holder = await openSqlLocks({ postgres: watched(losing) });

@@ -10,6 +10,7 @@ import {
 } from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import type { LockGrant } from '../../api/events.js';
+import { noteIn } from '../../api/holder.js';
 import type { LockMode } from '../../api/lock.js';
 import type { LockEngine } from './lock-engine.js';
 import type { Lease } from './lease.js';
@@ -294,13 +295,13 @@ export class Line implements Paced<Line> {
   #requestFor(first: Waiter): AcquireRequest {
     const { backend, nextOwner, now, order } = this.engine;
     const { hold } = first;
+    const { ttlMs, note } = first.request;
     const turns = this.#takesPlace(first) ? this.#turns(first) : undefined;
     const place = turns === undefined || !backend.waitQueue ? undefined : this.#askForPlace(first, turns);
-    const owner = place && backend.waitQueue?.handsOver ? place.ticket : nextOwner();
+    const owner = place && backend.waitQueue?.handsOver ? place.ticket : nextOwner(note);
     this.#attemptedAt = now();
     const beside = this.#beside(first);
-    const others = beside > 0 ? Array.from({ length: beside }, nextOwner) : undefined;
-    const { ttlMs } = first.request;
+    const others = beside > 0 ? Array.from({ length: beside }, () => nextOwner(note)) : undefined;
     return { key: this.key, hold, owner, others, ttlMs, place, turns, inOrder: order.isByArrival, asker: this };
   }
 
@@ -314,17 +315,18 @@ export class Line implements Paced<Line> {
    * @param turns only of a new place: they are part of its entry in the queue of the store, by which that finds it
    * @returns the place as it is asked for now: its calls, its time, and what the store said of it, may be others in the next attempt
    */
-  #askForPlace({ hold, arrivedAt: firstArrivedAt }: Waiter, turns: number): Place {
+  #askForPlace(first: Waiter, turns: number): Place {
+    const { hold } = first;
     const { byTicket, nextOwner, order } = this.engine;
     // The call that it was taken for has given up.
-    if (this.#place && !isSameHold(this.#place.hold, hold)) this.#leavePlace();
+    if (this.#place && !isFor(this.#place.ticket, first, this.#place.hold)) this.#leavePlace();
     if (!this.#place) {
       this.#placeAskedAt = monotonic();
-      const ticket = nextOwner();
+      const ticket = nextOwner(first.request.note);
       this.#place = { ticket, hold, turns, calls: 0, arrivedAt: 0, isTaken: false };
       byTicket.set(ticket, this);
     }
-    const arrivedAt = order.placeAt(firstArrivedAt, this.#placeAskedAt);
+    const arrivedAt = order.placeAt(first.arrivedAt, this.#placeAskedAt);
     return (this.#place = { ...this.#place, calls: this.engine.waiting(this.key), arrivedAt });
   }
 
@@ -362,7 +364,7 @@ export class Line implements Paced<Line> {
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.marginMs));
     if (leftMs < handOver.ttlMs * BEGIN_WITH) return false;
     this.#becomeIdle();
-    const isMeant = isSameHold(grant.hold ?? EXCLUSIVE, first.hold); // its call may have gone, and the next want more permits
+    const isMeant = isFor(grant.owner, first, grant.hold); // its call may have gone, and the next want more permits
     if (isMeant && this.#mayBegin(first, grant, place.arrivedAt))
       this.#begin(first, grant, handOver.ttlMs, sentAt, ttlMs);
     else this.#handBack(grant);
@@ -395,7 +397,7 @@ export class Line implements Paced<Line> {
     const answeredAt = now();
     const isOfUse = answeredAt < sentAt + validityMs(ttlMs, limits.marginMs);
     const first = this.#waiters.first;
-    const isMeant = first?.request.ttlMs === ttlMs && isSameHold(hold, first.hold);
+    const isMeant = first?.request.ttlMs === ttlMs && isFor(grant.owner, first, hold);
     if (isOfUse && isMeant && this.#mayBegin(first, grant, place?.arrivedAt)) {
       this.#begin(first, grant, ttlMs, sentAt);
       return;
@@ -598,10 +600,11 @@ export class Line implements Paced<Line> {
    * A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer. Work
    * that is guarded may still run in its transaction after the release.
    */
-  #canPassOn(lease: Lease, { request, arrivedAt, hold }: Waiter): boolean {
+  #canPassOn(lease: Lease, waiter: Waiter): boolean {
+    const { request, arrivedAt } = waiter;
     const { share } = lease;
     if (!share || share.turnsLeft === 0 || request.cohort === false || lease.isGuarded) return false;
-    if (!isSameHold(lease.grant.hold ?? EXCLUSIVE, hold)) return false;
+    if (!isFor(lease.grant.owner, waiter, lease.grant.hold)) return false;
     if (!request.watchdog || request.ttlMs !== lease.ttlMs) return false;
     if (lease.mayStandOtherwise) return false;
     const now = this.engine.now();
@@ -637,7 +640,8 @@ export class Line implements Paced<Line> {
 
 /** Whether permits for the one are of use for the other. */
 function isAlike(first: Waiter, other: Waiter): boolean {
-  return other.request.ttlMs === first.request.ttlMs && isSameHold(first.hold, other.hold);
+  const [{ ttlMs, note }, { request }] = [first.request, other];
+  return request.ttlMs === ttlMs && request.note === note && isSameHold(first.hold, other.hold);
 }
 
 /**
@@ -664,6 +668,11 @@ export class BackOff {
     this.#nextMs = Math.min(LONGEST_PAUSE_MS, pollEveryMs, this.#nextMs * 1.5);
     return Math.min(delayMs, Math.max(0, remainingMs) + AFTER_EXPIRY_MS);
   }
+}
+
+/** Whether a call can have the grant, or the place, of an owner value: one that is held as it wants, and shows its note. */
+function isFor(owner: string, { hold, request }: Waiter, held: Hold = EXCLUSIVE): boolean {
+  return isSameHold(held, hold) && noteIn(owner) === request.note;
 }
 
 /** Whether who holds a lock so can pass it on to who wants it so. */

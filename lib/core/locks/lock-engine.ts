@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel';
 import { Subject } from 'rxjs';
 import { failureEvent, type LockEvent } from '../../api/events.js';
-import { digestOf } from '../../api/holder.js';
+import { digestOf, noted } from '../../api/holder.js';
 import type { LockMode } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
 import type { LockEventMessage, ObservedStats } from '../../api/telemetry.js';
@@ -69,7 +69,7 @@ export class LockEngine implements WaitListener {
   /** What is detached, downgraded and adopted. */
   readonly transfers: Transfers;
   /** Makes the owner values of attempts, and the tickets of places. */
-  readonly nextOwner: () => string;
+  readonly nextOwner: (note?: string) => string;
   /** Counts calls until they have ended, and what is sent until it is answered. */
   readonly inFlight = new InFlight();
   readonly gate = new RefusalGate();
@@ -443,7 +443,7 @@ function messageOf(registration: string, event: LockEvent): LockEventMessage {
  * Makes the owner values of one lock service: its process name, and a number that tells its attempts apart.
  * @param processName `host/pid/random`
  */
-export function ownerSequence(processName: string): () => string {
+export function ownerSequence(processName: string): (note?: string) => string {
   let sequence = 0;
-  return () => `${processName}/${(++sequence).toString(36)}`;
+  return (note) => noted(`${processName}/${(++sequence).toString(36)}`, note);
 }

@@ -5,7 +5,7 @@ import { loopTurn } from '../time/event-loop.js';
 import type { GuardStatement } from '../backend/lock-backend.js';
 import type { LockGrant } from '../../api/events.js';
 import type { Lock } from '../../api/lock.js';
-import type { LockParcel, ParcelOptions } from '../../api/parcel.js';
+import type { DetachOptions, LockParcel } from '../../api/parcel.js';
 import { quoted } from '../../api/printable.js';
 import { checkParcelOptions } from '../options/parcel.js';
 import type { LockEngine } from './lock-engine.js';
@@ -157,7 +157,7 @@ export class LockHandle implements Lock {
     return (this.#released ??= this.#changing ? this.#changing.then(release) : release());
   }
 
-  detach(options: ParcelOptions): Promise<LockParcel> {
+  detach(options: DetachOptions): Promise<LockParcel> {
     return this.#change(this.#detach(options));
   }
 
@@ -210,11 +210,11 @@ export class LockHandle implements Lock {
     );
   }
 
-  async #detach(options: ParcelOptions): Promise<LockParcel> {
-    const ttlMs = checkParcelOptions('detach', options);
+  async #detach(options: DetachOptions): Promise<LockParcel> {
+    const checked = checkParcelOptions('detach', options);
     this.#refuseSet('detached');
     this.assertHeld();
-    const parcel = await this.engine.transfers.detach(this.own, ttlMs);
+    const parcel = await this.engine.transfers.detach(this.own, checked);
     this.#released ??= Promise.resolve(false);
     return parcel;
   }

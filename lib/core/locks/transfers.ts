@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { LockLostError, LockOptionsError, LockUnavailableError } from '../../api/errors.js';
 import { failureEvent } from '../../api/events.js';
-import { detachedOwner, digestOf } from '../../api/holder.js';
-import type { LockParcel } from '../../api/parcel.js';
+import { detachedOwner, digestOf, noteIn } from '../../api/holder.js';
+import type { DetachOptions, LockParcel } from '../../api/parcel.js';
 import { quoted } from '../../api/printable.js';
 import {
   EXCLUSIVE,
@@ -59,14 +59,14 @@ export class Transfers {
    * Has the store keep the lock for `ttlMs` under an owner value that only the parcel names, and ends the lease here.
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
-  async detach(lease: Lease, ttlMs: number): Promise<LockParcel> {
+  async detach(lease: Lease, { ttlMs, note }: DetachOptions): Promise<LockParcel> {
     const { backend, events, leases } = this.engine;
     const { key, grant, fencingToken = grant.fencingToken } = lease;
     while (lease.isExtending) await lease.untilAnswered();
     const why = whyNotDetached(lease, backend);
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be detached. ${why}`);
     checkTtl(ttlMs, leases.marginMs, backend.bounds);
-    const owner = detachedOwner(grant.owner, randomUUID());
+    const owner = detachedOwner(grant.owner, randomUUID(), note);
     await this.#leave(lease, 'detached', { key, from: grant.owner, to: owner, ttlMs, mints: false });
     leases.left(lease);
     events.next({
@@ -91,7 +91,7 @@ export class Transfers {
     const why = whyNotDowngraded(lease, backend);
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be downgraded. ${why}`);
     const { ttlMs } = lease;
-    const transfer = { key, from: grant.owner, to: nextOwner(), ttlMs, mints: true, hold: SHARED };
+    const transfer = { key, from: grant.owner, to: nextOwner(noteIn(grant.owner)), ttlMs, mints: true, hold: SHARED };
     const transferred = await this.#leave(lease, 'downgraded', transfer);
     // Before the old lease ends, so that the service is never idle meanwhile.
     const next = this.#begin(transferred, ttlMs, autoExtend);
@@ -115,7 +115,7 @@ export class Transfers {
     if (!backend.transfer)
       throw new LockOptionsError(`Lock ${quoted(key)} cannot be adopted. ${whyNoTransfer(backend)}`);
     // Until it is known to have happened, no time of the parcel may be lost.
-    const transfer: Transfer = { key, from: owner, to: nextOwner(), ttlMs, atLeast: true, mints: true };
+    const transfer: Transfer = { key, from: owner, to: nextOwner(noteIn(owner)), ttlMs, atLeast: true, mints: true };
     const since = now();
     inFlight.begin();
     try {

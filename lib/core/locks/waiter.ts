@@ -18,6 +18,8 @@ export interface WaitRequest {
   readonly hold?: Hold;
   /** Whether the lock may be passed on within the process, to this call and from it. @default true */
   readonly cohort?: boolean;
+  /** Shown to others with its lock. A lock is passed on only to calls with the same note. */
+  readonly note?: string;
   /** The signal of the caller: the call rejects with its reason. */
   readonly signal?: AbortSignal;
   /** Since when the caller waits, by the clock, if it was refused before, or waited for another lock that it needs. */

@@ -17,9 +17,12 @@ import { checkOption, CHECKS, type CallKind } from './option-rows.js';
 
 /** The options of one call, with the defaults of its service. */
 export type LockRequest = Required<
-  Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'awaitRelease' | 'label' | 'mode' | 'scope' | 'policy'>
+  Omit<
+    WithLockOptions,
+    'signal' | 'holdMs' | 'maxHoldMs' | 'awaitRelease' | 'label' | 'note' | 'mode' | 'scope' | 'policy'
+  >
 > &
-  Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'mode'> & {
+  Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'note' | 'mode'> & {
     /** How it holds its lock, or its permits. @default exclusive */
     readonly hold?: Hold;
     /** Whether the lock may be passed on within the process, to this call and from it. @default true */

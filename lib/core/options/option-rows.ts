@@ -11,6 +11,7 @@ import {
   refuseUnknown,
   type Check,
 } from './checks.js';
+import { UNSAFE } from '../../api/printable.js';
 
 const CALLS = ['withLock', 'acquire', 'tryAcquire'] as const;
 const METHODS = ['@Locked', '@Limited'] as const;
@@ -35,6 +36,7 @@ interface Row {
 /** All who hold permits stand in one value of the store, which each call for the key reads. */
 const MOST_PERMITS = 1_000;
 const MAX_LABEL = 100;
+const MAX_NOTE = 100;
 /** As long as a key may be. */
 const MAX_MATCH_BYTES = 1024;
 const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
@@ -44,6 +46,10 @@ const ttl = milliseconds(20, DAY_MS);
 const wait = milliseconds(0, MAX_TIMER_MS);
 const permits = count(1, MOST_PERMITS);
 const label = fits((value) => isText(value) && value.length <= MAX_LABEL, `a string of 1 to ${MAX_LABEL} characters`);
+const note = fits(
+  (value) => isText(value) && value.length <= MAX_NOTE && value.search(UNSAFE) === -1,
+  `a string of 1 to ${MAX_NOTE} printable characters`,
+);
 const scope = fits((value) => value === null || isText(value), 'a string that is not empty, or null for none');
 const registration = fits(isText, 'the name of a registration');
 const refusal = fits(
@@ -73,6 +79,7 @@ const ROWS: readonly Row[] = [
   { name: 'maxHoldMs', in: ['policy', ...CALLS, ...METHODS], check: milliseconds(1, MAX_TIMER_MS) },
   { name: 'mode', in: [...CALLS, '@Locked'], check: oneOf('exclusive', 'shared') },
   { name: 'label', in: [...CALLS, ...METHODS], check: label },
+  { name: 'note', in: [...CALLS, ...METHODS], check: note },
   { name: 'scope', in: [...CALLS, ...METHODS], check: scope },
   { name: 'policy', in: [...CALLS, ...METHODS], check: fits(isText, 'the name of a policy') },
   { name: 'limit', in: ['policy', '@Limited'], check: permits },

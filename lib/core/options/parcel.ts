@@ -1,6 +1,6 @@
 import { LockOptionsError } from '../../api/errors.js';
 import { isDetachedOwner } from '../../api/holder.js';
-import type { LockParcel } from '../../api/parcel.js';
+import type { DetachOptions, LockParcel } from '../../api/parcel.js';
 import { described, refuseUnknown } from './checks.js';
 import { checkOption } from './option-rows.js';
 
@@ -32,14 +32,15 @@ export function checkParcel(parcel: unknown): LockParcel {
   return { v, key, owner, fencingToken: fencingToken as number, ttlMs: ttlMs as number };
 }
 
-/** @param call the method that they are for @returns the ttl @throws LockOptionsError */
-export function checkParcelOptions(call: 'detach' | 'extend', options: unknown): number {
+/** @param call the method that they are for @throws LockOptionsError */
+export function checkParcelOptions(call: 'detach' | 'extend', options: unknown): DetachOptions {
   if (typeof options !== 'object' || options === null)
     throw new LockOptionsError(
       `${call} needs { ttlMs }, for how long the lock is to stand: got ${described(options)}.`,
     );
-  refuseUnknown(options, ['ttlMs']);
-  const { ttlMs } = options as { ttlMs?: unknown };
+  refuseUnknown(options, call === 'detach' ? ['ttlMs', 'note'] : ['ttlMs']);
+  const { ttlMs, note } = options as { ttlMs?: unknown; note?: unknown };
   checkOption('withLock', 'ttlMs', ttlMs);
-  return ttlMs as number;
+  if (note !== undefined) checkOption('withLock', 'note', note);
+  return options as DetachOptions;
 }

@@ -305,7 +305,7 @@ export class LockService {
    */
   async extend(parcel: LockParcel, options: ParcelOptions): Promise<void> {
     try {
-      const ttlMs = checkParcelOptions('extend', options);
+      const { ttlMs } = checkParcelOptions('extend', options);
       checkTtl(ttlMs, this.#options.marginMs, this.#backend.bounds);
       await this.#engine.transfers.extend(this.#checked(parcel), ttlMs);
     } catch (error) {

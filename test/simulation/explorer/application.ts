@@ -42,6 +42,7 @@ const SHARES = {
   abort: 0.15,
   withLock: 0.5,
   unawaited: 0.5,
+  noted: 0.2,
   careless: 0.5,
   outlasting: 0.7,
   detach: 0.2,
@@ -54,6 +55,8 @@ const SHARES = {
   crowded: 0.4,
   permits: 0.85,
 };
+/** Of calls that show one: a lock is passed on only to calls with the same. */
+const NOTES = ['editing', 'printing'];
 /** Work often outlasts a grant that was handed over and has no more time than this left, in milliseconds. */
 const LATE_GRANT_MS = 1_460;
 const OUTLASTS_GRANT_MS = 2_200;
@@ -250,7 +253,8 @@ export class Application {
           : (0.5 + this.#random()) * 2 * ttlMs;
     const holdMs = this.#does('holds') && this.#random() < SHARES.hold ? 20 + Math.floor(this.#random() * 400) : 0;
     const aborts = this.#does('aborts') && this.#random() < SHARES.abort;
-    return { wish: { ttlMs, watchdog, holdMs, ...(aborts && { signal: this.#abortLater() }) }, workMs };
+    const note = this.#does('notes') && this.#random() < SHARES.noted ? this.#pick(NOTES) : undefined;
+    return { wish: { ttlMs, watchdog, holdMs, note, ...(aborts && { signal: this.#abortLater() }) }, workMs };
   }
 
   #shortTurn(): TurnPlan {

@@ -91,6 +91,7 @@ export const FEATURES = [
   'parcels',
   'shared',
   'permits',
+  'notes',
 ] as const;
 /** What a Redlock does not have. */
 const NOT_ON_REDLOCK: readonly Feature[] = ['fair', 'parcels', 'shared', 'permits'];

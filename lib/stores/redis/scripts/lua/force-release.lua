@@ -61,7 +61,7 @@ end
 for _, owner in ipairs(taken) do
   local TAKEN = 'taken'
   if reply[1] == 'together' then reply[#reply + 1] = owner end
-  local process = string.match(owner, '^(.+)/%w+$')
+  local process = string.match(owner, '^(.+)/[^/]+$')
   if process then
     local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
     local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
