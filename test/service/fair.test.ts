@@ -5,6 +5,7 @@ import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { loadScripts } from '../support/script-calls.js';
 import { serverOfFile } from '../support/stage.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 const server = await serverOfFile();
@@ -57,6 +58,27 @@ describe('with fair: true', () => {
     await holder.release();
     await Promise.all([own, other]);
     expect(order).toEqual(['own', 'other']);
+  });
+
+  it('with fair: true a later call does not take the lock that a call was granted which has given up', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    const locks = await openLocks({ redis: proxy.url, fair: true });
+    const [others] = await openFair(1);
+    for (let turn = 0; turn < 2; turn++) await (await locks.acquire('given up')).release(); // the second as any later one
+    const order: string[] = [];
+    proxy.holdReplies();
+    const controller = new AbortController();
+    const first = locks.acquire('given up', { signal: controller.signal });
+    await until(() => server.command('EXISTS', 'lock:{given up}'), { what: 'the first is granted' });
+    const other = others!.withLock('given up', () => void order.push('other'));
+    await untilQueued(server, 'given up', 1);
+    const own = locks.withLock('given up', () => void order.push('own'));
+    controller.abort(new Error('given up'));
+    await expect(first).rejects.toThrow('given up');
+    await sleep(20); // longer than the slack, and the error of the clocks
+    proxy.release();
+    await Promise.all([own, other]);
+    expect(order).toEqual(['other', 'own']);
   });
 
   it('tryAcquire with fair: true never waits, has no place in the queue, and does not overtake [G117]', async () => {

@@ -139,9 +139,17 @@ export class TcpProxy {
     for (const { client, subscribes } of this.#links) if (which === 'all' || subscribes) client.pause();
   }
 
+  /** Replies on the present connections wait in the proxy until `release`; requests go on. */
+  holdReplies(): void {
+    for (const { server } of this.#links) server.pause();
+  }
+
   release(): void {
     this.#held = false;
-    for (const { client } of this.#links) client.resume();
+    for (const { client, server } of this.#links) {
+      client.resume();
+      server.resume();
+    }
   }
 
   /** New connections get ECONNREFUSED; present ones go on. */

@@ -280,11 +280,12 @@ export class Line implements Paced<Line> {
     this.#wasWoken = this.#isWoken;
     this.#isWoken = false;
     const request = this.#requestFor(first);
+    const cameAt = request.place?.arrivedAt ?? first.arrivedAt;
     if (!first.mayGiveUp) checks.add(this, this.#attemptedAt + CHECK_MS, CHECK_MS);
     inFlight.begin();
     const done = (outcome: AcquireOutcome) => {
       checks.remove(this);
-      this.#answered(request, outcome);
+      this.#answered(request, cameAt, outcome);
       this.#goOn();
       inFlight.end();
     };
@@ -371,13 +372,14 @@ export class Line implements Paced<Line> {
     return true;
   }
 
-  #answered(request: AcquireRequest, outcome: AcquireOutcome): void {
+  /** @param cameAt when the call came that the attempt was for, by the monotonic clock */
+  #answered(request: AcquireRequest, cameAt: number, outcome: AcquireOutcome): void {
     switch (outcome.status) {
       case 'acquired':
         // The grant came without a message.
         if (this.#place?.isTaken && !this.#wasWoken) this.engine.backend.waitQueue?.checkListening(this.key);
         this.#becomeIdle();
-        return this.#acquired(request, outcome);
+        return this.#acquired(request, cameAt, outcome);
       case 'contended':
         if (this.#place && outcome.queued) this.#place = { ...this.#place, isTaken: true, hint: outcome.hint };
         return this.#contended(outcome);
@@ -387,18 +389,18 @@ export class Line implements Paced<Line> {
     }
   }
 
-  #acquired(request: AcquireRequest, { grant, others = [], sentAt, smallerLimit }: Acquired): void {
+  #acquired(request: AcquireRequest, cameAt: number, { grant, others = [], sentAt, smallerLimit }: Acquired): void {
     if (smallerLimit !== undefined) this.engine.noteLimits(this.key, request.hold, smallerLimit);
-    for (const each of [grant, ...others]) this.#use(each, request, sentAt);
+    for (const each of [grant, ...others]) this.#use(each, request, cameAt, sentAt);
   }
 
-  #use(grant: Grant, { ttlMs, hold, place }: AcquireRequest, sentAt: number): void {
+  #use(grant: Grant, { ttlMs, hold }: AcquireRequest, cameAt: number, sentAt: number): void {
     const { limits, now } = this.engine;
     const answeredAt = now();
     const isOfUse = answeredAt < sentAt + validityMs(ttlMs, limits.marginMs);
     const first = this.#waiters.first;
     const isMeant = first?.request.ttlMs === ttlMs && isFor(grant.owner, first, hold);
-    if (isOfUse && isMeant && this.#mayBegin(first, grant, place?.arrivedAt)) {
+    if (isOfUse && isMeant && this.#mayBegin(first, grant, cameAt)) {
       this.#begin(first, grant, ttlMs, sentAt);
       return;
     }
@@ -499,10 +501,9 @@ export class Line implements Paced<Line> {
   }
 
   /** Whether the first call may have a grant. The call it was asked for may be gone; the next one may have to wait behind other processes. */
-  #mayBegin({ arrivedAt }: Waiter, { nobodyBefore = -Infinity }: Grant, placeAt: number | undefined): boolean {
-    if (placeAt === undefined) return true; // without a place it was asked for by whoever is first
+  #mayBegin({ arrivedAt }: Waiter, { nobodyBefore = -Infinity }: Grant, cameAt: number): boolean {
     const { now, order } = this.engine;
-    return order.mayServe({ nobodyBefore: Math.max(nobodyBefore, placeAt), until: Infinity }, arrivedAt, now());
+    return order.mayServe({ nobodyBefore: Math.max(nobodyBefore, cameAt), until: Infinity }, arrivedAt, now());
   }
 
   #begin(first: Waiter, grant: Grant, ttlMs: number, sentAt: number, extendTo?: number): void {
