@@ -1,7 +1,7 @@
 import { expect, it, vi } from 'vitest';
 import { NodeError } from 'nest-redis-lock';
 import type { AcquireOutcome, AcquireRequest, LockBackend, ReleaseOutcome } from 'nest-redis-lock/testing';
-import { EXCLUSIVE, type Grant, type WaitQueue } from '../../lib/core/backend/lock-backend.js';
+import { EXCLUSIVE, type Grant, type Place, type WaitQueue } from '../../lib/core/backend/lock-backend.js';
 import {
   ServerBackend,
   type Answer,
@@ -13,6 +13,7 @@ import {
   type NodeConnection,
 } from '../../lib/stores/node/server.backend.js';
 import { placeOf } from '../support/claims.js';
+import { serviceOn } from '../support/open-locks.js';
 
 const WAITING = placeOf('me', 3);
 const LIMIT_MS = 1_000;
@@ -34,6 +35,7 @@ const NOT_RUN = failed(false, false);
 /** A server that answers attempts with these replies. */
 class Server extends ServerBackend {
   readonly store = 'a store';
+  override readonly modes = ['permits'] as const;
   readonly connection = {
     name: 'a node',
     isReady: true,
@@ -42,7 +44,10 @@ class Server extends ServerBackend {
     generation: 'a connection',
     close: () => {},
   } as unknown as NodeConnection;
-  override readonly waitQueue = { leave: () => {} } as unknown as WaitQueue;
+  readonly left: string[] = [];
+  override readonly waitQueue = {
+    leave: (_key: string, { ticket }: Place) => void this.left.push(ticket),
+  } as unknown as WaitQueue;
   readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.inOneStep;
   readonly isAnswered = true;
   readonly asked: (string | undefined)[] = [];
@@ -55,7 +60,7 @@ class Server extends ServerBackend {
     super({ commandTimeoutMs: LIMIT_MS, now: () => 0 }, { report: vi.fn<LockBackend['report']>(), replicas });
   }
 
-  protected attempt(_request: AcquireRequest, done: Attempted, givenBack?: string): void {
+  attempt(_request: AcquireRequest, done: Attempted, givenBack?: string): void {
     this.asked.push(givenBack);
     const reply = this.replies[this.asked.length - 1];
     if (!reply) throw new Error('a mistake');
@@ -154,3 +159,37 @@ it.each<[string, Reply[], Partial<AwaitedReplicas>?]>([
     expect(server.givenBack).toEqual(['again']);
   },
 );
+
+it('An attempt for more than one call that may have run, and is refused when it is sent again, keeps its place and gives back the others', async () => {
+  const server = new Server([[BROKEN], [REFUSED]]);
+  const request = {
+    ...REQUEST,
+    hold: { mode: 'permits', permits: 1, limit: 9 },
+    others: ['beside'],
+    place: WAITING,
+  } as const;
+  const outcome = await new Promise<AcquireOutcome>((done) => server.acquire(request, done));
+  expect(outcome.status).toBe('contended');
+  expect(server.givenBack).toEqual(['beside']);
+  expect(server.left).toEqual([]);
+});
+
+/** Two masters of a Cluster: the one of `a` refuses for a moment, the one of every other key owes an answer. */
+class Masters extends Server {
+  readonly owing: Attempted[] = [];
+
+  override attempt({ key }: AcquireRequest, done: Attempted): void {
+    if (key === 'a') queueMicrotask(() => done(failed(false, true), 0));
+    else this.owing.push(done);
+  }
+}
+
+it('A call that gets no answer does not name what the master of another key refuses', async () => {
+  const masters = new Masters([]);
+  const locks = serviceOn(masters, { waitMs: 300 });
+  const refused = expect(locks.acquire('a')).rejects.toThrow('a fault');
+  await expect(locks.acquire('b')).rejects.toThrow(/no answer for \d+ ms, and waitMs is over/);
+  await refused;
+  masters.attempt = (_request, done) => queueMicrotask(() => done(NOT_RUN, 0));
+  for (const done of masters.owing) done(NOT_RUN, 0);
+});

@@ -207,8 +207,8 @@ class LimitedBackend implements LockBackend {
     return this.backend.probeKey?.(key) ?? `}${key}:probe`; // no key of a user begins like this
   }
 
-  problems(silence: string): NodeError[] {
-    return this.backend.problems?.(silence) ?? [new NodeError(this.backend.name, silence)];
+  problems(silence: string, key: string): NodeError[] {
+    return this.backend.problems?.(silence, key) ?? [new NodeError(this.backend.name, silence)];
   }
 
   inspect(key: string): Promise<Holding | undefined> {

@@ -304,10 +304,10 @@ export interface LockBackend {
   /** The key of a lock that users never take, at the server that has a lock of theirs: by it is tried whether locks can be taken. */
   probeKey(key: string): string;
   /**
-   * The known problems of the nodes that keep an attempt waiting.
+   * The known problems of the nodes that keep an attempt for this key waiting.
    * @param silence the problem of a node that is connected, but owes an answer
    */
-  problems(silence: string): NodeError[];
+  problems(silence: string, key: string): NodeError[];
   /** Why the lock of this owner value, which was given back, may still be there. Undefined: nothing is known of it. */
   unreleased?(owner: string): NodeError | undefined;
   /** @throws LockUnavailableError */

@@ -50,7 +50,7 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
   const unansweredMs = now - (seen ? (seen.askedAt ?? now) : call.startedAt);
   const isKnownHeld = seen !== undefined || call.wasRefused;
   if (lease || (isKnownHeld && unansweredMs < ANSWER_DUE_MS)) return contended(call, known);
-  return LockUnavailableError.from('acquired', key, owingFor(unansweredMs, call.request, known.backend));
+  return LockUnavailableError.from('acquired', key, owingFor(key, unansweredMs, call.request, known.backend));
 }
 
 /** The refusal of a call whose lock was granted, and lost again before the call could go on with it. @param what had yet to happen */
@@ -71,13 +71,18 @@ export function notKept(
   request: Refused['request'],
   backend: Knowledge['backend'],
 ): LockUnavailableError {
-  return LockUnavailableError.from('kept', key, owingFor(unansweredMs, request, backend));
+  return LockUnavailableError.from('kept', key, owingFor(key, unansweredMs, request, backend));
 }
 
 /** The problems of a store that owes an answer when the time of a call is over. */
-function owingFor(ms: number, { waitMs }: Refused['request'], backend: Knowledge['backend']): readonly NodeError[] {
+function owingFor(
+  key: string,
+  ms: number,
+  { waitMs }: Refused['request'],
+  backend: Knowledge['backend'],
+): readonly NodeError[] {
   const silence = `no answer for ${Math.round(ms)} ms${waitMs > 0 ? ', and waitMs is over' : ''}`;
-  const problems = backend.problems(silence);
+  const problems = backend.problems(silence, key);
   return problems.length > 0 ? problems : [new NodeError('the store', silence)];
 }
 

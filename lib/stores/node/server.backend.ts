@@ -15,6 +15,7 @@ import {
   type Listed,
   type ListRequest,
   type LockBackend,
+  type Place,
   type ReleaseOutcome,
   type Releasing,
   type Taken,
@@ -327,9 +328,9 @@ export abstract class ServerBackend implements LockBackend {
     return this.isAnswered ? undefined : new NodeError(this.name, silence);
   }
 
-  problems(silence: string): NodeError[] {
+  problems(silence: string, key: string): NodeError[] {
     const problem = this.problem(silence) ?? new NodeError(this.name, silence);
-    const [refusal] = this.#failing.values();
+    const [, refusal] = [...this.#failing].find(([request]) => request.key === key) ?? [];
     return [problem.problem === silence && refusal ? refusal : problem]; // it has answered
   }
 
@@ -490,7 +491,7 @@ export abstract class ServerBackend implements LockBackend {
     }
     if (answer.status === 'contended') {
       if (!mayHaveRun) return answer;
-      if (!request.place) this.#undo(request);
+      this.#undo(request, request.place);
       return { ...answer, hint: undefined }; // its place may have been granted the lock
     }
     // Its others are in the same value, so what has it has them.
@@ -524,10 +525,10 @@ export abstract class ServerBackend implements LockBackend {
   /**
    * Gives up an attempt. Not awaited, as it matters to the next attempt only, and retried without end: an attempt that was
    * not answered may run when the server goes on.
+   * @param keeps the place that it keeps, which the next attempt finds
    */
-  #undo(request: AcquireRequest): void {
-    const { key, hold, owner, others = [], place } = request;
-    if (place) this.waitQueue!.leave(key, place);
+  #undo({ key, hold, owner, others = [], place }: AcquireRequest, keeps?: Place): void {
+    if (place && !keeps) this.waitQueue!.leave(key, place);
     for (const each of place ? others : [owner, ...others])
       this.release({ key, hold, owner: each }, {}, undefined, Infinity);
   }
