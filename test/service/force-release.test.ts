@@ -1,6 +1,10 @@
 import { expect, it } from 'vitest';
 import type { RedisLockModuleOptions } from 'nest-redis-lock';
-import { openLocks } from '../support/open-locks.js';
+import { fromPromises } from 'nest-redis-lock/testing';
+import { ToyBackend } from '../contract/toy-backend.js';
+import { now } from '../support/claims.js';
+import { Gate } from '../support/gate.js';
+import { openLocks, serviceOn } from '../support/open-locks.js';
 import { freeOn, serversOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
@@ -75,3 +79,70 @@ it.each(STORES)(
     expect(reasons).toEqual(['forced', 'forced', 'forced']);
   },
 );
+
+/** A store that takes a lock by force only when a gate is open, and may lose the request, or its answer. */
+class SlowToForce extends ToyBackend {
+  readonly gate = new Gate();
+  loses?: 'request' | 'answer';
+  isAsked = false;
+
+  constructor() {
+    super(now, 0);
+  }
+
+  override async forceRelease(key: string, from?: string) {
+    this.isAsked = true;
+    await this.gate.opened;
+    const taken = this.loses === 'request' ? undefined : await super.forceRelease(key, from);
+    if (this.loses) throw new Error(`the ${this.loses} is lost`);
+    return taken;
+  }
+
+  /** Somebody deletes the lock by hand. */
+  delete(key: string): Promise<unknown> {
+    return super.forceRelease(key);
+  }
+}
+
+/** A lock is passed on to the next call of its process while somebody takes it by force. */
+async function passedOnMeanwhile() {
+  const store = new SlowToForce();
+  const locks = serviceOn(fromPromises(store, now, 60_000));
+  const [before, acquiring, waiting] = [1, 2, 3].map(() => locks.acquire('key'));
+  await (await before!).release();
+  const first = await acquiring!;
+  const { digest } = (await locks.inspect('key'))!;
+  const forcing = locks.forceRelease('key', { owner: digest });
+  await until(() => store.isAsked, { what: 'the store is asked' });
+  await first.release();
+  const second = await waiting!;
+  expect(second.owner).toBe(first.owner);
+  return { store, forcing, second };
+}
+
+it('a lock that was passed on while it was not taken by force does not count as forced when it is lost later', async () => {
+  const { store, forcing, second } = await passedOnMeanwhile();
+  await store.delete('key');
+  store.gate.open();
+  expect(await forcing).toBe(false);
+  await expect(second.extend()).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'expired' });
+});
+
+it('a lock that was passed on while it was taken by force is found lost soon, also if the answer is lost', async () => {
+  const { store, forcing, second } = await passedOnMeanwhile();
+  store.loses = 'answer';
+  store.gate.open();
+  await expect(forcing).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  await until(() => second.signal.aborted, { what: 'its signal aborts', timeoutMs: 5_000 }); // its next extension is in 10 s
+  expect(second.signal.reason).toMatchObject({ reason: 'forced' });
+});
+
+it('a lock that the store still has after a request by force was lost does not count as forced when it is lost later', async () => {
+  const { store, forcing, second } = await passedOnMeanwhile();
+  store.loses = 'request';
+  store.gate.open();
+  await expect(forcing).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  await second.extend(); // after the question whether it was taken
+  await store.delete('key');
+  await expect(second.extend()).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'expired' });
+});

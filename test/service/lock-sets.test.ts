@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { LockContendedError, type LockEvent, type LockSet } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
@@ -59,6 +59,19 @@ describe('several locks, all or none', () => {
     await until(() => areFree('g1', 'g3'), { what: 'the locks to be given back' });
     expect(locks.size).toBe(0);
     await held.release();
+  });
+
+  it('many locks whose signals are read draw no warning of Node.js about listeners', async () => {
+    const locks = await open();
+    const warnings: Error[] = [];
+    const warned = (warning: Error) => void warnings.push(warning);
+    process.on('warning', warned);
+    onTestFinished(() => void process.off('warning', warned));
+    const set = await locks.acquireAll(Array.from({ length: 11 }, (_, at) => `many ${at}`));
+    expect([set.signal.aborted, set.closing.aborted]).toEqual([false, false]);
+    await new Promise((resolve) => setImmediate(resolve));
+    await set.release();
+    expect(warnings).toEqual([]);
   });
 
   it('the loss of one aborts the signal of the set at once, and the others are kept until the work has ended [G353]', async () => {

@@ -112,8 +112,6 @@ export class Lease implements Linked<Lease> {
   isGuarded = false;
   /** Whether it is being detached: a call that it could be shared with waits for how that ends. */
   isDetaching = false;
-  /** Whether someone says that the lock was taken by force: if the store does not have it any more, that is why. */
-  isSaidTaken = false;
   /** The error of the last extension, if it failed. */
   fault?: Error;
 
@@ -168,6 +166,11 @@ export class Lease implements Linked<Lease> {
   /** When it ends in the store if nothing ends it before, also if the extension in flight is granted, by the clock, less drift. */
   get runsUntil(): number {
     return Math.max(this.#deadline, this.#extension?.deadline ?? 0);
+  }
+
+  /** Whether somebody says that its lock was taken by force. */
+  get isSaidTaken(): boolean {
+    return this.leases.saidTaken.has(this.grant);
   }
 
   /** Whether the store may keep it for longer than its ttl, or than any call wants: one that wanted more has given up, or has gone. */
@@ -311,7 +314,6 @@ export class Lease implements Linked<Lease> {
     const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true }, this.line, this.leases);
     next.provisionalTtlMs = this.provisionalTtlMs;
     next.#isUnsettled = this.#isUnsettled;
-    next.isSaidTaken = this.isSaidTaken;
     next.share = this.share;
     next.passedOnAt = monotonic();
     next.#deadline = this.#deadline;
@@ -374,7 +376,7 @@ export class Lease implements Linked<Lease> {
 
   /** The application closes: its work should end. */
   askToEnd(): void {
-    this.#closing ??= new AbortController();
+    this.#closing ??= sharedController();
     abort(
       this.#closing,
       new LockUnavailableError(`The application is closing: work under lock ${quoted(this.key)} should end.`, this.key),

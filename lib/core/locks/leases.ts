@@ -2,6 +2,7 @@ import type { Subject } from 'rxjs';
 import {
   type CallsBehind,
   type ExtendOutcome,
+  type Grant,
   type GuardStatement,
   type LockBackend,
   type ReleaseOutcome,
@@ -75,6 +76,8 @@ export class Leases {
   readonly marginMs: number;
   readonly now: () => number;
   readonly labels = new Labels();
+  /** Grants that somebody says were taken by force: if the store does not have one any more, that is why. */
+  readonly saidTaken = new WeakSet<Grant>();
   /** Set where extensions are observed. */
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
@@ -199,10 +202,10 @@ export class Leases {
 
   /** It may have been taken by force: finds out, if that can be done without changing when it ends. */
   check(lease: Lease): void {
-    lease.isSaidTaken = true;
+    this.saidTaken.add(lease.grant);
     if (!lease.autoExtend) return;
     void this.#extendNow(lease).then(({ status }) => {
-      if (status === 'extended') lease.isSaidTaken = false; // this one was sent after it was said
+      if (status === 'extended') this.saidTaken.delete(lease.grant); // this one was sent after it was said
     });
   }
 

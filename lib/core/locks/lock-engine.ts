@@ -8,6 +8,7 @@ import type { LockEventMessage, ObservedStats } from '../../api/telemetry.js';
 import {
   EXCLUSIVE,
   type AcquireOutcome,
+  type Grant,
   type HandOver,
   type Hold,
   type LockBackend,
@@ -146,8 +147,8 @@ export class LockEngine implements WaitListener {
   }
 
   /** Calls for the permits of a key name different limits. */
-  noteLimits(key: string, hold: Hold | undefined, smaller: number): void {
-    if (hold?.mode !== 'permits' || this.#limitsSaid.has(key) || this.#limitsSaid.size >= KEYS_SAID) return;
+  noteLimits(key: string, hold: Hold, smaller: number): void {
+    if (hold.mode !== 'permits' || this.#limitsSaid.has(key) || this.#limitsSaid.size >= KEYS_SAID) return;
     this.#limitsSaid.add(key);
     this.events.warn(
       key,
@@ -253,15 +254,15 @@ export class LockEngine implements WaitListener {
     }
     // Before it is sent: the answer to an extension behind it may be read first.
     const mayBeTaken = this.leasesOf(key).filter(({ grant }) => from === undefined || grant.owner === from);
-    for (const lease of mayBeTaken) lease.isSaidTaken = true;
+    for (const { grant } of mayBeTaken) this.leases.saidTaken.add(grant);
+    // The lock may be passed on meanwhile; or it was acquired since, by right.
     const taken = await this.backend.forceRelease(key, from).catch((error: unknown) => {
-      for (const lease of mayBeTaken) this.leases.check(lease);
+      for (const lease of this.leasesOf(key)) if (lease.isSaidTaken) this.leases.check(lease);
       throw error;
     });
-    const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner) === true;
-    for (const lease of mayBeTaken) lease.isSaidTaken = isTaken(lease);
-    // The lock may have been passed on meanwhile; or it was acquired since, by right.
-    for (const lease of this.leasesOf(key)) if (isTaken(lease)) lease.lose('forced');
+    const isTaken = ({ owner }: Grant) => taken?.from.includes(owner) === true;
+    for (const { grant } of mayBeTaken) if (!isTaken(grant)) this.leases.saidTaken.delete(grant);
+    for (const lease of this.leasesOf(key)) if (isTaken(lease.grant)) lease.lose('forced');
     return taken !== undefined;
   }
 

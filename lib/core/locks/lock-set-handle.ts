@@ -88,7 +88,7 @@ export class LockSetHandle implements LockSet {
   /** Not `AbortSignal.any`: Node 20 never frees a signal of that which has a listener, and most locks end without an abort. */
   #anyOf(signals: readonly AbortSignal[]): AbortSignal {
     const any = sharedController();
-    this.#ended ??= new AbortController();
+    this.#ended ??= sharedController();
     for (const signal of signals) {
       const pass = () => abort(any, signal.reason);
       if (signal.aborted) pass();
