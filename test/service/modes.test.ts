@@ -5,7 +5,7 @@ import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { loadScripts } from '../support/script-calls.js';
-import { serverOfFile } from '../support/stage.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 const server = await serverOfFile();
@@ -189,6 +189,42 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
 });
 
 describe('permits of several processes', () => {
+  it('are granted to a call that needs few at once when the one before it, which needed more, gives up', async () => {
+    const [holder, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+    const held = await holder.acquirePermits('many', { limit: 5, permits: 3 });
+    const many = locks.acquirePermits('many', { limit: 5, permits: 5, waitMs: 300 });
+    const refused = expect(many).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    await untilQueued(server, 'many', 1);
+    const few = await locks.acquirePermits('many', { limit: 5, waitMs: 600 }); // the line is checked after a second
+    await refused;
+    await Promise.all([held.release(), few.release()]);
+    expect(locks.size).toBe(0);
+  });
+
+  it('a warning that limits differ names that of the call whose attempt found it, though that call has given up', async () => {
+    const proxy = await proxyTo(server);
+    const [holder, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: proxy.url })];
+    const warnings: string[] = [];
+    locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
+    await locks.withLock('warm', () => {});
+    const held = await holder.acquirePermits('gave up', { limit: 3, permits: 3 });
+    const giveUp = new AbortController();
+    proxy.hold();
+    const first = locks.acquirePermits('gave up', { limit: 5, signal: giveUp.signal });
+    const refused = expect(first).rejects.toThrow('enough');
+    const second = locks.acquirePermits('gave up', { limit: 3 });
+    await sleep(100);
+    giveUp.abort(new Error('enough'));
+    await refused;
+    proxy.release();
+    await untilQueued(server, 'gave up', 1);
+    await held.release();
+    await (await second).release();
+    expect(warnings.map((warning) => warning.slice(0, 77))).toEqual([
+      'Calls for permits of "gave up" name different limits: 5 here, and 3 elsewhere',
+    ]);
+  });
+
   it('who waits longest is served first, whatever the process [G902]', async () => {
     const [a, b] = await Promise.all([1, 2].map(() => openLocks({ redis: server.url, fair: true })));
     const holder = await openLocks({ redis: server.url });
@@ -297,6 +333,32 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     await other.extend();
     expect(other.remainingMs).toBeGreaterThan(15_000);
     await other.release();
+  });
+
+  it.each<[string, (locks: LockService, key: string, options: { ttlMs: number; watchdog: false }) => Promise<Lock>]>([
+    ['was taken so', (locks, key, options) => locks.acquire(key, { ...SHARED, ...options })],
+    ['was downgraded', async (locks, key, options) => (await locks.acquire(key, options)).downgrade()],
+  ])(
+    'ends with its ttl for a reader without a watchdog, but not for one with a watchdog that comes right after it, where it %s',
+    async (how, take) => {
+      const locks = await open();
+      const key = `unwatched ${how}`;
+      const unwatched = await take(locks, key, { ttlMs: 300, watchdog: false });
+      await locks.withLock(key, { ...SHARED, ttlMs: 300 }, async ({ signal }) => {
+        await until(() => !unwatched.isHeld, { what: 'the time of the first reader is over' });
+        await sleep(1_000);
+        expect(signal.aborted).toBe(false);
+      });
+      expect(locks.size).toBe(0);
+    },
+  );
+
+  it('is forgotten when its first call is refused at once, as too many others wait for the key', async () => {
+    const locks = await open({ maxWaiters: 1 });
+    const calls = [locks.acquire('crowded'), locks.acquire('crowded')];
+    await expect(locks.acquire('crowded', SHARED)).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    for (const call of calls) await (await call).release();
+    expect(locks.size).toBe(0);
   });
 
   it('ends for one reader alone when that has held it for longer than its maxHoldMs [G908]', async () => {

@@ -145,7 +145,10 @@ export class Line implements Paced<Line> {
     const shared = this.#waiters.size === 0 ? this.#sharedWith(waiter) : undefined;
     if (shared) return this.#share(shared, waiter);
     const refusal = this.#whyNotWait(waiter);
-    if (refusal) return waiter.refuse(refusal);
+    if (refusal) {
+      waiter.refuse(refusal);
+      return this.#goOn(); // it may have been made for this call alone
+    }
     const asks = this.#mayAsk;
     this.#waiters.push(waiter);
     // Most calls are answered soon: one that asks at once gets its timer when that has taken as long as a check.
@@ -260,8 +263,10 @@ export class Line implements Paced<Line> {
   /** Called when a call came or went: a line with calls asks, or holds the lock; one without calls waits for nothing. */
   #goOn(): void {
     this.#letJoin();
-    if (this.#waiters.size > 0) {
-      if (this.#mayAsk) this.#ask();
+    const { first } = this.#waiters;
+    if (first) {
+      const isPlaceOfOther = this.#state === 'queued' && this.#place && !isSameHold(this.#place.hold, first.hold);
+      if (this.#mayAsk || isPlaceOfOther) this.#ask();
       return;
     }
     if (this.#state === 'queued' || this.#state === 'resting') this.#stopAsking();
@@ -382,7 +387,7 @@ export class Line implements Paced<Line> {
         return this.#acquired(request, cameAt, outcome);
       case 'contended':
         if (this.#place && outcome.queued) this.#place = { ...this.#place, isTaken: true, hint: outcome.hint };
-        return this.#contended(outcome);
+        return this.#contended(request, outcome);
       case 'unavailable':
         this.#leavePlace();
         return this.#unavailable(outcome.causes);
@@ -412,9 +417,9 @@ export class Line implements Paced<Line> {
     this.#handBack(grant);
   }
 
-  #contended(refusal: Contended): void {
+  #contended({ hold }: AcquireRequest, refusal: Contended): void {
     const { owner, others, remainingMs, isKept, smallerLimit } = refusal;
-    if (smallerLimit !== undefined) this.engine.noteLimits(this.key, this.#waiters.first?.hold, smallerLimit);
+    if (smallerLimit !== undefined) this.engine.noteLimits(this.key, hold, smallerLimit);
     const answeredAt = this.engine.now();
     this.#seen = { owner, others, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs, isKept };
     this.engine.noteContested(this.key);
@@ -540,10 +545,10 @@ export class Line implements Paced<Line> {
     this.#grant(next, this.engine.leases.pass(lease, nextToken ?? lease.fencingToken), 'passed');
   }
 
-  /** The lease of this process that a call can share. */
+  /** The lease of this process that a call can share. One that nobody extends would end under a call that counts on its watchdog. */
   #sharedWith(waiter: Waiter): Lease | undefined {
     const lease = this.mode === 'shared' ? this.#leases.last : undefined;
-    return lease?.checkHeld() && this.#canPassOn(lease, waiter) ? lease : undefined;
+    return lease?.autoExtend && lease.checkHeld() && this.#canPassOn(lease, waiter) ? lease : undefined;
   }
 
   #share(lease: Lease, waiter: Waiter): void {
