@@ -3,6 +3,7 @@ import type { LockServiceOptions } from '../api/options.js';
 import { fromPromises, type PromiseBackend } from '../core/backend/from-promises.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { checked, described, isFunction, milliseconds, unfit } from '../core/options/checks.js';
+import { closeStore } from '../core/service/shutdown.js';
 import { inTime } from '../core/time/time-limit.js';
 import type { ResolvedLockOptions, StoreKind } from './composition.js';
 
@@ -72,10 +73,13 @@ async function openBackend(options: ResolvedBackendOptions, now: () => number): 
   const opened = fromPromises(store, now, commandTimeoutMs);
   const problem = problemOf(store, fair);
   if (problem === undefined) return opened;
-  await opened.close().catch(() => {}); // the problem is what the application has to know
+  const closing = { attemptTimeoutMs: () => commandTimeoutMs, close: () => opened.close() };
+  await closeStore(closing).catch(() => {}); // the problem is what the application has to know
   throw new LockOptionsError(problem);
 }
 
+/** A timer of Node.js can have a multiple of it. */
+const LONGEST_ATTEMPT_MS = 3_600_000;
 const METHODS = ['acquire', 'extend', 'release', 'inspect', 'list', 'forceRelease'] as const;
 
 /** What keeps it from being the store of a registration. */
@@ -83,10 +87,19 @@ function problemOf(store: Partial<PromiseBackend>, fair: boolean): string | unde
   const missing = METHODS.filter((name) => !isFunction(store[name]));
   if (typeof store.name !== 'string') missing.unshift('name' as never);
   if (missing.length > 0) return `The store that backend() makes has no ${missing.join(', ')}: see PromiseBackend.`;
-  const attemptMs = store.attemptTimeoutMs?.() ?? 1;
-  if (!(attemptMs > 0))
-    return `attemptTimeoutMs() of the store must answer with milliseconds: got ${described(attemptMs)}.`;
+  const time = problemOfTime(store);
+  if (time !== undefined)
+    return `attemptTimeoutMs() of the store must answer with a number of milliseconds up to ${LONGEST_ATTEMPT_MS}: ${time}.`;
   if (fair && !store.waitQueue?.handsOver)
     return `fair needs a queue that hands locks over, and the store ${store.name} has none: leave it out.`;
   return undefined;
+}
+
+function problemOfTime(store: Partial<PromiseBackend>): string | undefined {
+  try {
+    const ms: unknown = store.attemptTimeoutMs?.() ?? 1;
+    return typeof ms === 'number' && ms > 0 && ms <= LONGEST_ATTEMPT_MS ? undefined : `got ${described(ms)}`;
+  } catch (error) {
+    return String(error); // it is no function, or throws
+  }
 }

@@ -11,7 +11,7 @@ import {
   type ResolvedServiceOptions,
 } from '../core/options/service-options.js';
 import { LockService } from '../core/service/lock.service.js';
-import { Shutdown } from '../core/service/shutdown.js';
+import { closeStore, Shutdown } from '../core/service/shutdown.js';
 import { Clock, monotonic } from '../core/time/clock.js';
 import { processName } from './process-name.js';
 
@@ -120,7 +120,7 @@ export class ComposedLocks {
       const service = LockService.of({ backend, options, registration, now, processName: name, shutdown });
       return { service, notices };
     } catch (error) {
-      await backend.close();
+      await closeStore(backend).catch(() => {}); // the first error is what the application has to know
       throw error;
     }
   }

@@ -42,6 +42,52 @@ it('a backend of promises that forgets to answer is unavailable, and the operati
   );
 });
 
+it.each<[operation: string, answer: object, problem: string]>([
+  ['acquire', { status: 'refused' }, "must answer with the status acquired or contended or unavailable: got 'refused'"],
+  ['extend', { status: 'acquired' }, "must answer with the status extended or lost or unavailable: got 'acquired'"],
+  ['release', { status: 'ok' }, "must answer with the status released or gone or unavailable: got 'ok'"],
+  ['transfer', { status: 'gone' }, "must answer with the status transferred or lost or unavailable: got 'gone'"],
+  ['acquire', { status: 'acquired', grant: true }, "must answer with a grant when its status is 'acquired'"],
+  ['transfer', { status: 'transferred', grant: 'key' }, "must answer with a grant when its status is 'transferred'"],
+  [
+    'acquire',
+    { status: 'acquired', grant: {}, others: 5 },
+    'with others that are an array of grants when its status is',
+  ],
+  [
+    'acquire',
+    { status: 'acquired', grant: {}, others: [5] },
+    'with others that are an array of grants when its status is',
+  ],
+  [
+    'acquire',
+    { status: 'contended', owner: 5 },
+    "must answer with an owner that is a string when its status is 'contended'",
+  ],
+  ['acquire', { status: 'contended', owner: null }, 'must answer with an owner that is a string when its status is'],
+  [
+    'acquire',
+    { status: 'contended', remainingMs: '5' },
+    'must answer with remainingMs that is a number when its status is',
+  ],
+  ...['acquire', 'extend', 'release', 'transfer'].flatMap((operation): [string, object, string][] => [
+    [operation, { status: 'unavailable' }, 'must answer with causes that are an array of errors when its status is'],
+    [operation, { status: 'unavailable', causes: [null] }, 'must answer with causes that are an array of errors when'],
+  ]),
+])(
+  'the answer of %s of a backend of promises counts as none if it is %o, and the error says why',
+  async (name, answer, problem) => {
+    const backend = broken({ [name]: async () => answer });
+    const run = { acquire: acquireOn, extend: extendOn, release: releaseOn }[name];
+    const outcome = run
+      ? run(backend, claimOn('key'))
+      : transferOn(backend, claimOn('key'), claimOn('key'), { mints: true });
+    const cause = { node: 'toy', problem: expect.stringContaining(`${name}() `) };
+    expect(await outcome).toMatchObject({ status: 'unavailable', causes: [cause] });
+    expect(((await outcome) as { causes: NodeError[] }).causes[0]!.problem).toContain(problem);
+  },
+);
+
 it.each(FAILURES)('a backend of promises that %s is unavailable, and says why', async (_what, fails, problem) => {
   const backend = broken({ acquire: fails, extend: fails, release: fails, transfer: fails });
   const unavailable = { status: 'unavailable', causes: [expect.objectContaining({ node: 'toy', problem })] };

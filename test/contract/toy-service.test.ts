@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import type { LockService } from 'nest-redis-lock';
+import { LockUnavailableError, type LockService } from 'nest-redis-lock';
 import { fromPromises, type PromiseBackend } from 'nest-redis-lock/testing';
 import { composeLocks } from '../../lib/compose/composition.js';
 import { BACKEND } from '../../lib/compose/backend-lock-options.js';
@@ -305,4 +305,27 @@ it('a store of an application has a second for an operation, or what commandTime
     expect((await service.ping()).problems).toMatchObject([{ problem: `no answer within ${ms} ms` }]);
     await service.onApplicationShutdown();
   }
+});
+
+it.each<[what: string, close: () => Promise<void>]>([
+  ['never settles', never],
+  ['rejects', () => Promise.reject(new Error('it cannot close'))],
+])('a start that fails says why, though closing its store %s', async (_what, close) => {
+  const failing = (store: Partial<PromiseBackend>, options = {}) => {
+    const backend = () => Object.assign(new ToyBackend(now), { close, ...store });
+    return composeLocks(BACKEND, { backend, connectTimeoutMs: 100, ...options }).open();
+  };
+  const down = () => Promise.reject(new Error('connection refused'));
+  await expect(failing({ inspect: down })).rejects.toThrow(LockUnavailableError);
+  await expect(failing({}, { fair: true })).rejects.toThrow('fair needs a queue that hands locks over');
+  await expect(failing({ attemptTimeoutMs: () => Infinity })).rejects.toThrow('attemptTimeoutMs() of the store');
+});
+
+it('a service closes its store within a limit that a timer can have, though its attempts take for ever', async () => {
+  const closed = new Gate();
+  const toy = Object.assign(new ToyBackend(now), { close: () => closed.opened, attemptTimeoutMs: () => 500_000_000 });
+  const closing = serviceOn(fromPromises(toy, now)).onApplicationShutdown();
+  await delay(100);
+  closed.open();
+  await closing;
 });

@@ -29,6 +29,9 @@ import { until, whenAborted } from '../support/until.js';
 
 const now = () => performance.now();
 const toy = () => new ToyWatched(now);
+const throwing = () => {
+  throw new Error('not yet');
+};
 const rejected = () => Promise.reject(new Error('connection refused'));
 
 @Injectable()
@@ -231,7 +234,21 @@ it.each<[options: object, message: string]>([
   ],
   [
     { backend: () => Object.assign(toy(), { attemptTimeoutMs: () => NaN }) },
-    'attemptTimeoutMs() of the store must answer with milliseconds: got NaN.',
+    'attemptTimeoutMs() of the store must answer with a number of milliseconds up to 3600000: got NaN.',
+  ],
+  [{ backend: () => Object.assign(toy(), { attemptTimeoutMs: () => 0 }) }, 'up to 3600000: got 0.'],
+  [{ backend: () => Object.assign(toy(), { attemptTimeoutMs: () => Infinity }) }, 'up to 3600000: got Infinity.'],
+  [{ backend: () => Object.assign(toy(), { attemptTimeoutMs: () => 3_600_001 }) }, 'up to 3600000: got 3600001.'],
+  [{ backend: () => Object.assign(toy(), { attemptTimeoutMs: () => '5' }) }, 'up to 3600000: got "5".'],
+  [{ backend: () => Object.assign(toy(), { attemptTimeoutMs: 5 }) }, 'up to 3600000: TypeError: '],
+  [
+    {
+      backend: () =>
+        Object.assign(toy(), {
+          attemptTimeoutMs: throwing,
+        }),
+    },
+    'up to 3600000: Error: not yet.',
   ],
   [{ backend: toy, fair: true }, 'fair needs a queue that hands locks over, and the store toy has none: leave it out.'],
   [
@@ -248,9 +265,12 @@ it.each<[options: object, message: string]>([
     expect(await refusalOf(registration())).toContain(message);
 });
 
-it('a store of your own that is refused is closed', async () => {
-  const store = toy();
-  await refusalOf(on(store, { fair: true }));
+it.each<[why: string, options: object, broken: object]>([
+  ['has no queue that fair needs', { fair: true }, {}],
+  ['throws when it is asked for its time', {}, { attemptTimeoutMs: throwing }],
+])('a store of your own that is refused is closed, as one that %s', async (_why, options, broken) => {
+  const store = Object.assign(toy(), broken);
+  await refusalOf(on(store, options));
   expect(store.log).toEqual(['close']);
 });
 

@@ -344,9 +344,31 @@ function adviceOn(error: Error): string | undefined {
     : undefined;
 }
 
-/** What an operation answers, whose author may have forgotten to return it. @throws Error that names the operation */
-async function outcomeOf<Outcome extends { status: string; grant?: Grant }>(
-  operation: string,
+const STATUSES = {
+  acquire: ['acquired', 'contended', 'unavailable'],
+  extend: ['extended', 'lost', 'unavailable'],
+  release: ['released', 'gone', 'unavailable'],
+  transfer: ['transferred', 'lost', 'unavailable'],
+};
+
+type Answer = Readonly<Record<'grant' | 'others' | 'owner' | 'remainingMs' | 'causes', unknown>>;
+
+/** What an answer with a status must have, as far as the library works with it. */
+const FORMS: readonly [status: string, what: string, isFit: (answer: Answer) => boolean][] = [
+  ['acquired', 'a grant', ({ grant }) => isObject(grant)],
+  ['acquired', 'others that are an array of grants', ({ others = [] }) => areObjects(others)],
+  ['transferred', 'a grant', ({ grant }) => isObject(grant)],
+  ['contended', 'an owner that is a string', ({ owner = '' }) => typeof owner === 'string'],
+  ['contended', 'remainingMs that is a number', ({ remainingMs = 0 }) => typeof remainingMs === 'number'],
+  ['unavailable', 'causes that are an array of errors', ({ causes }) => areObjects(causes)],
+];
+
+/**
+ * What an operation answers, whose author may have forgotten to return it, or have no compiler.
+ * @throws Error that names the operation, for an answer that the library cannot work with
+ */
+async function outcomeOf<Outcome extends { status: string }>(
+  operation: keyof typeof STATUSES,
   answer: Promise<Outcome>,
 ): Promise<Outcome> {
   const outcome = (await answer) as Outcome | undefined;
@@ -354,9 +376,21 @@ async function outcomeOf<Outcome extends { status: string; grant?: Grant }>(
     throw new Error(
       `${operation}() must answer with an object that has a status: got ${inspect(outcome, { depth: 0 })}`,
     );
-  if ((outcome.status === 'acquired' || outcome.status === 'transferred') && !outcome.grant)
-    throw new Error(`${operation}() must answer with a grant when its status is '${outcome.status}'`);
+  const { status } = outcome;
+  const statuses = STATUSES[operation];
+  if (!statuses.includes(status))
+    throw new Error(`${operation}() must answer with the status ${statuses.join(' or ')}: got ${inspect(status)}`);
+  const wrong = FORMS.find(([of, , isFit]) => of === status && !isFit(outcome as unknown as Answer));
+  if (wrong) throw new Error(`${operation}() must answer with ${wrong[1]} when its status is '${status}'`);
   return outcome;
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null;
+}
+
+function areObjects(value: unknown): boolean {
+  return Array.isArray(value) && value.every(isObject);
 }
 
 /** @throws Error */

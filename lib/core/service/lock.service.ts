@@ -482,7 +482,7 @@ export class LockService {
   async #close(): Promise<void> {
     this.#shutdown.remove(this.#closable);
     try {
-      await closeStore(this.#engine);
+      await closeStore(this.#engine.backend, this.#engine.settled());
     } finally {
       for (const election of this.#elections.values()) election.end();
       this.#engine.events.complete();

@@ -1,3 +1,4 @@
+import type { LockBackend } from '../backend/lock-backend.js';
 import type { LockEngine } from '../locks/lock-engine.js';
 import { NodeError } from '../../api/errors.js';
 import { inTime } from '../time/time-limit.js';
@@ -8,6 +9,8 @@ import type { Election } from './election.js';
 const CLOSE_MS = 10_000;
 /** An attempt in flight, its undo, the releases in flight, their last retry, and the end of the connections. */
 const ATTEMPTS_TO_CLOSE = 5;
+/** A timer of Node.js that takes longer ends at once, in milliseconds. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** What a shutdown closes: the parts of one lock service. */
 export interface Closable {
@@ -84,14 +87,17 @@ export class Shutdown {
 }
 
 /**
- * Closes the store of a service when nothing is in flight any more. The application does not wait longer for a store that never answers.
+ * Closes a store. The application does not wait longer for one that never answers.
+ * @param idle when nothing is in flight any more
  * @throws NodeError when the time is over; or what the store throws
  */
-export async function closeStore(engine: LockEngine): Promise<void> {
-  const { backend } = engine;
-  const limitMs = CLOSE_MS + ATTEMPTS_TO_CLOSE * backend.attemptTimeoutMs();
+export async function closeStore(
+  backend: Pick<LockBackend, 'attemptTimeoutMs' | 'close'>,
+  idle?: Promise<void>,
+): Promise<void> {
+  const limitMs = Math.min(CLOSE_MS + ATTEMPTS_TO_CLOSE * backend.attemptTimeoutMs(), LONGEST_TIMER_MS);
   const closing = async () => {
-    await engine.settled();
+    await idle;
     await backend.close();
   };
   await inTime(closing(), limitMs, () => {
