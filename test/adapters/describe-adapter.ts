@@ -142,13 +142,14 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(await client.call('PING')).toBe('PONG');
     });
 
-    it('puts the prefix of the application before keys, and before no channel', async () => {
+    it('puts the prefix of the application before the keys of scripts, and before nothing else', async () => {
       const server = await redisServer();
       const { client } = await opened(driver, withPrefix(server.url, 'app:'));
       await ready(client);
       expect(client.topology.keyPrefix).toBe('app:');
       await run(client, scriptOf(`return redis.call('SET', KEYS[1], ARGV[1])`), ['k'], ['k']);
       expect(await server.keys()).toEqual(['app:k']);
+      expect(await client.call('GET', 'app:k')).toBe('k');
       const { heard, subscribed } = listening(client, 'news');
       await subscribed();
       expect(await client.messages.publish('news', 'one')).toBe(1);

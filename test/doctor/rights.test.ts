@@ -9,6 +9,7 @@ import { queued, untilQueued } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
+import { PACKAGES } from '../adapters/packages.js';
 import { aclUser, refusals, RIGHTS } from './acl-user.js';
 import { commandTimeoutMs, diagnosed } from './diagnosed.js';
 import { shardOf } from '../support/stored.js';
@@ -94,9 +95,30 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
     expect(commands.filter((right) => used[right.slice(1)] === undefined)).toEqual([]);
   });
 
+  it.each(Object.entries(PACKAGES))(
+    'a user with the documented rights is refused nothing when a call waits, with a client of %s that has a keyPrefix of its own',
+    async (_name, { withPrefix }) => {
+      const [server] = servers as [RedisServer];
+      const also = ['resetkeys', '~app:lock:*'];
+      const { username, password } = await aclUser(server, { also });
+      const redis = { ...withPrefix(server.url, 'app:'), username, password };
+      const [holder, waiter] = [await open({ redis }), await open({ redis })];
+      await refusals(server); // those of the tests before
+      const lock = await holder.acquire('prefixed');
+      const waiting = waiter.acquire('prefixed');
+      await until(async () => Number(await server.command('ZCARD', 'app:lock:{prefixed}:queue')) > 0, {
+        what: 'it waits',
+      });
+      await lock.release();
+      await (await waiting).release();
+      expect(await refusals(server)).toEqual([]);
+    },
+  );
+
   it('a user with the documented rights may do all that a Redlock needs, and no node refuses it anything [G233]', async () => {
     await letVote(servers);
-    const redlock = await Promise.all(servers.map((server) => aclUser(server)));
+    const without = ['+pubsub|numsub'];
+    const redlock = await Promise.all(servers.map((server) => aclUser(server, { without })));
     const both = [await open({ redlock }), await open({ redlock })] as const;
     // Counters that differ are made equal before a token is issued.
     await Promise.all(servers.map((server, index) => server.command('SET', shardOf('path'), 2 ** 52 + index * 1_000)));
@@ -115,7 +137,8 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
     await Promise.all(cluster.nodes.map(refusals)); // those of the tests before
     const sharded = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
     const also = ['+cluster|slots', '+cluster|info', '+asking', ...sharded, 'resetkeys', '~app:lock:*'];
-    const logins = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
+    const without = ['+pubsub|numsub'];
+    const logins = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also, without })));
     const opened = () =>
       open({
         redis: () =>

@@ -46,7 +46,7 @@ export interface RedisClient {
    * in the server's order. No promise: one for each command would cost more than everything else that is done for it.
    */
   run(call: ScriptCall): void;
-  /** Sends one command. The master of a Cluster is sent its keys as they are, without the key prefix. */
+  /** Sends one command, its keys as they are: without the key prefix. */
   call(command: string, ...args: (string | number)[]): Promise<unknown>;
 }
 

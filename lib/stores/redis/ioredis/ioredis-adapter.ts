@@ -54,7 +54,7 @@ export class IoredisAdapter implements RedisClient {
   constructor(
     client: IoredisClient,
     readonly isOwned = false,
-    private readonly cluster?: Cluster,
+    cluster?: Cluster,
   ) {
     this.#client = client;
     this.name = nameOf(client);
@@ -208,17 +208,16 @@ export class IoredisAdapter implements RedisClient {
 
   async call(command: string, ...args: (string | number)[]): Promise<unknown> {
     try {
-      // ioredis 5.4 puts the key prefix before the keys of commands in lower case only.
+      // ioredis 5.4 finds the keys of commands in lower case only, by which a Cluster is asked.
       return await this.#client.call.call(this.#caller, command.toLowerCase(), ...args);
     } catch (error) {
       throw faultOf(error, this.#client);
     }
   }
 
-  /** For a master of a Cluster, the client as one without the key prefix: that of `redisOptions` is every node's, too. */
+  /** The client as one without the key prefix. */
   get #caller(): Redis {
     const node = this.#single;
-    if (!this.cluster) return node;
     const sendCommand = (command: Parameters<Redis['sendCommand']>[0]) => node.sendCommand(command);
     return {
       options: { ...node.options, keyPrefix: '', enableAutoPipelining: false },

@@ -160,14 +160,17 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   /** Scripts do without what they may not do to a queue, and nothing else would show it: so the first that waits tries that, and changes nothing. */
   async #tryQueue(key: string): Promise<void> {
     this.#hasTriedQueue = true;
-    const queue = this.#keys.queue(key);
-    const answers = await ask(this.connection.client, [
+    const { client } = this.connection;
+    const { isCluster, keyPrefix } = client.topology;
+    const queue = keyPrefix + this.#keys.queue(key);
+    const listeners = ['PUBSUB', isCluster ? 'SHARDNUMSUB' : 'NUMSUB'] as const;
+    const answers = await ask(client, [
       ['ZADD', queue, 'XX', '0', '-'],
       ['ZRANGE', queue, '0', '0'],
       ['ZMSCORE', queue, '-'],
       ['ZREM', queue, '-'],
       ['ZREMRANGEBYSCORE', queue, '1', '0'],
-      ['PUBSUB', 'NUMSUB'],
+      ...(this.handsOver ? [listeners] : []),
     ]).catch(() => undefined); // the connection broke
     if (!answers) this.#hasTriedQueue = false;
     const refused = (answers ?? []).flatMap((answer) => ('refusal' in answer ? answer.refusal : []));
