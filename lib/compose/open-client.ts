@@ -12,13 +12,14 @@ const DRIVERS: readonly RedisDriver[] = [ioredis, nodeRedis];
 /**
  * Opens a client; connects to nothing yet.
  * @param clientName the name in `CLIENT LIST` of a client that is made here, unless its options have one
- * @param limitMs how long the user's function may take, in milliseconds
+ * @param limitMs how long the user's function may take, in milliseconds; undefined: as long as it likes
  * @throws LockOptionsError when the package that it takes is not installed; when the function takes too long
  * @throws what the user's function throws
  */
-export async function openClient(source: RedisSource, clientName: string, limitMs: number): Promise<RedisClient> {
+export async function openClient(source: RedisSource, clientName: string, limitMs?: number): Promise<RedisClient> {
   if (typeof source !== 'function') return (await driverOf(source)).open(source, clientName);
   const opening = opened(source, clientName);
+  if (limitMs === undefined) return opening;
   return inTime(opening, limitMs, () => {
     opening.then((client) => client.close()).catch(() => {});
     throw new LockOptionsError(

@@ -71,7 +71,7 @@ async function connectionsTo(
   now: () => number,
   processName: string,
 ): Promise<Connections> {
-  const { keyPrefix, waitForReplicas, admission, connectTimeoutMs } = options;
+  const { keyPrefix, waitForReplicas, admission, lazyConnect, connectTimeoutMs } = options;
   const commandTimeoutMs = commandTimeoutOf(kind, options);
   const settings = {
     keyPrefix,
@@ -85,7 +85,7 @@ async function connectionsTo(
   const name = clientName(options);
   const opening = await Promise.allSettled(
     sources.map(async (source) => {
-      const client = await openClient(source, name, connectTimeoutMs);
+      const client = await openClient(source, name, lazyConnect ? undefined : connectTimeoutMs);
       return new RedisConnection(client, name, commandTimeoutMs);
     }),
   );

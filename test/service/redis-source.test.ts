@@ -1,8 +1,10 @@
+import { setTimeout } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { LockOptionsError, type RedisLockModuleOptions } from 'nest-redis-lock';
+import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 
@@ -196,7 +198,22 @@ it('the options of a client of ioredis, which have a host beside its Sentinels o
   }
 });
 
+it.each([{ path: '/tmp/redis.sock', port: 0 }, { socket: { path: '/tmp/redis.sock', port: 0 } }])(
+  'a port beside the path of a socket is not looked at, as no client uses it: %j',
+  async (redis) => {
+    await openLocks({ redis, lazyConnect: true });
+  },
+);
+
 describe('a source function that returns no client', () => {
+  it('a start with lazyConnect waits for the client of a source function for longer than connectTimeoutMs', async () => {
+    const client = new Gate();
+    const opening = openLocks({ redis: () => client.opened.then(lazy), connectTimeoutMs: 10, lazyConnect: true });
+    await expect(Promise.race([opening, setTimeout(50, 'it waits')])).resolves.toBe('it waits');
+    client.open();
+    await opening;
+  });
+
   it('a start ends, with a sentence, when the promise of a source function is not settled in time [G1075]', async () => {
     const client = lazy();
     let give!: (client: Redis) => void;

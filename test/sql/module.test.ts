@@ -3,7 +3,7 @@ import type { TestingModule } from '@nestjs/testing';
 import { getLockServiceToken, Limited, Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
 import { ddl, SqlLockModule, type SqlLockModuleOptions, type SqlLockOptionsFactory } from 'nest-redis-lock/sql';
 import pg from 'pg';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { resolveOptions } from '../../lib/compose/composition.js';
 import { SQL } from '../../lib/compose/sql-lock-options.js';
 import { freshKey } from '../support/claims.js';
@@ -127,6 +127,21 @@ it.each([
   const starting = start(SqlLockModule.forRoot(options as never));
   await expect(starting).rejects.toThrow(message);
   await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
+});
+
+it('the server is the one that PGHOST names where options of pg have no host, as pg takes it', () => {
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const resolve = (postgres: object) => () => resolveOptions(SQL, { postgres });
+  vi.stubEnv('PGHOST', 'a');
+  for (const host of [undefined, '']) expect(resolve({ host, database: 'shop' })).not.toThrow();
+  expect(resolve({ database: 'shop' })).not.toThrow();
+  vi.stubEnv('PGHOST', 'a:5432');
+  expect(resolve({ database: 'shop' })).toThrow('got host a string, which is not the name of a host.');
+  expect(resolve({ connectionString: url })).not.toThrow(); // which has one
+});
+
+it('a port beside a socket of MySQL is not looked at, as mysql2 does not use it', () => {
+  expect(() => resolveOptions(SQL, { mysql: { socketPath: '/tmp/mysql.sock', port: 0 } })).not.toThrow();
 });
 
 it('each option of SqlLockModule has the default that it is described with', () => {

@@ -15,7 +15,8 @@ const PARTS: readonly [name: string, isFit: (value: unknown) => boolean, what: s
 ];
 
 /** What is wrong with the address of a server in options. */
-export function problemOfAddress(given: Given): string | undefined {
+export function problemOfAddress({ port, ...address }: Given): string | undefined {
+  const given: Given = address.path || address.socketPath ? address : { port, ...address }; // drivers do not look at it beside these
   const [name, , what] = PARTS.find(([part, isFit]) => kindOf(given[part]) !== 'nothing' && !isFit(given[part])) ?? [];
   return name && `${name} ${numberOrKind(given[name])}, which is not ${what}. ${IS_IT_SET}`;
 }

@@ -14,7 +14,7 @@ export function checkUrl(name: string, url: unknown, scheme: RegExp, example: st
  * Refuses options with which a driver would connect to another server than was meant.
  * @param expected for the message
  * @param names the options that can have the address
- * @param host where none is given
+ * @param host that the driver takes where neither a host nor a connectionString is given
  * @throws LockOptionsError
  */
 export function checkOptions(
@@ -24,7 +24,8 @@ export function checkOptions(
   names: readonly string[],
   host?: string,
 ): void {
-  const given: Given = { host, ...source }; // as drivers do: what is inherited is left out
+  const own: Given = { ...source }; // as drivers do: what is inherited is left out
+  const given: Given = own.connectionString ? own : { ...own, host: own.host || host };
   const problem =
     source instanceof URL
       ? URL_OBJECT
