@@ -240,13 +240,13 @@ class LimitedBackend implements LockBackend {
       return [];
     };
     for (;;) {
-      const leftMs = endsAt - monotonic();
+      const leftMs = Math.max(1, Math.ceil(endsAt - monotonic()));
       try {
         return await this.#limited(ask, backend.connect ? timeoutMs : Math.min(leftMs, this.timeLimitMs));
       } catch (error) {
         const cause = error as NodeError;
         if (cause.cause instanceof LockError) throw cause.cause;
-        if (backend.connect || leftMs <= ASK_AGAIN_MS) throw unreachable(cause, timeoutMs);
+        if (backend.connect || endsAt - monotonic() <= ASK_AGAIN_MS) throw unreachable(cause, timeoutMs);
       }
       await delay(ASK_AGAIN_MS);
     }
