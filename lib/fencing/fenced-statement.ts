@@ -1,5 +1,6 @@
 import { LockOptionsError } from '../api/errors.js';
 import { quoted } from '../api/printable.js';
+import { isRecord, unfit } from '../core/options/checks.js';
 import { checkFencingToken } from './fencing-token.js';
 import { StaleTokenError, type StaleTokenDetails } from './stale-token.error.js';
 
@@ -90,9 +91,12 @@ export function assertFenced(changedRows: number | null | undefined, write: Fenc
 /** Quoted names with the placeholders of their values. */
 type Columns = (readonly [name: string, value: string])[];
 
-function readRow({ table, where, set = {}, fence, column = 'fence' }: FencedRow) {
+function readRow(row: FencedRow) {
+  if (!isRecord(row)) throw unfit('a fenced write', row, 'an object with table, where and fence');
+  const { table, where, set = {}, fence, column = 'fence' } = row as FencedRow;
+  if (typeof table !== 'string') throw unfit('table', table, 'the name of a table');
   checkFencingToken(fence);
-  if (Object.keys(where).length === 0) {
+  if (!isRecord(where) || Object.keys(where).length === 0) {
     throw new LockOptionsError('A fenced write needs a where that identifies one row: got none, which means all rows.');
   }
   const values: unknown[] = [];

@@ -75,7 +75,7 @@ it.each<[operation: string, answer: object, problem: string]>([
     [operation, { status: 'unavailable', causes: [null] }, 'must answer with causes that are an array of errors when'],
   ]),
 ])(
-  'the answer of %s of a backend of promises counts as none if it is %o, and the error says why',
+  'the answer of %s of a backend of promises counts as none if it is %o, and the error says why [G1101]',
   async (name, answer, problem) => {
     const backend = broken({ [name]: async () => answer });
     const run = { acquire: acquireOn, extend: extendOn, release: releaseOn }[name];

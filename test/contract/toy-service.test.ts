@@ -233,6 +233,20 @@ it.each<[what: string, problem: string, watch: (signal: AbortSignal) => unknown]
   },
 );
 
+it('a watch that says without end that it may have missed some locks does not have calls ask without a pause', async () => {
+  const watch = async function* () {
+    for (;;) yield undefined;
+  };
+  const toy = Object.assign(new ToyWatched(now), { watch });
+  const [one, other] = pairOn(toy);
+  const holder = await one.acquire('key');
+  const waiting = other.acquire('key');
+  await delay(1_000);
+  expect(asked(toy)).toBeLessThanOrEqual(60);
+  await holder.release();
+  await (await waiting).release();
+});
+
 it('a watch that yields keys without end leaves time for calls', async () => {
   let yielded = 0;
   const watch = async function* () {
@@ -316,7 +330,7 @@ it('a store that answers nothing at the start is refused with the time that it w
 it.each<[what: string, close: () => Promise<void>]>([
   ['never settles', never],
   ['rejects', () => Promise.reject(new Error('it cannot close'))],
-])('a start that fails says why, though closing its store %s', async (_what, close) => {
+])('a start that fails says why, though closing its store %s [G1102]', async (_what, close) => {
   const failing = (store: Partial<PromiseBackend>, options = {}) => {
     const backend = () => Object.assign(new ToyBackend(now), { close, ...store });
     return composeLocks(BACKEND, { backend, connectTimeoutMs: 100, ...options }).open();

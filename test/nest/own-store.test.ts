@@ -265,6 +265,20 @@ it.each<[options: object, message: string]>([
     expect(await refusalOf(registration())).toContain(message);
 });
 
+it('a release that a store refuses is logged in one line, and not as an outage of all locks', async () => {
+  const log = new RecordingLogger();
+  const { release } = ToyWatched.prototype;
+  let asked = 0;
+  const store = toy();
+  store.release = (grant, how) => (++asked === 1 ? rejected() : release.call(store, grant, how));
+  const app = await startModules({ imports: [on(store)] }, log);
+  await serviceOf(app).withLock('order', () => {});
+  await app.close();
+  expect(log.lines).toEqual([
+    'warn The release of lock "order" was not confirmed and is being retried: toy: connection refused.',
+  ]);
+});
+
 it.each<[why: string, options: object, broken: object]>([
   ['has no queue that fair needs', { fair: true }, {}],
   ['throws when it is asked for its time', {}, { attemptTimeoutMs: throwing }],

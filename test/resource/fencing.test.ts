@@ -28,6 +28,19 @@ it('a fenced statement has no value in its text, and quotes in names are doubled
 });
 
 const row = { table: 'stock', set: { boxes: 3 }, where: { sku: 'tea' }, fence: TOKEN };
+it.each<[got: string, row: unknown, problem: string]>([
+  ['no argument', undefined, 'a fenced write must be an object with table, where and fence: got undefined.'],
+  ['no table', { where: { sku: 5 }, fence: 33 }, 'table must be the name of a table: got undefined.'],
+  ['no where', { table: 'stock', fence: 33 }, 'needs a where that identifies one row'],
+  ['a where that is null', { table: 'stock', where: null, fence: 33 }, 'needs a where that identifies one row'],
+])('a fenced write with %s is refused with a sentence', (_got, row, problem) => {
+  for (const make of [fencedUpdate, fencedUpsert]) {
+    const making = () => make(row as never);
+    expect(making).toThrow(LockOptionsError);
+    expect(making).toThrow(problem);
+  }
+});
+
 it.each<[what: string, change: object, problem: string]>([
   ['no where, which would mean all rows', { where: {} }, 'identifies one row'],
   ['a where that is null, and equals nothing', { where: { sku: null } }, 'must not be null'],

@@ -13,6 +13,8 @@ const BEGIN_LIMIT_MS = 10_000;
 const SILENT_MS = 10_000;
 /** After so many keys there is a pause of a millisecond: a watch that yields without end would keep the process busy. */
 const KEYS_AT_ONCE = 100;
+/** The pause after all calls that wait were woken again, in milliseconds: a watch that goes on like that would have them ask without end. */
+const WAKE_PAUSE_MS = 20;
 
 /** The watch of a store: wakes the calls that wait for a lock when it yields the key. All of them ask again, as there is no order. */
 export class WatchedLocks implements WaitQueue {
@@ -101,6 +103,7 @@ export class WatchedLocks implements WaitQueue {
       } else if (typeof key === 'string') listener.onListening(key);
       else throw new TypeError(`it must yield keys, or undefined: got ${key === null ? 'null' : typeof key}`);
       if (++count % KEYS_AT_ONCE === 0) await delay(1);
+      else if (key === undefined && count > 1) await delay(WAKE_PAUSE_MS);
     }
   }
 

@@ -46,7 +46,7 @@ export function logTroubles(service: LockService, logger: Logger): void {
   service.troubles$.subscribe({
     next: (event) => {
       kept.note(event);
-      if ('causes' in event) outage.note(event);
+      if ('causes' in event && event.type !== 'release-failed') outage.note(event); // locks may be there all the same
       if (event.type === 'lost') lost.note(event);
       else if (event.type === 'release-failed') unreleased.note(event);
       else if (event.type === 'warning') logger.warn(event.message);
