@@ -57,7 +57,8 @@ export async function guard(lock: Lock | LockSet, transaction: Transaction | Tra
  * The statement of `guard`, for drivers that take another form: run it in the transaction of the work. It fails when a lock is not held any
  * more: roll the transaction back then, also if this function throws. Outside of a transaction it guards nothing. Run it at once: in PostgreSQL
  * it may say how long ago the lock was passed on.
- * @returns SQL with the placeholders `$1`, `$2`, … of PostgreSQL, or `?` of MySQL, each once and in order, whose values are texts and numbers
+ * @returns SQL with the placeholders `$1`, `$2`, … of PostgreSQL, or `?` of MySQL, each once and in order, whose values are texts and numbers.
+ *   Its `dialect` is `postgres`, or `mysql`; or `testing` for locks of a `LockBench`, which no database keeps
  * @throws LockLostError, LockOptionsError
  */
 export function guardStatement(lock: Lock | LockSet): GuardStatement {

@@ -95,7 +95,7 @@ export interface Releasing {
 
 /** A statement that the work sends to the store itself, in the transaction that its writes are in. */
 export interface GuardStatement {
-  /** Whose SQL it is: `postgres`, or `mysql`; `testing` of locks in a `LockBench`, which no database keeps. */
+  /** A word that the store and its resource agree on. */
   readonly dialect: string;
   readonly text: string;
   readonly values: (string | number)[];
@@ -272,9 +272,9 @@ export interface Taken {
  * Each method settles within the backend's time limit of a store that answers nothing, and behind one that is busy when that has
  * answered; an attempt that is given up is undone by the backend itself.
  *
- * No method throws. `acquire`, `extend` and `release` take a callback, which is called once, after the method has returned, and in the order
- * in which the store answered: promises would not keep that order (docs/adr/0017-batches.md). `fromPromises` makes a
- * backend of one that is written with promises.
+ * A method throws, or rejects, only where its comment says so. `acquire`, `extend` and `release` take a callback, which is called once, after
+ * the method has returned, and in the order in which the store answered: promises would not keep that order (docs/adr/0017-batches.md).
+ * `fromPromises` makes a backend of one that is written with promises.
  */
 export interface LockBackend {
   readonly bounds: Bounds;

@@ -225,20 +225,11 @@ export class Leases {
     // In this order and at once: no extension is sent, and no waiter let in, behind the release.
     this.#unwatch(lease);
     lease.release();
-    const { keptUntil } = lease.demands;
     const heldMs = this.heldMs(lease);
-    let isPassedOn = false;
-    this.#givingBack.push(lease);
-    const givenBack = new Promise<boolean>((resolve) => {
-      isPassedOn = lease.line.giveBack(lease, (outcome) => {
-        this.#givingBack.remove(lease); // perhaps before `giveBack` returns
-        resolve(this.#released(lease, outcome, heldMs, keptUntil));
-      });
-    });
+    const givenBack = lease.line.passOn(lease) ? undefined : this.#giveBack(lease, heldMs);
     this.#reportIdle();
-    if (!isPassedOn) return givenBack;
-    this.#givingBack.remove(lease);
-    this.#released(lease, PASSED_ON, heldMs);
+    if (givenBack) return givenBack;
+    this.#reportReleased(lease, heldMs);
     return RELEASED;
   }
 
@@ -464,12 +455,22 @@ export class Leases {
     });
   }
 
-  #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keptUntil = 0): boolean {
+  /** @returns whether the store had the lock until now */
+  #giveBack(lease: Lease, heldMs: number): Promise<boolean> {
+    const { keptUntil } = lease.demands;
+    this.#givingBack.push(lease);
+    return new Promise((resolve) => {
+      lease.line.giveBack(lease, (outcome) => {
+        this.#givingBack.remove(lease);
+        resolve(this.#released(lease, outcome, heldMs, keptUntil));
+      });
+    });
+  }
+
+  #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keptUntil: number): boolean {
     switch (outcome.status) {
       case 'released':
-        // Most of all events: only for observers, and when it was said that the application waits for it.
-        if (this.#events.observed || this.#isClosing)
-          this.#events.next({ type: 'released', heldMs, ...until(keptUntil), ...this.identity(lease) });
+        this.#reportReleased(lease, heldMs, keptUntil);
         return true;
       case 'gone':
         // Since when is unknown: the work may not have been alone.
@@ -480,6 +481,12 @@ export class Leases {
         this.#notReleased(lease, outcome.causes);
         return false;
     }
+  }
+
+  /** Most of all events: only for observers, and when it was said that the application waits for it. */
+  #reportReleased(lease: Lease, heldMs: number, keptUntil = 0): void {
+    if (this.#events.observed || this.#isClosing)
+      this.#events.next({ type: 'released', heldMs, ...until(keptUntil), ...this.identity(lease) });
   }
 
   #notReleased(lease: Lease, causes: readonly NodeError[]): void {
@@ -540,7 +547,6 @@ export class Leases {
 }
 
 const ENDED = { status: 'lost', reason: 'expired' } as const satisfies ExtendOutcome;
-const PASSED_ON = { status: 'released' } as const satisfies ReleaseOutcome;
 const KEPT_ALREADY: Omit<Keeping, 'key' | 'assertHeld'> = {
   confirmed: Promise.resolve(),
   keep: ignore,

@@ -173,21 +173,23 @@ export class Line implements Paced<Line> {
   }
 
   /**
-   * The holder of a lease is done: passes the lock on to the next call of this process, or gives it back to the store.
-   * @param done called with the outcome of the release
-   * @returns whether it was passed on, so that nothing is released
+   * The holder of a lease is done: passes the lock on to the next call of this process.
+   * @returns false when there is none that may have it: the lock has to be given back
    */
-  giveBack(lease: Lease, done: Released): boolean {
-    this.#leases.remove(lease);
+  passOn(lease: Lease): boolean {
     const next = this.#waiters.first;
-    if (next && this.#canPassOn(lease, next)) {
-      this.#pass(lease, next);
-      if (this.#state !== 'idle') this.#goOn(); // permits are asked for beside their leases, and perhaps for no call any more
-      return true;
-    }
+    if (!next || !this.#canPassOn(lease, next)) return false;
+    this.#leases.remove(lease);
+    this.#pass(lease, next);
+    if (this.#state !== 'idle') this.#goOn(); // permits are asked for beside their leases, and perhaps for no call any more
+    return true;
+  }
+
+  /** Gives the lock of a lease back to the store. @param done called with the outcome */
+  giveBack(lease: Lease, done: Released): void {
+    this.#leases.remove(lease);
     this.#noteHeldUntilNow();
     this.#handBack(lease.grant, done, lease.demands.keptUntil);
-    return false;
   }
 
   /** A lease was lost, detached or downgraded. Called once for each, but not within the call that found it lost. */

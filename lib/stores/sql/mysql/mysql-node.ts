@@ -178,7 +178,7 @@ function outcomeOf(row: Row, request: AcquireRequest, sentAt: number): Answer<Ac
   return {
     status: 'contended',
     queued: false,
-    owner: text(holder ?? ''),
+    owner: text(holder) || undefined,
     remainingMs: isHeld ? remainingMs : holder === undefined ? 0 : GUARDED_FOR_MS,
     isKept: (isHeld && is(is_kept)) || undefined,
   };

@@ -349,7 +349,7 @@ function handedOver({ granted, last_token }: Row) {
 function heldBy({ holder, remaining, fence, is_guarded, is_kept }: Row) {
   const remainingMs = Math.max(Number(remaining ?? 0), is(is_guarded) ? GUARDED_FOR_MS : 0);
   return {
-    owner: text(holder ?? ''),
+    owner: text(holder) || undefined,
     remainingMs,
     isKept: is(is_kept) || undefined,
     latestToken: Number(fence ?? 0),
