@@ -1,4 +1,4 @@
-import type { Hold, Place, Script } from './library.js';
+import type { Script } from './library.js';
 import { replacePart, type Library, type Mutant } from './mutant.js';
 
 /** Broken in one way each: locks that several hold, or hold one after the other, or for a limited time. */
@@ -67,21 +67,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
     },
     nodes: 1,
   },
-  'begun-with-what-another-wanted': {
-    what: 'a call begins with permits that were handed over for another one, which wanted more or fewer',
-    inject({ Line: { prototype } }) {
-      const { onTurn } = prototype;
-      prototype.onTurn = function (handOver) {
-        const holdOf = ({ hold }: Place) => (hold.mode === 'permits' ? firstHoldOf(this) : undefined) ?? hold;
-        const meantForIt = handOver && {
-          ttlMs: handOver.ttlMs,
-          grantOf: (key: string, place: Place) => handOver.grantOf(key, { ...place, hold: holdOf(place) }),
-        };
-        onTurn.call(this, meantForIt);
-      };
-    },
-    nodes: 1,
-  },
   'stale-places-served': {
     what: 'a process gives no lock back that was handed over to a place which it has left',
     inject({ RedisNode }) {
@@ -121,11 +106,4 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
 function servingScripts(library: Library): Script[] {
   const { CROWD, DOWNGRADE, FORCE_RELEASE, GIVE_AND_TURN, GIVE_CROWD, RELEASE, TURN, WITHDRAW } = library;
   return [CROWD, DOWNGRADE, FORCE_RELEASE, GIVE_AND_TURN, GIVE_CROWD, RELEASE, TURN, WITHDRAW];
-}
-
-/** How the first call of a line wants the lock. */
-function firstHoldOf(line: InstanceType<Library['Line']>) {
-  const holds: Hold[] = [];
-  line.eachWaiter(({ hold }) => holds.push(hold));
-  return holds[0];
 }

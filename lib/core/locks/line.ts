@@ -267,7 +267,8 @@ export class Line implements Paced<Line> {
     this.#letJoin();
     const { first } = this.#waiters;
     if (first) {
-      const isPlaceOfOther = this.#state === 'queued' && this.#place && !isSameHold(this.#place.hold, first.hold);
+      const { hold, ticket } = this.#place ?? {};
+      const isPlaceOfOther = this.#state === 'queued' && ticket !== undefined && !isFor(ticket, first, hold);
       if (this.#mayAsk || isPlaceOfOther) this.#ask();
       return;
     }
@@ -372,9 +373,8 @@ export class Line implements Paced<Line> {
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.marginMs));
     if (leftMs < handOver.ttlMs * BEGIN_WITH) return false;
     this.#becomeIdle();
-    const isMeant = isFor(grant.owner, first, grant.hold); // its call may have gone, and the next want more permits
-    if (isMeant && this.#mayBegin(first, grant, place.arrivedAt))
-      this.#begin(first, grant, handOver.ttlMs, sentAt, ttlMs);
+    // A line that waits has a place that is for its first call.
+    if (this.#mayBegin(first, grant, place.arrivedAt)) this.#begin(first, grant, handOver.ttlMs, sentAt, ttlMs);
     else this.#handBack(grant);
     return true;
   }

@@ -15,7 +15,6 @@ const MUTANT_SECONDS = 30;
 const OF_REPLICAS = ['replica-is-kept', 'stale-places-served'];
 /** Where a mutant makes a difference, if it does not everywhere. */
 const WHERE: Readonly<Record<string, Partial<Plan>>> = {
-  'begun-with-what-another-wanted': { features: ['permits', 'aborts'], processes: 4, parallel: 4 },
   'expired-holders-count': DEAD_HOLDERS,
   'stale-places-served': STALE_PLACES,
 };
