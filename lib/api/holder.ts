@@ -53,7 +53,8 @@ export function parseOwner(owner: string): LockHolder {
 
 /**
  * The owner value of a lock that is detached: nobody can guess it.
- * @param by that of the holder that detaches it, whose note stays
+ * @param by the owner value of the holder that detaches it
+ * @param note by default that of the holder
  * @param random a UUID from a secure source
  */
 export function detachedOwner(by: string, random: string, note = noteIn(by)): string {

@@ -26,6 +26,6 @@ export interface ParcelOptions {
 
 /** Options of `Lock.detach`. */
 export interface DetachOptions extends ParcelOptions {
-  /** Shown to others with the lock until it is adopted and released: see `note` of a call. @default that of the lock */
+  /** Shown to others with the lock until it is adopted and released: see `note` of a call. @default the note of the lock */
   note?: string;
 }

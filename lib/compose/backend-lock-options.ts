@@ -84,8 +84,8 @@ const METHODS = ['acquire', 'extend', 'release', 'inspect', 'list', 'forceReleas
 
 /** What keeps it from being the store of a registration. */
 function problemOf(store: Partial<PromiseBackend>, fair: boolean): string | undefined {
-  const missing = METHODS.filter((name) => !isFunction(store[name]));
-  if (typeof store.name !== 'string') missing.unshift('name' as never);
+  const methods = METHODS.filter((name) => !isFunction(store[name]));
+  const missing = typeof store.name === 'string' ? methods : ['name', ...methods];
   if (missing.length > 0) return `The store that backend() makes has no ${missing.join(', ')}: see PromiseBackend.`;
   const time = problemOfTime(store);
   if (time !== undefined)

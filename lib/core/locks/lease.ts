@@ -168,7 +168,7 @@ export class Lease implements Linked<Lease> {
     return Math.max(this.#deadline, this.#extension?.deadline ?? 0);
   }
 
-  /** Whether somebody says that its lock was taken by force. */
+  /** Whether its lock may have been taken by force, as a message or a call says. */
   get isSaidTaken(): boolean {
     return this.leases.saidTaken.has(this.grant);
   }

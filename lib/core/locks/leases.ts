@@ -76,7 +76,7 @@ export class Leases {
   readonly marginMs: number;
   readonly now: () => number;
   readonly labels = new Labels();
-  /** Grants that somebody says were taken by force: if the store does not have one any more, that is why. */
+  /** Grants that may have been taken by force, as a message or a call says: if the store does not have one any more, that is why. */
   readonly saidTaken = new WeakSet<Grant>();
   /** Set where extensions are observed. */
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
@@ -392,7 +392,7 @@ export class Leases {
 
   /** @param ask called just before it is sent */
   async #extendNow(lease: Lease, ask: () => void = ignore): Promise<ExtendOutcome> {
-    while (lease.isExtending) await lease.untilAnswered(); // one at a time, so that the last answer is that of the last command
+    while (lease.isExtending) await lease.untilAnswered(); // one at a time: the last answer belongs to the last command
     if (!lease.checkHeld()) return ENDED;
     ask();
     return new Promise((resolve) => this.#extend(lease, resolve));

@@ -55,7 +55,7 @@ class LastRefusal {
   /**
    * @param sentAt when the attempt was sent, by the clock of the service
    * @param connection stands for the connection that the answer came on
-   * @param latestToken how far the tokens of the store had come by then
+   * @param latestToken the latest token of the store at that time
    */
   constructor(
     readonly sentAt: number,
@@ -66,7 +66,7 @@ class LastRefusal {
 
 /**
  * @param wasGone the place was not there any more, perhaps since it was granted the lock
- * @returns undefined when an earlier grant to the place may still be told of: then its hints say nothing any more
+ * @returns undefined when a message about an earlier grant to the place may still come: then a hint proves nothing
  */
 export function hintOf(
   { hint, isTaken }: Place,
@@ -80,7 +80,7 @@ export function hintOf(
   return isContinued && !wasGone ? new LastRefusal(sentAt, connection, latestToken) : undefined;
 }
 
-/** A message that a lock was handed over to a ticket: whoever may publish can send one. */
+/** A message that a lock was handed over to a ticket. Anybody who may publish can send one. */
 export class ToldHandOver implements HandOver {
   readonly ttlMs = GRANT_TTL_MS;
 

@@ -5,7 +5,7 @@ import { clusterSlot, SLOTS, tagOfSlot } from '../client/cluster-slot.js';
  * The format number of all keys and messages in Redis, see docs/protocol.md: processes that run versions with the same
  * number can share locks.
  */
-export const PROTOCOL = 3;
+const PROTOCOL = 3;
 
 /**
  * How many fencing counters there are: one for a server; one for each slot of a Cluster, as a script may use the keys of one
