@@ -1,5 +1,5 @@
 /**
- * Measures what `LockService.list()` costs on a Redis with many keys of other programs: docs/operations.md has its figures.
+ * Measures what `LockService.list()` costs on a Redis with many keys of other programs: docs/who-holds-what.md has its figures.
  *
  *     npm run build && node bench/list.mjs
  */

@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import type { RedisOptions } from 'ioredis';
 import type { RedisServer } from '../support/redis-server.js';
 
-const page = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+const page = readFileSync(new URL('../../docs/rights.md', import.meta.url), 'utf8');
 const [name = '', ...rules] = /^ACL SETUSER (.*)$/m.exec(page)![1]!.split(' ');
 
-/** The rules of docs/operations.md that give a right: commands, keys, channels. */
+/** The rules of docs/rights.md that give a right: commands, keys, channels. */
 export const RIGHTS = rules.filter((rule) => /^[+~&]/.test(rule));
 
 /** Makes the user of that page, with changes to its rules. @returns how to log in */

@@ -79,7 +79,7 @@ async function bothListen([a, b]: readonly [LockService, LockService], on: reado
   }
 }
 
-describe('A user of Redis with the rights that docs/operations.md names', () => {
+describe('A user of Redis with the rights that docs/rights.md names', () => {
   it('a user with the documented rights may do all that locks on one Redis need, and Redis refuses it nothing [G232]', async () => {
     const [server] = servers as [RedisServer];
     const redis = await aclUser(server);

@@ -280,6 +280,6 @@ it('locked methods that take their locks in opposite orders are logged once, wit
   expect(log.lines).toEqual([
     'warn Locks are taken in different orders: Shop.correct takes "order:2" under "stock:2" (Shop.recount); ' +
       'Shop.reserve takes "stock:1" under "order:1" (Shop.pay). Calls that do so at the same time may wait for each other ' +
-      'until waitMs is over. Always take them in one order, or at once with acquireAll; see docs/waiting.md.',
+      'until waitMs is over. Always take them in one order, or at once with acquireAll; see docs/tuning.md.',
   ]);
 });

@@ -180,12 +180,12 @@ describe('docs/start.md', () => {
   });
 });
 
-it('the tables of docs/options.md name every option there is', async () => {
+it('the tables of docs/options.md and docs/tuning.md name every option there is', async () => {
   const complaint = await failureOf({ memory: true, surely: 'not' } as never);
   const options = /expected ([^.]*)\./.exec(complaint.message)![1]!.split(', ');
   expect(options).toContain('ttlMs');
-  const page = readFileSync(`${root}docs/options.md`, 'utf8');
-  const named = [...page.matchAll(/^\| `(\w+)`/gm)].map((match) => match[1]!);
+  const pages = ['options', 'tuning'].map((page) => readFileSync(`${root}docs/${page}.md`, 'utf8')).join('\n');
+  const named = [...pages.matchAll(/^\| `(\w+)`/gm)].map((match) => match[1]!);
   expect(named).toEqual(expect.arrayContaining(options));
 });
 

@@ -5,14 +5,14 @@ import { ONLY_SIMULATED, RUNTIMES, SUITES } from '../runtimes/runtimes.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const textOf = (file: string) => readFileSync(root + file, 'utf8').replaceAll(/\s+/g, ' ');
-const page = textOf('docs/runtimes.md');
+const page = textOf('docs/clients.md');
 
 describe.each(Object.entries(RUNTIMES))('on %s', (name, { version, differences }) => {
-  it('the version that is tested is the one that docs/runtimes.md names', () => {
+  it('the version that is tested is the one that docs/clients.md names', () => {
     expect(page.toLowerCase()).toContain(`| ${name} | ${version} |`);
   });
 
-  it('each test that has to fail is there, and docs/runtimes.md says why', () => {
+  it('each test that has to fail is there, and docs/clients.md says why', () => {
     const unsaid = differences.filter(({ because }) => !page.toLowerCase().includes(because.toLowerCase()));
     const absent = differences.filter(({ file, title }) => !textOf(`test/${file}`).includes(title));
     expect({ unsaid, absent }).toEqual({ unsaid: [], absent: [] });

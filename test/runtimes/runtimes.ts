@@ -3,7 +3,7 @@ interface Difference {
   readonly file: string;
   /** A part of the title. */
   readonly title: string;
-  /** As docs/runtimes.md has it. */
+  /** As docs/clients.md has it. */
   readonly because: string;
 }
 

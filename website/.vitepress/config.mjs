@@ -50,7 +50,7 @@ export default defineConfig({
     nav: [
       { text: 'Start', link: '/start' },
       { text: 'Recipes', link: '/recipes' },
-      { text: 'Operate', link: '/operations' },
+      { text: 'Options', link: '/options' },
       { text: 'API', link: '/api/' },
     ],
     sidebar: [...sidebar, { text: 'API reference', collapsed: true, items: api }],

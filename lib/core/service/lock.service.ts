@@ -408,7 +408,7 @@ export class LockService {
 
   /**
    * The locks of all processes with the same `keyPrefix` that are held or kept now. For operators: this searches the store key
-   * by key, including keys of other programs (docs/operations.md has the costs). A lock that is held during the whole search is
+   * by key, including keys of other programs (docs/who-holds-what.md has the costs). A lock that is held during the whole search is
    * found; one that is acquired or released during the search may be missing.
    * @throws LockUnavailableError if the store could not be searched, or its user lacks the right to that: the list is never
    *   partial for such a reason

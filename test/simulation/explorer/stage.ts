@@ -23,7 +23,7 @@ const DOWN_AFTER_MS = 200;
 /** So often what takes its time is looked at, in microseconds. */
 const LOOK_US = 20_000;
 
-/** As docs/operations.md says, or a connection to a node that is half-open would stay so. */
+/** As docs/connections.md says, or a connection to a node that is half-open would stay so. */
 const SOCKET_TIMEOUT_MS = 4_000;
 
 type Source = Pick<RedisLockModuleOptions, 'redis' | 'redlock'>;

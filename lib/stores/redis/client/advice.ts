@@ -49,7 +49,7 @@ function adviceOn(problem: string): string | undefined {
   return ADVICE_ON[code];
 }
 
-/** The commands that locks on one Redis need: docs/operations.md says what for. */
+/** The commands that locks on one Redis need: docs/rights.md says what for. */
 export const COMMANDS =
   '+evalsha +eval +get +set +del +pttl +pexpire +time +zadd +zrange +zmscore +zrem +zremrangebyscore +publish +subscribe +pubsub|numsub';
 
