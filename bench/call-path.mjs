@@ -54,7 +54,7 @@ const WAYS = {
   },
 
   'a call on a Redlock': async () => {
-    const app = await openApp({ redlock: [redis, ...others] });
+    const app = await openApp({ redlock: [redis, ...others], commandTimeoutMs: 5_000 });
     await untilNodesVote(app.locks);
     const files = await filesOf((id) => app.orders.pay(id));
     await app.close();

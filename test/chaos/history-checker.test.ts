@@ -169,6 +169,34 @@ describe('the checker of histories', () => {
     finds('token given twice', { bad: [tokens({})], good: [tokens({ hold: SHARED })] });
   });
 
+  it('tokens that two primaries gave are excused when both leases began while both served, for as long as they last', () => {
+    const terms: Partial<Terms> = { losses: ['swap-primary'] };
+    const swap = fault('swap-primary', 5, 100);
+    const other = turn(1, 20, 30, { token: 9 });
+    const kept = (asked: number, from = 200) => turn(2, from, from + 10, { token: 7, asked });
+    const joins = reader(3, 7, 200);
+    finds('token not above that of an earlier holder', {
+      terms,
+      bad: [
+        [swap, ...other, ...kept(150)],
+        [swap, ...other, ...joins],
+        [fault('flush', 5, 100), ...other, ...kept(50)],
+        [fault('swap-primary', 25, 100), ...other, ...kept(50)],
+      ],
+      good: [
+        [swap, ...other, ...kept(50)],
+        [swap, ...other, ...reader(2, 7, 40, 45), ...joins],
+      ],
+    });
+    const twins = (at: number) => [...turn(0, at, at + 20, { token: 7 }), ...turn(1, at + 5, at + 15, { token: 7 })];
+    const bothWrite = [4, 5].map((at, worker) => ({ ...access('write', at + 6, worker, 0, 7), turn: `${worker}.0.${worker ? 15 : 10}` }) as Entry); // prettier-ignore
+    finds('token given twice', {
+      terms,
+      bad: [[swap, ...turn(0, 200, 210, { token: 7 }), ...turn(1, 220, 230, { token: 7, asked: 199 })]],
+      good: [[swap, ...twins(10), ...bothWrite]],
+    });
+  });
+
   const first = turn(0, 10, 100, { token: 5 });
   const second = turn(1, 50, 60, { token: 6 });
 

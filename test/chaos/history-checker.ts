@@ -85,11 +85,12 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
   const { slackMs = 100 } = terms;
   const holders = overlaps(holdings, losses);
   const tokens = tokensBehind(holdings, losses, slackMs);
+  const tokenTwins = sameTokens(holdings, losses);
   return {
     violations: [
-      ...lostUpdates(history),
+      ...lostUpdates(history, tokenTwins.allowed),
       ...disorderAtResource(history),
-      ...byKey(holdings).flatMap(sameTokens),
+      ...tokenTwins.forbidden,
       ...tokens.forbidden,
       ...holdings
         .filter(lacksToken)
@@ -129,14 +130,19 @@ function forcedOf(history: readonly Entry[]): EntryOf<'forced'>[] {
   return [...new Map(entries.map((entry) => [`${entry.process} ${entry.at} ${entry.key}`, entry])).values()];
 }
 
-/** An accepted write that adds to a value which is not the present one undoes what was written in between. */
-function lostUpdates(history: readonly Entry[]): Violation[] {
+/**
+ * An accepted write that adds to a value which is not the present one undoes what was written in between.
+ * @param excused turns with a token that two primaries gave: a resource cannot tell them apart
+ */
+function lostUpdates(history: readonly Entry[], excused: ReadonlySet<string>): Violation[] {
   const values = new Map<string, number>();
   return of(history, 'write').flatMap(({ key, turn, base, accepted }) => {
     if (!accepted) return [];
     const value = values.get(key) ?? 0;
     values.set(key, base + 1);
-    return base === value ? [] : [violation('lost update', `${key}: turn ${turn} made ${base + 1} of ${value}`)];
+    return base === value || excused.has(turn)
+      ? []
+      : [violation('lost update', `${key}: turn ${turn} made ${base + 1} of ${value}`)];
   });
 }
 
@@ -152,16 +158,25 @@ function disorderAtResource(history: readonly Entry[]): Violation[] {
   });
 }
 
-function sameTokens(holdings: readonly Holding[]): Violation[] {
-  const given = new Map<number, Holding>();
-  return holdings.flatMap((holding) => {
-    const { key, turn, token } = holding;
-    if (token === undefined) return [];
-    const other = given.get(token);
-    given.set(token, holding);
-    if (!other || areReaders(other, holding)) return [];
-    return [violation('token given twice', `${key}: ${token} to ${other.turn} and ${turn}`)];
-  });
+/** Two primaries at a time may give one token, in the same microsecond. */
+function sameTokens(all: readonly Holding[], losses: readonly Loss[]) {
+  const forbidden: Violation[] = [];
+  const allowed = new Set<string>();
+  for (const holdings of byKey(all)) {
+    const given = new Map<number, Holding>();
+    for (const holding of holdings) {
+      const { key, turn, token } = holding;
+      if (token === undefined) continue;
+      const other = given.get(token);
+      given.set(token, holding);
+      if (!other || areReaders(other, holding)) continue;
+      const twins = [other, holding];
+      if (losses.some((loss) => twins.every((each) => isOfTwoPrimaries(loss, each, all))))
+        for (const each of twins) allowed.add(each.turn);
+      else forbidden.push(violation('token given twice', `${key}: ${token} to ${other.turn} and ${turn}`));
+    }
+  }
+  return { forbidden, allowed };
 }
 
 /** A lock may be lost while it is held. */
@@ -185,7 +200,10 @@ function tokensBehind(all: readonly Holding[], losses: readonly Loss[], slackMs:
   const isExcused = ([earlier, later]: [Holding, Holding]) =>
     losses.some(
       (loss) =>
-        excusesToken(loss, earlier, later, slackMs) || bringsBack(loss, later, all) || isGrantedAgain(loss, later),
+        excusesToken(loss, earlier, later, slackMs) ||
+        [earlier, later].every((each) => isOfTwoPrimaries(loss, each, all)) ||
+        bringsBack(loss, later, all) ||
+        isGrantedAgain(loss, later),
     );
   const forbidden = behind
     .filter((pair) => !isExcused(pair))
@@ -229,6 +247,21 @@ function excusesToken(loss: Loss, earlier: Holding, later: Holding, slackMs: num
 function noticedBy({ kind, until }: Loss, { ttlMs }: Holding, slackMs: number): number {
   const hasToConnect = kind === 'restart-empty' || kind === 'restart-old';
   return until + (hasToConnect ? ttlMs : ttlMs / 3) + slackMs;
+}
+
+/**
+ * While two primaries serve, each gives tokens of its own. A lease, or a phase of readers, that began then keeps its token for as long as
+ * it lasts, on the primary that remains.
+ */
+function isOfTwoPrimaries(
+  { kind, at, until }: Loss,
+  { key, token, owner, from }: Holding,
+  all: readonly Holding[],
+): boolean {
+  if (kind !== 'swap-primary' || from < at) return false;
+  const isSame = (other: Holding) =>
+    other.key === key && (other.token === token || (owner !== undefined && other.owner === owner));
+  return all.some((other) => isSame(other) && other.askedAt <= until);
 }
 
 /**
