@@ -2,7 +2,7 @@ import { LockOptionsError, LockUnavailableError } from '../api/errors.js';
 import type { LockServiceOptions } from '../api/options.js';
 import { fromPromises, type PromiseBackend } from '../core/backend/from-promises.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
-import { checked, described, isFunction, milliseconds, unfit } from '../core/options/checks.js';
+import { checked, described, isFunction, milliseconds, invalidOption } from '../core/options/checks.js';
 import { closeStore } from '../core/service/shutdown.js';
 import { inTime } from '../core/time/time-limit.js';
 import type { ResolvedLockOptions, StoreKind } from './composition.js';
@@ -69,7 +69,7 @@ async function openBackend(options: ResolvedBackendOptions, now: () => number): 
       `backend() has made no store within ${connectTimeoutMs} ms. Have it connect in connect() of the store, or raise connectTimeoutMs.`,
     );
   });
-  if (typeof store !== 'object' || store === null) throw unfit('what backend() makes', store, 'a store');
+  if (typeof store !== 'object' || store === null) throw invalidOption('what backend() makes', store, 'a store');
   const opened = fromPromises(store, now, commandTimeoutMs);
   const problem = problemOf(store, fair);
   if (problem === undefined) return opened;

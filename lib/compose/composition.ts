@@ -3,7 +3,7 @@ import { formatDiagnosis } from '../api/diagnosis.js';
 import { adviceFor, type NodeError } from '../api/errors.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS, type BackendReport } from '../core/backend/report.js';
-import { isOptions, isRecord, refuseUnknown, unfit } from '../core/options/checks.js';
+import { isOptions, isRecord, refuseUnknown, invalidOption } from '../core/options/checks.js';
 import { CHECKS } from '../core/options/option-rows.js';
 import {
   DEFAULT_REGISTRATION,
@@ -58,7 +58,7 @@ export function resolveOptions<Given extends object, Resolved extends ResolvedLo
   options: Given,
   registration = DEFAULT_REGISTRATION,
 ): Resolved {
-  if (!isOptions(options)) throw unfit('options', options, 'an object');
+  if (!isOptions(options)) throw invalidOption('options', options, 'an object');
   const names = [...Object.keys(CHECKS.service), ...kind.names];
   refuseUnknown(options, names, { ...MEANT, ...kind.meant }, kind.unlistedIn?.(options));
   const settings = resolveServiceOptions(options);

@@ -91,7 +91,7 @@ async function connectionsTo(
   );
   const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   const failed = opening.find((result) => result.status === 'rejected');
-  const problem = unfit(connections, settings);
+  const problem = unusableServers(connections, settings);
   if (failed || problem !== undefined) {
     for (const connection of connections) connection.close();
     throw failed ? failed.reason : new LockOptionsError(problem!);
@@ -101,7 +101,10 @@ async function connectionsTo(
 }
 
 /** Why these servers cannot be used, or not together. */
-function unfit(connections: readonly RedisConnection[], { needsAdmission }: NodeSettings): string | undefined {
+function unusableServers(
+  connections: readonly RedisConnection[],
+  { needsAdmission }: NodeSettings,
+): string | undefined {
   for (const { client } of connections) {
     const { isCluster, keyPrefix } = client.topology;
     // A brace in the client's prefix begins the hash tag of every key, unless it ends one: the keys of a lock must share theirs.

@@ -1,6 +1,6 @@
 import { LockOptionsError } from '../api/errors.js';
 import { quoted } from '../api/printable.js';
-import { isRecord, unfit } from '../core/options/checks.js';
+import { isRecord, invalidOption } from '../core/options/checks.js';
 import { checkFencingToken } from './fencing-token.js';
 import { StaleTokenError, type StaleTokenDetails } from './stale-token.error.js';
 
@@ -92,9 +92,9 @@ export function assertFenced(changedRows: number | null | undefined, write: Fenc
 type Columns = (readonly [name: string, value: string])[];
 
 function readRow(row: FencedRow) {
-  if (!isRecord(row)) throw unfit('a fenced write', row, 'an object with table, where and fence');
+  if (!isRecord(row)) throw invalidOption('a fenced write', row, 'an object with table, where and fence');
   const { table, where, set = {}, fence, column = 'fence' } = row as FencedRow;
-  if (typeof table !== 'string') throw unfit('table', table, 'the name of a table');
+  if (typeof table !== 'string') throw invalidOption('table', table, 'the name of a table');
   checkFencingToken(fence);
   if (!isRecord(where) || Object.keys(where).length === 0) {
     throw new LockOptionsError('A fenced write needs a where that identifies one row: got none, which means all rows.');

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { LockOptionsError } from '../api/errors.js';
 import { checkKey } from '../core/keys/key.js';
 import { printable } from '../api/printable.js';
-import { DAY_MS, milliseconds, unfit } from '../core/options/checks.js';
+import { DAY_MS, milliseconds, invalidOption } from '../core/options/checks.js';
 import { isClient, isNodeRedisClient } from '../stores/redis/client/check-source.js';
 import type { IoredisClient, NodeRedisClient } from '../stores/redis/client/source.js';
 import type { FenceStore } from './fence-store.js';
@@ -79,7 +79,7 @@ export class RedisFence implements FenceStore {
     }
     // A brace would move the hash tag, and the two keys to different slots of a Cluster.
     if (typeof keyPrefix !== 'string' || !/^[^{}]{1,200}$/.test(keyPrefix)) {
-      throw unfit('keyPrefix of a RedisFence', keyPrefix, 'a string of 1 to 200 characters without braces');
+      throw invalidOption('keyPrefix of a RedisFence', keyPrefix, 'a string of 1 to 200 characters without braces');
     }
     checkMs('rememberMs', rememberMs);
     this.#client = isNodeRedisClient(client) ? commandsOf(client) : client;
@@ -100,7 +100,7 @@ export class RedisFence implements FenceStore {
    */
   async write(key: string, fencingToken: number, value: string, { ttlMs }: { ttlMs?: number } = {}): Promise<void> {
     if (typeof value !== 'string') {
-      throw unfit('the value that a RedisFence keeps', value, 'a string');
+      throw invalidOption('the value that a RedisFence keeps', value, 'a string');
     }
     if (ttlMs !== undefined) checkMs('ttlMs', ttlMs);
     const rememberMs = ttlMs === undefined ? 0 : Math.max(ttlMs, this.#rememberMs);

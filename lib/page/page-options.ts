@@ -7,7 +7,7 @@ import {
   isOptions,
   oneOf,
   refuseUnknown,
-  unfit,
+  invalidOption,
   type Check,
 } from '../core/options/checks.js';
 import { CHECKS as OPTIONS } from '../core/options/option-rows.js';
@@ -55,7 +55,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
 /** @throws LockOptionsError */
 export function checkPageOptions(options: LocksPageOptions): void {
   if (!isOptions(options)) {
-    throw unfit('the argument of LocksPageModule.register', options, 'an object with options');
+    throw invalidOption('the argument of LocksPageModule.register', options, 'an object with options');
   }
   refuseUnknown(options, Object.keys(CHECKS));
   for (const name of ['path', 'guards'] as const) CHECKS[name]!(name, options[name]);

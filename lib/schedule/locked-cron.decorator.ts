@@ -1,7 +1,7 @@
 import { Cron, SchedulerRegistry, type CronOptions } from '@nestjs/schedule';
 import { LockOptionsError, type LockUnavailableError } from '../api/errors.js';
 import type { PolicyName, WithPolicy } from '../api/options.js';
-import { unfit } from '../core/options/checks.js';
+import { invalidOption } from '../core/options/checks.js';
 import { noteOn } from '../nest/injection/decorated-methods.js';
 import { methodDecorator, type SkippingDecorator } from '../nest/injection/method-decorator.js';
 import { Locked } from '../nest/locked/locked.decorator.js';
@@ -85,13 +85,13 @@ export function LockedCron(...given: [cronTime: CronTime, key: string, options: 
   return methodDecorator('@LockedCron', example, given, ({ target, property, descriptor }) => {
     const [cronTime, key, options] = given;
     if (typeof key !== 'string' || /[{}]/.test(key)) {
-      throw unfit('the key', key, 'a fixed string like "nightly", since a cron job has no arguments');
+      throw invalidOption('the key', key, 'a fixed string like "nightly", since a cron job has no arguments');
     }
     const { holdMs, maxHoldMs, ttlMs, registration, policy, onUnavailable, ...cronOptions } = options ?? {};
     const isLeftToPolicy = policy !== undefined && holdMs === undefined;
     if (!isLeftToPolicy && !(holdMs! > 0)) {
       const between = 'longer than the clocks of the instances differ, and shorter than the time between two runs';
-      throw unfit('holdMs', holdMs, `a number of milliseconds, ${between}`);
+      throw invalidOption('holdMs', holdMs, `a number of milliseconds, ${between}`);
     }
     const lease = { holdMs, maxHoldMs, ttlMs, registration, policy };
     const instead =

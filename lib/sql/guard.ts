@@ -4,8 +4,8 @@ import { inWords, quoted } from '../api/printable.js';
 import type { GuardStatement } from '../core/backend/lock-backend.js';
 import { LockHandle } from '../core/locks/lock-handle.js';
 import { LockSetHandle } from '../core/locks/lock-set-handle.js';
-import { described, unfit } from '../core/options/checks.js';
-import { loopTurn } from '../core/time/event-loop.js';
+import { described, invalidOption } from '../core/options/checks.js';
+import { yieldToEventLoop } from '../core/time/event-loop.js';
 import { IN_TRANSACTION as IN_MYSQL, NOT_GUARDED as BY_MYSQL } from '../stores/sql/mysql/statements.js';
 import {
   ABORT,
@@ -48,7 +48,7 @@ export async function guard(lock: Lock | LockSet, transaction: Transaction | Tra
     if (dialect === 'postgres' && passedOnForMs < Infinity) await promised(query(ageCheck(passedOnForMs), []));
     await promised(query(text, values));
   } catch (error) {
-    await loopTurn(); // or a loop that tries again at once would stop all else
+    await yieldToEventLoop(); // or a loop that tries again at once would stop all else
     throw refusalOf(handles, error);
   }
 }
@@ -100,7 +100,11 @@ function queryOf(transaction: Transaction | TransactionQuery): TransactionQuery 
     throw new LockOptionsError(`transaction must have a query() that answers with a promise. ${OF_CALLBACKS}`);
   if (typeof (transaction as Partial<Transaction> | null)?.query === 'function')
     return (text, values) => transaction.query(text, values);
-  throw unfit('transaction', transaction, 'a function like (text, values) => tx.query(text, values), or have query');
+  throw invalidOption(
+    'transaction',
+    transaction,
+    'a function like (text, values) => tx.query(text, values), or have query',
+  );
 }
 
 async function aborted(query: TransactionQuery): Promise<void> {
@@ -124,7 +128,7 @@ function promised(answer: PromiseLike<unknown>): PromiseLike<unknown> {
 function handlesOf(lock: unknown): readonly LockHandle[] {
   if (lock instanceof LockHandle) return [lock];
   if (lock instanceof LockSetHandle) return lock.locks;
-  throw unfit('lock', lock, 'a lock, or a set of locks, that a LockService granted');
+  throw invalidOption('lock', lock, 'a lock, or a set of locks, that a LockService granted');
 }
 
 const SERIALIZATION_FAILURE = '40001';

@@ -20,7 +20,7 @@ import { callSite } from '../core/service/lock-order.js';
 import { LockService } from '../core/service/lock.service.js';
 import { Shutdown } from '../core/service/shutdown.js';
 import { monotonic } from '../core/time/clock.js';
-import { loopTurn } from '../core/time/event-loop.js';
+import { yieldToEventLoop } from '../core/time/event-loop.js';
 import { BenchBackend } from './bench-backend.js';
 import { BenchEngine, ELSEWHERE, type JournalEntry, type Refusal } from './bench-engine.js';
 
@@ -103,7 +103,7 @@ export class LockBench {
       const { status } = await new Promise<ReleaseOutcome>((resolve) => backend.release(grant, {}, resolve));
       if (status !== 'released') return; // by force, before
       backend.elsewhere.delete(grant.owner);
-      await loopTurn();
+      await yieldToEventLoop();
     };
     return { key, owner: grant.owner, release, [Symbol.asyncDispose]: release };
   }

@@ -66,7 +66,7 @@ const pairOn = (toy: PromiseBackend) => [serviceOn(fromPromises(toy, now)), serv
 /** The warnings of a service, as they come. */
 function warningsOf(locks: LockService): string[] {
   const warnings: string[] = [];
-  locks.troubles$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
+  locks.problems$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
   return warnings;
 }
 

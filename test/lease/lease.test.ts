@@ -10,11 +10,11 @@ const GRANT_TTL_MS = 2_000;
 function leaseIn(state: LeaseState) {
   const clock = { ms: 0 };
   const reports: LeaseState[] = [];
-  const leases: Pick<Leases, 'marginMs' | 'now' | 'whyOver' | 'foundLost'> = {
+  const leases: Pick<Leases, 'marginMs' | 'now' | 'expiryReason' | 'onLossDetected'> = {
     marginMs: 0,
     now: () => clock.ms,
-    whyOver: () => 'unavailable',
-    foundLost: (lost) => reports.push(lost.checkState()),
+    expiryReason: () => 'unavailable',
+    onLossDetected: (lost) => reports.push(lost.checkState()),
   };
   const grant = { key: 'key', owner: 'me' };
   const lease = new Lease(

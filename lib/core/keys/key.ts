@@ -126,7 +126,7 @@ export class KeyTemplate {
     const read = () => {
       let value = lookup(root);
       for (const name of path) value = value === null || value === undefined ? undefined : (value as never)[name];
-      if (isOfRequest && value === undefined) throw new UnfitPart('is not in the request.');
+      if (isOfRequest && value === undefined) throw new InvalidKeyPart('is not in the request.');
       return value;
     };
     return keyPart(read, (problem, cause) => {
@@ -176,30 +176,30 @@ function unreadable(template: string, problem: string): LockOptionsError {
 }
 
 /** What is wrong with a value as a part of a key: the rest of a sentence about it. */
-class UnfitPart extends Error {}
+class InvalidKeyPart extends Error {}
 
 const PASS_A_VALUE = 'Pass a value, or check it beforehand.';
 
 /**
  * The form of a value in a key, escaped so that values never run into each other.
- * @param read may throw UnfitPart, too
+ * @param read may throw InvalidKeyPart, too
  * @param refuse makes the error for a value that is empty or has no string form of its own, or cannot be read
  */
 export function keyPart(read: () => unknown, refuse: (problem: string, cause?: unknown) => LockKeyError): string {
   try {
     return stringForm(read()).replace(/[%:{}]/g, (char) => '%' + char.charCodeAt(0).toString(16).toUpperCase());
   } catch (error) {
-    throw error instanceof UnfitPart ? refuse(error.message) : refuse('cannot be read. See the cause.', error);
+    throw error instanceof InvalidKeyPart ? refuse(error.message) : refuse('cannot be read. See the cause.', error);
   }
 }
 
 function stringForm(value: unknown): string {
   switch (typeof value) {
     case 'string':
-      if (value === '') throw new UnfitPart(`is empty. ${PASS_A_VALUE}`);
+      if (value === '') throw new InvalidKeyPart(`is empty. ${PASS_A_VALUE}`);
       return value;
     case 'number':
-      if (!Number.isFinite(value)) throw new UnfitPart(`is ${value}. ${PASS_A_VALUE}`);
+      if (!Number.isFinite(value)) throw new InvalidKeyPart(`is ${value}. ${PASS_A_VALUE}`);
       return String(value);
     case 'bigint':
     case 'boolean':
@@ -208,13 +208,13 @@ function stringForm(value: unknown): string {
       if (value !== null) return objectForm(value);
   }
   const kind = value === null || value === undefined ? String(value) : `a ${typeof value}`;
-  throw new UnfitPart(`is ${kind}. ${PASS_A_VALUE}`);
+  throw new InvalidKeyPart(`is ${kind}. ${PASS_A_VALUE}`);
 }
 
 /** Dates, bytes, ids and the like have a string form of their own; plain objects and lists would all look the same. */
 function objectForm(value: object): string {
   if (types.isDate(value)) return value.toISOString(); // also one of another realm, as in Jest
-  if (Array.isArray(value)) throw new UnfitPart('is a list. Name one of its items.');
+  if (Array.isArray(value)) throw new InvalidKeyPart('is a list. Name one of its items.');
   if (ArrayBuffer.isView(value)) {
     // As text, all bytes that are not UTF-8 would look the same.
     return stringForm(Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString('hex'));
@@ -222,10 +222,10 @@ function objectForm(value: object): string {
   const { toString } = value; // oxlint-disable-line typescript/unbound-method -- called with its object below
   const form: unknown = typeof toString === 'function' ? toString.call(value) : undefined;
   if (typeof form !== 'string' || form === '' || form.startsWith('[object ')) {
-    throw new UnfitPart('is an object without a string form. Name a part of it that is a string or a number.');
+    throw new InvalidKeyPart('is an object without a string form. Name a part of it that is a string or a number.');
   }
   if (form.includes('\uFFFD')) {
-    throw new UnfitPart('is an object whose string form has lost bytes. Pass a Buffer, or its hexadecimal form.');
+    throw new InvalidKeyPart('is an object whose string form has lost bytes. Pass a Buffer, or its hexadecimal form.');
   }
   return form;
 }

@@ -103,7 +103,7 @@ export class Lease implements Linked<Lease> {
   /** When its call got it from another call of this process, by the monotonic clock: a clock that is set must not date that back. */
   passedOnAt?: number;
   /** The lease of the same call after the lock was downgraded. */
-  heir?: Lease;
+  downgradedTo?: Lease;
   /** The label of the call that it was granted to, if that has one of its own. */
   label?: string;
   /** The handle that hears of its next extension. */
@@ -151,7 +151,7 @@ export class Lease implements Linked<Lease> {
 
   /** What its call holds of the lock now. */
   get current(): Lease {
-    return this.heir ?? this;
+    return this.downgradedTo ?? this;
   }
 
   get deadline(): number {
@@ -169,8 +169,8 @@ export class Lease implements Linked<Lease> {
   }
 
   /** Whether its lock may have been taken by force, as a message or a call says. */
-  get isSaidTaken(): boolean {
-    return this.leases.saidTaken.has(this.grant);
+  get isSuspectedForced(): boolean {
+    return this.leases.suspectedForced.has(this.grant);
   }
 
   /** Whether the store may keep it for longer than its ttl, or than any call wants: one that wanted more has given up, or has gone. */
@@ -198,7 +198,7 @@ export class Lease implements Linked<Lease> {
     // A process that was busy, or paused, from its first moment on has not read anything since.
     const unanswered = this.provisionalTtlMs === undefined ? undefined : this.#extension;
     if (unanswered && now < Math.min(unanswered.deadline, this.demands.overstaysAt)) this.#enter('unknown');
-    else this.lose(this.leases.whyOver(this));
+    else this.lose(this.leases.expiryReason(this));
     return this.#state;
   }
 
@@ -276,7 +276,7 @@ export class Lease implements Linked<Lease> {
   notExtended(fault?: Error): boolean {
     if (this.#hasEnded) return false;
     this.fault = fault;
-    if (this.#state === 'unknown') this.lose(this.leases.whyOver(this));
+    if (this.#state === 'unknown') this.lose(this.leases.expiryReason(this));
     else this.#enter('held');
     return true;
   }
@@ -330,14 +330,14 @@ export class Lease implements Linked<Lease> {
     if (!this.#enter('lost')) return false;
     this.#lost = this.#errorOf(reason, undefined, this.fault);
     this.#lostAt = this.leases.now();
-    this.leases.foundLost(this);
+    this.leases.onLossDetected(this);
     if (this.#abort) abort(this.#abort, this.#lost);
     return true;
   }
 
   /** The release found that the key was not this owner's any more. */
-  foundGone(): void {
-    this.#lost = this.#errorOf(this.isSaidTaken ? 'forced' : 'expired');
+  markMissing(): void {
+    this.#lost = this.#errorOf(this.isSuspectedForced ? 'forced' : 'expired');
   }
 
   /** Why it is not held; `unavailable` while that is unknown. */

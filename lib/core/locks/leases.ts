@@ -77,7 +77,7 @@ export class Leases {
   readonly now: () => number;
   readonly labels = new Labels();
   /** Grants that may have been taken by force, as a message or a call says: if the store does not have one any more, that is why. */
-  readonly saidTaken = new WeakSet<Grant>();
+  readonly suspectedForced = new WeakSet<Grant>();
   /** Set where extensions are observed. */
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
@@ -202,10 +202,10 @@ export class Leases {
 
   /** It may have been taken by force: finds out, if that can be done without changing when it ends. */
   check(lease: Lease): void {
-    this.saidTaken.add(lease.grant);
+    this.suspectedForced.add(lease.grant);
     if (!lease.autoExtend) return;
     void this.#extendNow(lease).then(({ status }) => {
-      if (status === 'extended') this.saidTaken.delete(lease.grant); // this one was sent after it was said
+      if (status === 'extended') this.suspectedForced.delete(lease.grant); // this one was sent after it was said
     });
   }
 
@@ -341,14 +341,14 @@ export class Leases {
   }
 
   /** Called by the lease. */
-  whyOver(lease: Lease): LockLostReason {
+  expiryReason(lease: Lease): LockLostReason {
     if (lease.demands.overstaysAt <= lease.deadline) return 'overstayed';
     if (!lease.autoExtend) return 'expired';
     return this.#watchdog.lateMs > lengthMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
 
   /** Called by the lease: whatever asked it goes on first. */
-  foundLost(lease: Lease): void {
+  onLossDetected(lease: Lease): void {
     this.#found.add(lease);
     void SOON.then(() => this.settle()); // one for each, so that a listener that throws holds up no other loss
   }
@@ -431,7 +431,7 @@ export class Leases {
         if (lease.extended(outcome.sentAt, keptUntil)) this.watch(lease);
         break;
       case 'lost':
-        lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
+        lease.lose(lease.isSuspectedForced ? 'forced' : outcome.reason);
         break;
       case 'unavailable':
         if (!lease.notExtended(outcome.causes[0])) return;
@@ -449,7 +449,7 @@ export class Leases {
 
   /** After a pause of this process timers come first: an extension that was answered meanwhile counts. */
   #loseUnlessAnswered(lease: Lease): void {
-    const reason = this.whyOver(lease);
+    const reason = this.expiryReason(lease);
     setImmediate(() => {
       if (lease.isExtending && lease.deadline <= this.now()) lease.lose(reason);
     });
@@ -474,7 +474,7 @@ export class Leases {
         return true;
       case 'gone':
         // Since when is unknown: the work may not have been alone.
-        lease.foundGone();
+        lease.markMissing();
         this.#events.next({ type: 'lost', reason: lease.lostReason, heldMs, ...this.identity(lease) });
         return false;
       case 'unavailable':

@@ -34,20 +34,20 @@ const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [8, 250];
 const FIRST_POLL_MS = 2;
 
 /** How many turns are asked for beside those of the calls that wait, as a part of these. */
-const SURPLUS = 1 / 4;
+const EXTRA_TURNS_FRACTION = 1 / 4;
 /**
  * How often a lock is passed on before other processes have their turn. A grant reserves a fencing token for each, and more would save
  * less than a hundredth of a command for each call.
  */
 const COHORT_PASSES = 100;
 /** For how many calls beside the first one permits are asked for at once. */
-const MOST_BESIDE = 100;
+const MAX_BATCHED_CALLS = 100;
 /** A lock that was handed over is begun with if it stands for this part of its time longer: enough to be extended. */
-const BEGIN_WITH = 0.45;
+const MIN_REMAINING_FRACTION = 0.45;
 /** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
-const PASSED_WITHIN = 1 / 3;
+const PASS_ON_FRACTION = 1 / 3;
 /** The same for a grant that is just being extended, much of which may be over. */
-const PASSED_MEANWHILE = 2 / 3;
+const PASS_ON_FRACTION_PROVISIONAL = 2 / 3;
 
 type Acquired = Extract<AcquireOutcome, { status: 'acquired' }>;
 type Contended = Extract<AcquireOutcome, { status: 'contended' }>;
@@ -316,8 +316,8 @@ export class Line implements Paced<Line> {
 
   /** An attempt that will probably win, or has no call behind it, does without a place, which costs arguments. */
   #takesPlace(first: Waiter): boolean {
-    const hasCompany = this.#seen !== undefined || this.#waiters.size > 1;
-    return this.#place !== undefined || hasCompany || (!first.triesOnce && this.engine.wasContested(this.key));
+    const isContested = this.#seen !== undefined || this.#waiters.size > 1;
+    return this.#place !== undefined || isContested || (!first.triesOnce && this.engine.wasContested(this.key));
   }
 
   /**
@@ -343,15 +343,15 @@ export class Line implements Paced<Line> {
   #turns(first: Waiter): number {
     if (this.mode !== 'exclusive' || first.request.cohort === false) return 1;
     const { size } = this.#waiters;
-    return 1 + Math.min(COHORT_PASSES, size - 1 + Math.floor(size * SURPLUS));
+    return 1 + Math.min(COHORT_PASSES, size - 1 + Math.floor(size * EXTRA_TURNS_FRACTION));
   }
 
   /** For how many calls behind the first one permits are asked for along with it. */
   #beside(first: Waiter): number {
     if (first.hold.mode !== 'permits') return 0;
-    const atMost = Math.min(MOST_BESIDE, Math.floor(first.hold.limit / first.hold.permits) - 1);
+    const atMost = Math.min(MAX_BATCHED_CALLS, Math.floor(first.hold.limit / first.hold.permits) - 1);
     let count = 0;
-    for (let next = first.next; next && count < atMost && isAlike(first, next); next = next.next) count++;
+    for (let next = first.next; next && count < atMost && isInterchangeable(first, next); next = next.next) count++;
     return count;
   }
 
@@ -371,7 +371,7 @@ export class Line implements Paced<Line> {
     const { grant, sentAt } = handed;
     const grantLeftMs = sentAt + validityMs(handOver.ttlMs, limits.marginMs) - now();
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.marginMs));
-    if (leftMs < handOver.ttlMs * BEGIN_WITH) return false;
+    if (leftMs < handOver.ttlMs * MIN_REMAINING_FRACTION) return false;
     this.#becomeIdle();
     // A line that waits has a place that is for its first call.
     if (this.#mayBegin(first, grant, place.arrivedAt)) this.#begin(first, grant, handOver.ttlMs, sentAt, ttlMs);
@@ -618,7 +618,10 @@ export class Line implements Paced<Line> {
     const now = this.engine.now();
     if (!this.engine.order.mayServe(share, arrivedAt, now)) return false;
     const { sentAt, deadline, provisionalTtlMs } = lease;
-    return now < sentAt + (deadline - sentAt) * (provisionalTtlMs === undefined ? PASSED_WITHIN : PASSED_MEANWHILE);
+    return (
+      now <
+      sentAt + (deadline - sentAt) * (provisionalTtlMs === undefined ? PASS_ON_FRACTION : PASS_ON_FRACTION_PROVISIONAL)
+    );
   }
 
   /** Notes for the calls behind a holder of this process that the lock was held until now, whatever comes next. */
@@ -647,7 +650,7 @@ export class Line implements Paced<Line> {
 }
 
 /** Whether permits for the one are of use for the other. */
-function isAlike(first: Waiter, other: Waiter): boolean {
+function isInterchangeable(first: Waiter, other: Waiter): boolean {
   const [{ ttlMs, note }, { request }] = [first.request, other];
   return request.ttlMs === ttlMs && request.note === note && isSameHold(first.hold, other.hold);
 }
@@ -671,8 +674,8 @@ export class BackOff {
   next(remainingMs: number | undefined, attemptMs: number): number {
     if (remainingMs === undefined) return (1 + Math.random() * 8) * Math.max(1, attemptMs);
     const { pollEveryMs = Infinity } = this;
-    const isTogether = this.#nextMs >= pollEveryMs;
-    const delayMs = isTogether ? pollEveryMs - (monotonic() % pollEveryMs) : this.#nextMs * (0.5 + Math.random());
+    const isAligned = this.#nextMs >= pollEveryMs;
+    const delayMs = isAligned ? pollEveryMs - (monotonic() % pollEveryMs) : this.#nextMs * (0.5 + Math.random());
     this.#nextMs = Math.min(LONGEST_PAUSE_MS, pollEveryMs, this.#nextMs * 1.5);
     return Math.min(delayMs, Math.max(0, remainingMs) + AFTER_EXPIRY_MS);
   }

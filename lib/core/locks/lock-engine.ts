@@ -25,7 +25,7 @@ import { Pacer } from '../time/pacer.js';
 import { inTime } from '../time/time-limit.js';
 import { unlessAborted } from './abort-listener.js';
 import { CHECK_MS, Line } from './line.js';
-import { ALTERNATING, BY_ARRIVAL, type Order } from './order.js';
+import { ROUND_ROBIN, BY_ARRIVAL, type Order } from './order.js';
 import { RefusalGate } from './refusal-gate.js';
 import { closed, notKept } from './refusals.js';
 import { timeOf, Waiter, type Closing, type WaitRequest } from './waiter.js';
@@ -38,7 +38,7 @@ const COALESCE = 1 / 10;
 /** How many lines are checked at once. */
 const CHECKS_AT_ONCE = 500;
 /** Of how many keys it is said that calls name different limits. */
-const KEYS_SAID = 100;
+const MAX_LIMIT_WARNINGS = 100;
 /** How long a generation of contested keys lasts, in milliseconds, and how many keys it has at most. */
 const [GENERATION_MS, KEYS_IN_GENERATION] = [1_000, 500];
 
@@ -86,13 +86,13 @@ export class LockEngine implements WaitListener {
   /** Made when a call had to wait: an uncontended call passes by. */
   #contested?: ContestedKeys;
   /** The keys of which it was said that calls name different limits. */
-  readonly #limitsSaid = new Set<string>();
+  readonly #limitMismatchWarned = new Set<string>();
 
   constructor({ backend, now, limits, processName, registration }: EngineParts) {
     this.backend = backend;
     this.now = now;
     this.limits = limits;
-    this.order = limits.fair && backend.waitQueue?.handsOver ? BY_ARRIVAL : ALTERNATING;
+    this.order = limits.fair && backend.waitQueue?.handsOver ? BY_ARRIVAL : ROUND_ROBIN;
     this.nextOwner = ownerSequence(processName);
     this.events = new LockEvents(registration);
     this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events: this.events });
@@ -148,8 +148,13 @@ export class LockEngine implements WaitListener {
 
   /** Calls for the permits of a key name different limits. */
   noteLimits(key: string, hold: Hold, smaller: number): void {
-    if (hold.mode !== 'permits' || this.#limitsSaid.has(key) || this.#limitsSaid.size >= KEYS_SAID) return;
-    this.#limitsSaid.add(key);
+    if (
+      hold.mode !== 'permits' ||
+      this.#limitMismatchWarned.has(key) ||
+      this.#limitMismatchWarned.size >= MAX_LIMIT_WARNINGS
+    )
+      return;
+    this.#limitMismatchWarned.add(key);
     this.events.warn(
       key,
       `Calls for permits of ${quoted(key)} name different limits: ${hold.limit} here, and ${smaller} elsewhere, which counts as long as such ` +
@@ -254,14 +259,14 @@ export class LockEngine implements WaitListener {
     }
     // Before it is sent: the answer to an extension behind it may be read first.
     const mayBeTaken = this.leasesOf(key).filter(({ grant }) => from === undefined || grant.owner === from);
-    for (const { grant } of mayBeTaken) this.leases.saidTaken.add(grant);
+    for (const { grant } of mayBeTaken) this.leases.suspectedForced.add(grant);
     // The lock may be passed on meanwhile; or it was acquired since, by right.
     const taken = await this.backend.forceRelease(key, from).catch((error: unknown) => {
-      for (const lease of this.leasesOf(key)) if (lease.isSaidTaken) this.leases.check(lease);
+      for (const lease of this.leasesOf(key)) if (lease.isSuspectedForced) this.leases.check(lease);
       throw error;
     });
     const isTaken = ({ owner }: Grant) => taken?.from.includes(owner) === true;
-    for (const { grant } of mayBeTaken) if (!isTaken(grant)) this.leases.saidTaken.delete(grant);
+    for (const { grant } of mayBeTaken) if (!isTaken(grant)) this.leases.suspectedForced.delete(grant);
     for (const lease of this.leasesOf(key)) if (isTaken(lease.grant)) lease.lose('forced');
     return taken !== undefined;
   }
@@ -399,7 +404,7 @@ const published = channel('nest-redis-lock:event');
  */
 export class LockEvents extends Subject<LockEvent> {
   /** The same, for whoever needs none of these: to listen here does not count as observing. */
-  readonly troubles = new Subject<LockEvent>();
+  readonly problems = new Subject<LockEvent>();
 
   constructor(private readonly registration: string) {
     super();
@@ -415,7 +420,7 @@ export class LockEvents extends Subject<LockEvent> {
 
   override complete(): void {
     notify(() => {
-      this.troubles.complete();
+      this.problems.complete();
       super.complete();
     });
   }
@@ -423,7 +428,7 @@ export class LockEvents extends Subject<LockEvent> {
   readonly warn = (key: string, message: string): void => this.next({ type: 'warning', key, message });
 
   readonly #publish = (event: LockEvent): void => {
-    this.troubles.next(event);
+    this.problems.next(event);
     super.next(event);
     if (published.hasSubscribers) published.publish(messageOf(this.registration, event));
   };

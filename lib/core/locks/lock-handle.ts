@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import { monotonic } from '../time/clock.js';
-import { loopTurn } from '../time/event-loop.js';
+import { yieldToEventLoop } from '../time/event-loop.js';
 import type { GuardStatement } from '../backend/lock-backend.js';
 import type { LockGrant } from '../../api/events.js';
 import type { Lock } from '../../api/lock.js';
@@ -22,7 +22,7 @@ export class LockHandle implements Lock {
   /** Settles when the lock was detached or downgraded, or was not. */
   #changing?: Promise<void>;
   /** The handle of the same call after the lock was downgraded. */
-  #heir?: LockHandle;
+  #downgradedTo?: LockHandle;
   /** The ttl that its call asks for, in milliseconds. */
   readonly #asks: { ttlMs: number };
   #isWatched = false;
@@ -66,7 +66,7 @@ export class LockHandle implements Lock {
 
   /** The handle that its call has now. */
   get current(): LockHandle {
-    return this.#heir ?? this;
+    return this.#downgradedTo ?? this;
   }
 
   get key(): string {
@@ -127,7 +127,7 @@ export class LockHandle implements Lock {
       this.assertHeld();
       await this.engine.leases.extend(this.own, ttlMs, () => this.#ask(ttlMs));
     } catch (error) {
-      await loopTurn(); // or a loop that tries again at once would stop all else
+      await yieldToEventLoop(); // or a loop that tries again at once would stop all else
       throw error;
     }
   }
@@ -153,7 +153,7 @@ export class LockHandle implements Lock {
   release(): Promise<boolean> {
     if (this.own.notYetExtended === this) this.own.notYetExtended = undefined;
     else if (this.#isWatched) unreleased.unregister(this);
-    const release = () => this.#heir?.release() ?? this.#release();
+    const release = () => this.#downgradedTo?.release() ?? this.#release();
     return (this.#released ??= this.#changing ? this.#changing.then(release) : release());
   }
 
@@ -185,7 +185,7 @@ export class LockHandle implements Lock {
     try {
       return await changing;
     } catch (error) {
-      await loopTurn();
+      await yieldToEventLoop();
       throw error;
     }
   }
@@ -222,9 +222,9 @@ export class LockHandle implements Lock {
   async #downgrade(): Promise<LockHandle> {
     this.#refuseSet('downgraded');
     this.assertHeld();
-    this.#heir = new LockHandle(await this.engine.transfers.downgrade(this.own), this.engine, this.grant);
-    if (this.#isWatched) this.#heir.watch();
-    return this.#heir;
+    this.#downgradedTo = new LockHandle(await this.engine.transfers.downgrade(this.own), this.engine, this.grant);
+    if (this.#isWatched) this.#downgradedTo.watch();
+    return this.#downgradedTo;
   }
 }
 

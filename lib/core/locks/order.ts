@@ -18,7 +18,7 @@ export interface Order {
 }
 
 /** The processes take turns: each passes the lock on for a while, and is last in the queue then. */
-export const ALTERNATING: Order = {
+export const ROUND_ROBIN: Order = {
   isByArrival: false,
   mayServe: ({ until }, _, now) => now < until,
   placeAt: (_, takenAt) => takenAt,

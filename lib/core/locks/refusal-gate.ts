@@ -11,8 +11,8 @@ const OUTAGE_PACE_MS = 10;
  * and those of an outage not more often than every 10 ms, whatever the callers do.
  */
 export class RefusalGate {
-  readonly #refused = new Gathered((settle) => void setImmediate(settle));
-  readonly #unavailable = new Gathered((settle) => this.#paced(settle));
+  readonly #refused = new DeferredBatch((settle) => void setImmediate(settle));
+  readonly #unavailable = new DeferredBatch((settle) => this.#paced(settle));
   #settledAt = -Infinity;
 
   /** Calls back when a call may be refused for this reason. */
@@ -37,7 +37,7 @@ export class RefusalGate {
 }
 
 /** Refusals that are settled together. */
-class Gathered {
+class DeferredBatch {
   #all: (() => void)[] = [];
 
   constructor(private readonly schedule: (doAll: () => void) => void) {}

@@ -50,7 +50,7 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
   const unansweredMs = now - (seen ? (seen.askedAt ?? now) : call.startedAt);
   const isKnownHeld = seen !== undefined || call.wasRefused;
   if (lease || (isKnownHeld && unansweredMs < ANSWER_DUE_MS)) return contended(call, known);
-  return LockUnavailableError.from('acquired', key, owingFor(key, unansweredMs, call.request, known.backend));
+  return LockUnavailableError.from('acquired', key, unansweredCauses(key, unansweredMs, call.request, known.backend));
 }
 
 /** The refusal of a call whose lock was granted, and lost again before the call could go on with it. @param what had yet to happen */
@@ -71,11 +71,11 @@ export function notKept(
   request: Refused['request'],
   backend: Knowledge['backend'],
 ): LockUnavailableError {
-  return LockUnavailableError.from('kept', key, owingFor(key, unansweredMs, request, backend));
+  return LockUnavailableError.from('kept', key, unansweredCauses(key, unansweredMs, request, backend));
 }
 
 /** The problems of a store that owes an answer when the time of a call is over. */
-function owingFor(
+function unansweredCauses(
   key: string,
   ms: number,
   { waitMs }: Refused['request'],

@@ -97,7 +97,7 @@ export class Transfers {
     const next = this.#begin(transferred, ttlMs, autoExtend);
     next.label = label;
     if (lease.demands.overstaysAt < Infinity) leases.limit(next, lease.demands.overstaysAt);
-    lease.heir = next;
+    lease.downgradedTo = next;
     leases.left(lease);
     next.line.adopt(next);
     return next;
@@ -188,7 +188,7 @@ export class Transfers {
       const isHeld = lease.checkHeld();
       if (outcome.status === 'transferred' && isHeld) return outcome;
       if (outcome.status === 'lost') {
-        lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
+        lease.lose(lease.isSuspectedForced ? 'forced' : outcome.reason);
         throw lease.lostError();
       }
       if (outcome.status === 'transferred') {

@@ -5,7 +5,7 @@ import type { LockEngine } from './lock-engine.js';
 import { heldAs, type Lease } from './lease.js';
 import { LockHandle } from './lock-handle.js';
 import { monotonic } from '../time/clock.js';
-import { loopTurn } from '../time/event-loop.js';
+import { yieldToEventLoop } from '../time/event-loop.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';
 import { closed, lostBefore } from './refusals.js';
 
@@ -154,8 +154,8 @@ export class Waiter implements Linked<Waiter> {
 
   /** The extension that confirms a grant is sent first: the work may block the process for longer than the grant stands. */
   async #givenLater(lease: Lease, grant: LockGrant): Promise<LockHandle> {
-    await loopTurn();
-    await loopTurn();
+    await yieldToEventLoop();
+    await yieldToEventLoop();
     if (lease.checkState() === 'unknown') await lease.untilAnswered(); // the process was busy meanwhile
     return lease.checkHeld()
       ? this.#given(lease, grant)

@@ -12,7 +12,7 @@ import type {
 } from '../../api/options.js';
 import { quoted } from '../../api/printable.js';
 import { SHARED, type Bounds, type Hold } from '../backend/lock-backend.js';
-import { checked, isOptions, refuseUnknown, unfit } from './checks.js';
+import { checked, isOptions, refuseUnknown, invalidOption } from './checks.js';
 import { checkOption, CHECKS, type CallKind } from './option-rows.js';
 
 /** The options of one call, with the defaults of its service. */
@@ -41,12 +41,12 @@ export type Policies = ReadonlyMap<string, LockPolicy>;
 /** How a call wants to hold a lock, or permits, whose limit can come from its policy. */
 export type AskedHold = Exclude<Hold, { mode: 'permits' }> | { mode: 'permits'; permits: number; limit?: number };
 
-const OF_METHODS = 'It belongs to @Locked and @Limited: here';
+const METHODS_ONLY = 'It belongs to @Locked and @Limited: here';
 /** Advice for names that are no options of a call. */
-const MEANT = {
-  registration: `${OF_METHODS} inject the service of that registration with @InjectLockService(name).`,
-  onContended: `${OF_METHODS} catch LockContendedError, or use tryAcquire or tryAcquirePermits.`,
-  onUnavailable: `${OF_METHODS} catch LockUnavailableError.`,
+const OPTION_HINTS = {
+  registration: `${METHODS_ONLY} inject the service of that registration with @InjectLockService(name).`,
+  onContended: `${METHODS_ONLY} catch LockContendedError, or use tryAcquire or tryAcquirePermits.`,
+  onUnavailable: `${METHODS_ONLY} catch LockUnavailableError.`,
   waitMs: 'It never waits: use acquire or acquirePermits, and catch LockContendedError.',
   onLost:
     'It belongs to withLock and @Locked, withPermits and @Limited: here listen to lock.signal, or call lock.assertHeld().',
@@ -66,7 +66,7 @@ export function resolveRequest(
   call: CallKind = 'withLock',
   asked?: AskedHold,
 ): LockRequest {
-  if (!isOptions(options)) throw unfit('options', options, 'an object');
+  if (!isOptions(options)) throw invalidOption('options', options, 'an object');
   const checks = CHECKS[call];
   for (const name in options)
     if (!Object.hasOwn(checks, name)) refuseForCall(options, name as keyof WithLockOptions, call);
@@ -123,7 +123,7 @@ function optionsOf({ limit, ...options }: LockPolicy, name: string, call: CallKi
 export function permitsOf<Options extends object>(
   options: Options & LimitOptions,
 ): { hold: AskedHold; rest: Omit<Options, keyof PermitCount> } {
-  if (!isOptions(options)) throw unfit('options', options, 'an object with a limit');
+  if (!isOptions(options)) throw invalidOption('options', options, 'an object with a limit');
   const { limit, permits = 1, ...rest } = options;
   if (limit !== undefined || options.policy === undefined) checkOption('@Limited', 'limit', limit);
   checkOption('@Limited', 'permits', permits);
@@ -216,5 +216,5 @@ function pickDefaults(defaults: LockRequest): LockRequest {
 function refuseForCall(options: WithLockOptions, name: keyof WithLockOptions, call: CallKind): void {
   const isLeftOut = options[name] === undefined && Object.hasOwn(CHECKS.withLock, name);
   if (Object.hasOwn(options, name) && !isLeftOut)
-    refuseUnknown({ [name]: options[name] }, Object.keys(CHECKS[call]), MEANT);
+    refuseUnknown({ [name]: options[name] }, Object.keys(CHECKS[call]), OPTION_HINTS);
 }

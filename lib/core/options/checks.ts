@@ -5,6 +5,8 @@ import { quoted } from '../../api/printable.js';
 export type Check = (name: string, value: unknown) => void;
 
 export const DAY_MS = 86_400_000;
+/** The longest timer, in milliseconds: `setTimeout` fires at once for a longer one. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export function milliseconds(min: number, max: number): Check {
   return count(min, max, 'a whole number of milliseconds');
@@ -22,7 +24,7 @@ export function oneOf(...values: readonly unknown[]): Check {
 /** @param expected for messages */
 export function fits(isFit: (value: unknown) => boolean, expected: string): Check {
   return (name, value) => {
-    if (!isFit(value)) throw unfit(name, value, expected);
+    if (!isFit(value)) throw invalidOption(name, value, expected);
   };
 }
 
@@ -66,7 +68,7 @@ export function refuseUnknown(
   meant: Readonly<Record<string, string>> = {},
   unlisted: readonly string[] = [],
 ): void {
-  if (!isOptions(options)) throw unfit('options', options, 'an object');
+  if (!isOptions(options)) throw invalidOption('options', options, 'an object');
   const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown === undefined) return;
   const like = unknown.toLowerCase();
@@ -79,7 +81,7 @@ export function refuseUnknown(
   );
 }
 
-export function unfit(name: string, got: unknown, expected: string): LockOptionsError {
+export function invalidOption(name: string, got: unknown, expected: string): LockOptionsError {
   return new LockOptionsError(`${name} must be ${expected}: got ${described(got)}.`);
 }
 

@@ -6,6 +6,7 @@ import {
   isFunction,
   isRecord,
   isText,
+  MAX_TIMER_MS,
   milliseconds,
   oneOf,
   refuseUnknown,
@@ -39,7 +40,6 @@ const MAX_LABEL = 100;
 const MAX_NOTE = 100;
 /** As long as a key may be. */
 const MAX_MATCH_BYTES = 1024;
-const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
 
 const flag = oneOf(true, false);
 const ttl = milliseconds(20, DAY_MS);

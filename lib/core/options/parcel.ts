@@ -5,7 +5,7 @@ import { described, refuseUnknown } from './checks.js';
 import { checkOption } from './option-rows.js';
 
 /** Says what is wrong with a parcel without a word of what is in it: it may be a secret. */
-function unfit(problem: string): LockOptionsError {
+function invalidParcel(problem: string): LockOptionsError {
   return new LockOptionsError(
     `This is no parcel of a lock: ${problem}. Pass what lock.detach returned, as an object: JSON.parse turns a text into one.`,
   );
@@ -18,16 +18,18 @@ function unfit(problem: string): LockOptionsError {
  */
 export function checkParcel(parcel: unknown): LockParcel {
   if (typeof parcel !== 'object' || parcel === null)
-    throw unfit(`it is ${typeof parcel === 'string' ? 'a string' : described(parcel)}`);
+    throw invalidParcel(`it is ${typeof parcel === 'string' ? 'a string' : described(parcel)}`);
   const { v, key, owner, fencingToken, ttlMs } = parcel as Partial<Record<keyof LockParcel, unknown>>;
-  if (v !== 1) throw unfit('its v is not 1, so it is of another version of this library, or no parcel at all');
-  if (typeof key !== 'string') throw unfit('its key is no string');
-  if (typeof owner !== 'string' || !isDetachedOwner(owner)) throw unfit('its owner is not that of a detached lock');
-  if (!Number.isSafeInteger(fencingToken) || (fencingToken as number) < 1) throw unfit('its fencingToken is no token');
+  if (v !== 1) throw invalidParcel('its v is not 1, so it is of another version of this library, or no parcel at all');
+  if (typeof key !== 'string') throw invalidParcel('its key is no string');
+  if (typeof owner !== 'string' || !isDetachedOwner(owner))
+    throw invalidParcel('its owner is not that of a detached lock');
+  if (!Number.isSafeInteger(fencingToken) || (fencingToken as number) < 1)
+    throw invalidParcel('its fencingToken is no token');
   try {
     checkOption('withLock', 'ttlMs', ttlMs);
   } catch {
-    throw unfit('its ttlMs is no time that a lock can have');
+    throw invalidParcel('its ttlMs is no time that a lock can have');
   }
   return { v, key, owner, fencingToken: fencingToken as number, ttlMs: ttlMs as number };
 }

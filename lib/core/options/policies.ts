@@ -9,13 +9,13 @@ import {
   type CallDefaults,
   type Policies,
 } from './call-options.js';
-import { checked, isOptions, refuseUnknown, unfit } from './checks.js';
+import { checked, isOptions, refuseUnknown, invalidOption } from './checks.js';
 import { CHECKS } from './option-rows.js';
 
-const OF_THE_CALL = 'It says what the code does: give it where the policy is named.';
+const CALLS_ONLY = 'It says what the code does: give it where the policy is named.';
 /** Advice for names that are no options of a policy. */
-const MEANT = Object.fromEntries(
-  Object.keys({ ...CHECKS.withLock, ...CHECKS['@Limited'] }).map((name) => [name, OF_THE_CALL]),
+const OPTION_HINTS = Object.fromEntries(
+  Object.keys({ ...CHECKS.withLock, ...CHECKS['@Limited'] }).map((name) => [name, CALLS_ONLY]),
 );
 
 /**
@@ -28,8 +28,8 @@ export function resolvePolicies(given: object, defaults: Omit<CallDefaults, 'pol
   for (const [name, policy] of Object.entries(given) as [string, unknown][]) {
     const place = `policies.${name}`;
     if (name === '') throw new LockOptionsError('A policy needs a name: got "" in policies.');
-    if (!isOptions(policy)) throw unfit(place, policy, 'an object with options');
-    inPlace(place, () => refuseUnknown(policy, Object.keys(CHECKS.policy), MEANT));
+    if (!isOptions(policy)) throw invalidOption(place, policy, 'an object with options');
+    inPlace(place, () => refuseUnknown(policy, Object.keys(CHECKS.policy), OPTION_HINTS));
     const resolved: LockPolicy = checked(policy, CHECKS.policy, `${place}.`);
     inPlace(place, () => {
       const { ttlMs = defaults.ttlMs, onTransaction = defaults.onTransaction } = resolved;

@@ -5,13 +5,12 @@ import type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } fr
 import { quoted } from '../../api/printable.js';
 import type { LockEngine } from '../locks/lock-engine.js';
 import type { LockHandle } from '../locks/lock-handle.js';
+import { MAX_TIMER_MS } from '../options/checks.js';
 import { notify } from '../time/notify.js';
 import type { Closing } from '../locks/waiter.js';
 import type { LockContext } from './lock-context.js';
 import { Term, type LeaderWork } from './term.js';
 
-/** As long as a timer can be set for: then the election asks for its lock anew. */
-const ENDLESS_MS = 2 ** 31 - 1;
 /** Pauses between campaigns while the store cannot be asked, in milliseconds. */
 const WHILE_UNAVAILABLE_MS = { first: 200, longest: 3_000 };
 /** Pauses after work of the leader has failed, in milliseconds. */
@@ -136,7 +135,7 @@ export class Election implements Leader {
 
   async #campaign(): Promise<void> {
     const { engine, closing, handsOver } = this.parts;
-    const request = { ttlMs: this.options.ttlMs, waitMs: ENDLESS_MS, watchdog: true, cohort: false };
+    const request = { ttlMs: this.options.ttlMs, waitMs: MAX_TIMER_MS, watchdog: true, cohort: false };
     let [refusals, failures] = [0, 0];
     while (closing.phase === 'open') {
       let lock: LockHandle;

@@ -6,7 +6,7 @@ import { keptUntil, type Holder, type Holding, type LockBackend, type Waiting } 
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockEngine } from '../locks/lock-engine.js';
 import { splitScope } from '../keys/scope.js';
-import { refuseUnknown, unfit } from '../options/checks.js';
+import { refuseUnknown, invalidOption } from '../options/checks.js';
 import { checkOption, checkOptions, withDefaults } from '../options/option-rows.js';
 import type { Shutdown } from './shutdown.js';
 
@@ -45,7 +45,7 @@ export class LockAdmin {
       const { owner } = options;
       // Not from anybody; and an owner value, as `LockHolder.owner`, would match none.
       if (typeof owner !== 'string' || parseOwner(owner).pid !== undefined)
-        throw unfit('owner', owner, 'the digest that inspect has shown');
+        throw invalidOption('owner', owner, 'the digest that inspect has shown');
       return this.engine.forceRelease(key, owner);
     });
   }

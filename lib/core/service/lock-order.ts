@@ -113,7 +113,12 @@ export class LockOrder {
         }
         if (previous) {
           const first = quoted(previous.key);
-          this.#look(previous, wanted, () => `${nameOf()} takes ${first} before ${quoted(key)} (${OF_A_SET})`, added);
+          this.#look(
+            previous,
+            wanted,
+            () => `${nameOf()} takes ${first} before ${quoted(key)} (${SORTED_KEYS})`,
+            added,
+          );
         }
         if (wanted.keyClass) previous = wanted;
       }
@@ -169,7 +174,7 @@ export class LockOrder {
 }
 
 /** Says in a report why one lock is taken before another. */
-const OF_A_SET = 'a call for several keys, which takes them sorted';
+const SORTED_KEYS = 'a call for several keys, which takes them sorted';
 
 /**
  * How the locks on the shortest way from one class to another were taken, each while the one before was held.

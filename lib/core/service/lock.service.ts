@@ -35,13 +35,13 @@ import {
   type AskedHold,
   type LockRequest,
 } from '../options/call-options.js';
-import { unfit } from '../options/checks.js';
+import { invalidOption } from '../options/checks.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import { checkParcel, checkParcelOptions } from '../options/parcel.js';
 import type { CallKind } from '../options/option-rows.js';
 import { checkPolicyBounds } from '../options/policies.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
-import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
+import { yieldToEventLoop, outsideOfCalls } from '../time/event-loop.js';
 import { unlessAborted } from '../locks/abort-listener.js';
 import { acquireAll } from './acquire-all.js';
 import type { Call } from './call.js';
@@ -103,7 +103,7 @@ export class LockService {
    */
   readonly events$: Observable<LockEvent>;
   /** The same, but whoever subscribes here is not told of grants, releases and contention for its own sake. @internal */
-  readonly troubles$: Observable<LockEvent>;
+  readonly problems$: Observable<LockEvent>;
 
   readonly #options: ResolvedServiceOptions;
   /** The same options, for each kind of call. */
@@ -140,7 +140,7 @@ export class LockService {
     shutdown.add(this.#closable);
     const { events } = engine;
     this.events$ = events.asObservable();
-    this.troubles$ = events.troubles.asObservable();
+    this.problems$ = events.problems.asObservable();
     const { insideTransaction, lockOrder, telemetry } = options;
     if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, events.warn);
     if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? events.warn : undefined);
@@ -371,7 +371,7 @@ export class LockService {
     } catch (error) {
       return this.#engine.refuse(error);
     }
-    if (!running) await loopTurn(); // a loop of calls that are skipped would stop the event loop
+    if (!running) await yieldToEventLoop(); // a loop of calls that are skipped would stop the event loop
     return running;
   }
 
@@ -382,8 +382,8 @@ export class LockService {
   stats(): LockStats[] {
     const stats = new Map<string, LockStats>();
     for (const { label, held, waiting } of this.#engine.stats()) {
-      const { held: heldElse = 0, waiting: waitingElse = 0 } = stats.get(label) ?? {};
-      stats.set(label, { label, held: held + heldElse, waiting: waiting + waitingElse });
+      const { held: heldSoFar = 0, waiting: waitingSoFar = 0 } = stats.get(label) ?? {};
+      stats.set(label, { label, held: held + heldSoFar, waiting: waiting + waitingSoFar });
     }
     return [...stats.values()];
   }
@@ -517,7 +517,7 @@ export class LockService {
   #callOf(asked: UnresolvedCall): Call {
     const { kind, key, isForSeveral = false, options, method } = asked;
     const request = this.#requestOf(asked);
-    if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
+    if (isForSeveral && !Array.isArray(key)) throw invalidOption('keys', key, 'an array of keys');
     const keyOf = (each: string) => this.#keyOf(each, options?.scope, method?.keyStatus);
     const keys = isForSeveral ? checkKeys((key as readonly string[]).map(keyOf)) : [keyOf(key as string)];
     const { onContended = 'throw' } = method ?? {};
@@ -633,7 +633,7 @@ export class LockService {
         await unlessAborted(lease.untilAnswered(), signal);
         return await this.#acquireOne(lease.key, call);
       }
-      const why = whyNotUnder(lease.grant.hold, request.hold);
+      const why = nestingConflict(lease.grant.hold, request.hold);
       if (why !== undefined) throw new LockSelfDeadlockError(lease.key, why);
       if (request.maxHoldMs && lease.grant.hold?.mode === 'shared' && lease.demands.overstaysAt === Infinity)
         throw limitsOthers(lease.key);
@@ -731,7 +731,7 @@ export class LockService {
 }
 
 /** Why a call that holds a lock in this mode cannot have it in another, and what to do; undefined if it can. */
-function whyNotUnder(held: Hold = EXCLUSIVE, wanted: Hold = EXCLUSIVE): string | undefined {
+function nestingConflict(held: Hold = EXCLUSIVE, wanted: Hold = EXCLUSIVE): string | undefined {
   if (held.mode === 'permits' && wanted.mode === 'permits') {
     if (wanted.permits <= held.permits) return undefined;
     return (

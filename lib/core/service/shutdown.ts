@@ -1,6 +1,7 @@
 import type { LockBackend } from '../backend/lock-backend.js';
 import type { LockEngine } from '../locks/lock-engine.js';
 import { NodeError } from '../../api/errors.js';
+import { MAX_TIMER_MS } from '../options/checks.js';
 import { inTime } from '../time/time-limit.js';
 import { Closing } from '../locks/waiter.js';
 import type { Election } from './election.js';
@@ -9,8 +10,6 @@ import type { Election } from './election.js';
 const CLOSE_MS = 10_000;
 /** An attempt in flight, its undo, the releases in flight, their last retry, and the end of the connections. */
 const ATTEMPTS_TO_CLOSE = 5;
-/** A timer of Node.js that takes longer ends at once, in milliseconds. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** What a shutdown closes: the parts of one lock service. */
 export interface Closable {
@@ -95,7 +94,7 @@ export async function closeStore(
   backend: Pick<LockBackend, 'attemptTimeoutMs' | 'close'>,
   idle?: Promise<void>,
 ): Promise<void> {
-  const limitMs = Math.min(CLOSE_MS + ATTEMPTS_TO_CLOSE * backend.attemptTimeoutMs(), LONGEST_TIMER_MS);
+  const limitMs = Math.min(CLOSE_MS + ATTEMPTS_TO_CLOSE * backend.attemptTimeoutMs(), MAX_TIMER_MS);
   const closing = async () => {
     await idle;
     await backend.close();

@@ -12,6 +12,6 @@ export const nextTick = process.nextTick.bind(process);
 export const outsideOfCalls: <R>(work: () => R) => R = AsyncLocalStorage.snapshot();
 
 /** Settles when the event loop has run once: timers, and answers from the network. */
-export function loopTurn(): Promise<void> {
+export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve));
 }

@@ -2,7 +2,7 @@ import { applyDecorators, createParamDecorator, SetMetadata, UseGuards, type Exe
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { KeyTemplate } from '../../core/keys/key.js';
-import { checked, DAY_MS, fits, milliseconds, oneOf, unfit } from '../../core/options/checks.js';
+import { checked, DAY_MS, fits, milliseconds, oneOf, invalidOption } from '../../core/options/checks.js';
 import { noteOn } from '../injection/decorated-methods.js';
 import { decorator } from '../injection/method-decorator.js';
 import { UnmadeKeys } from '../locked/request-keys.js';
@@ -42,7 +42,7 @@ export function Fenced(...given: [key: string, options?: FencedOptions]): ClassD
   const example = "@Fenced('stock:{params.sku}')";
   return decorator<PropertyDescriptor>('@Fenced', example, given, (target, member, descriptor) => {
     const [key, options = {}] = given;
-    if (key === undefined) throw unfit('the key', key, 'a string like "stock:{params.sku}"');
+    if (key === undefined) throw invalidOption('the key', key, 'a string like "stock:{params.sku}"');
     const plan = readPlan('@Fenced', key, options);
     applyDecorators(SetMetadata(FENCED_PLAN, plan), UseGuards(FencingTokenGuard))(target, member, descriptor);
     const method: unknown = descriptor?.value;

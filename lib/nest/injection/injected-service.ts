@@ -4,7 +4,7 @@ import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
-import { loopTurn } from '../../core/time/event-loop.js';
+import { yieldToEventLoop } from '../../core/time/event-loop.js';
 import type { DecoratedMethod, Method } from './method-decorator.js';
 import { getLockServiceToken } from './tokens.js';
 
@@ -112,7 +112,7 @@ export async function workWith<Needed, Result>(
   try {
     needed = find();
   } catch (error) {
-    await loopTurn();
+    await yieldToEventLoop();
     throw error;
   }
   return work(needed);

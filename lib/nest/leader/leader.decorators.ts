@@ -2,7 +2,7 @@ import { isObservable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
 import type { LeaderOptions, Leadership } from '../../api/leader.js';
 import { KeyTemplate } from '../../core/keys/key.js';
-import { unfit } from '../../core/options/checks.js';
+import { invalidOption } from '../../core/options/checks.js';
 import { checkOptions } from '../../core/options/option-rows.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { noteOn } from '../injection/decorated-methods.js';
@@ -120,7 +120,11 @@ function readPlan(
   checkOptions('@LeaderOnly', given);
   const { registration = DEFAULT_REGISTRATION, ...options } = given;
   if (typeof key !== 'string' || key === '' || new KeyTemplate(key).origin !== 'static') {
-    throw unfit('the key', key, 'a fixed string like "outbox", since an election begins before there are any calls');
+    throw invalidOption(
+      'the key',
+      key,
+      'a fixed string like "outbox", since an election begins before there are any calls',
+    );
   }
   return { decorator, key, registration, options, property, name };
 }

@@ -12,7 +12,7 @@ import { quoted } from '../../api/printable.js';
 import { checkKey, checkKeys, KeyTemplate, type KeyOrigin } from '../../core/keys/key.js';
 import { checkHold, type AskedHold } from '../../core/options/call-options.js';
 import { checkOptions, type MethodKind } from '../../core/options/option-rows.js';
-import { unfit } from '../../core/options/checks.js';
+import { invalidOption } from '../../core/options/checks.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { noteOn } from '../injection/decorated-methods.js';
@@ -277,7 +277,7 @@ function templateOf(text: unknown, takesSeveral: boolean): KeyTemplate {
   const expected = takesSeveral
     ? 'a string, an array of strings, or a function that returns one of them'
     : 'one string, or a function that returns one, since permits are those of one key';
-  throw unfit('the key', text, expected);
+  throw invalidOption('the key', text, expected);
 }
 
 /** @throws LockOptionsError for templates that are rendered at different times, and where there is none */

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from '@nestjs/common';
 import { Observable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
-import { isOptions, unfit } from '../../core/options/checks.js';
+import { isOptions, invalidOption } from '../../core/options/checks.js';
 import { serveMethod } from '../injection/injected-service.js';
 import { methodDecorator } from '../injection/method-decorator.js';
 import {
@@ -77,7 +77,7 @@ const LOCKED: LockedKind = {
   under: 'lock',
   call: 'LockService.withLock',
   split: (given: AnyLockedOptions = {}) => {
-    if (!isOptions(given)) throw unfit('the options', given, 'an object');
+    if (!isOptions(given)) throw invalidOption('the options', given, 'an object');
     return { rest: given };
   },
 };

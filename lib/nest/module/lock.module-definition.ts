@@ -3,7 +3,7 @@ import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { composeLocks, type ComposedLocks, type StoreKind } from '../../compose/composition.js';
-import { checked, fits, isFunction, isOptions, unfit, type Check } from '../../core/options/checks.js';
+import { checked, fits, isFunction, isOptions, invalidOption, type Check } from '../../core/options/checks.js';
 import { withDefaults } from '../../core/options/option-rows.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { Shutdown } from '../../core/service/shutdown.js';
@@ -83,7 +83,7 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
 /** @throws LockOptionsError when the argument of `forRoot` or `forRootAsync` is no object */
 export function anObject<T>(method: string, options: T): T {
   if (isOptions(options)) return options;
-  throw unfit(`the argument of ${method}`, options, 'an object with options');
+  throw invalidOption(`the argument of ${method}`, options, 'an object with options');
 }
 
 /** @throws LockOptionsError unless `forRootAsync` was given exactly one source of options */

@@ -43,7 +43,7 @@ export function logTroubles(service: LockService, logger: Logger): void {
       );
     }
   });
-  service.troubles$.subscribe({
+  service.problems$.subscribe({
     next: (event) => {
       kept.note(event);
       if ('causes' in event && event.type !== 'release-failed') outage.note(event); // locks may be there all the same

@@ -7,7 +7,7 @@ import {
   milliseconds,
   oneOf,
   refuseUnknown,
-  unfit,
+  invalidOption,
   type Check,
 } from '../../core/options/checks.js';
 import type { ResolvedServiceOptions } from '../../core/options/service-options.js';
@@ -91,7 +91,7 @@ export function resolveServers({ redis, redlock }: { redis?: RedisSource; redloc
     checkSource('redis', redis);
     return { kind: 'redis', source: redis };
   }
-  if (!Array.isArray(redlock)) throw unfit('redlock', redlock, 'an array of Redis servers');
+  if (!Array.isArray(redlock)) throw invalidOption('redlock', redlock, 'an array of Redis servers');
   if (redlock.length < 3) {
     throw new LockOptionsError(
       `redlock needs at least 3 independent masters: got ${redlock.length}. With one server use redis.`,
@@ -136,7 +136,7 @@ export function commandTimeoutOf(
 }
 
 function checkReplicas(name: string, value: unknown): void {
-  if (!isRecord(value)) throw unfit(name, value, 'an object');
+  if (!isRecord(value)) throw invalidOption(name, value, 'an object');
   const { count: replicas, timeoutMs } = value;
   refuseUnknown(value, ['count', 'timeoutMs']);
   count(1, 100)(`${name}.count`, replicas);

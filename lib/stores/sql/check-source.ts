@@ -1,10 +1,10 @@
 import { LockOptionsError } from '../../api/errors.js';
-import { unfit } from '../../core/options/checks.js';
+import { invalidOption } from '../../core/options/checks.js';
 import { IS_IT_SET, problemOfAddress, URL_OBJECT, withoutAddress, type Given } from '../node/address.js';
 
 /** @throws LockOptionsError, which does not repeat a text, as it may hold a password */
 export function checkUrl(name: string, url: unknown, scheme: RegExp, example: string): void {
-  if (typeof url !== 'string') throw unfit(name, url, `a URL like ${example}`);
+  if (typeof url !== 'string') throw invalidOption(name, url, `a URL like ${example}`);
   if (scheme.test(url)) return;
   const got = url === '' ? `an empty string. ${IS_IT_SET}` : 'another text.';
   throw new LockOptionsError(`${name} must be a URL like ${example}: got ${got}`);

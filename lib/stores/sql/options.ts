@@ -4,7 +4,7 @@ import {
   milliseconds,
   oneOf,
   refuseUnknown,
-  unfit,
+  invalidOption,
   type Check,
 } from '../../core/options/checks.js';
 
@@ -49,13 +49,13 @@ export const SQL_CHECKS: Readonly<Record<keyof SqlStoreOptions, Check>> = {
   table: (name, value) => {
     const parts = typeof value === 'string' ? value.split('.') : [];
     if (parts.length === 0 || parts.length > 2 || !parts.every((part) => NAME.test(part)))
-      throw unfit(name, value, 'the name of a table, or schema.name, of letters, digits and _');
+      throw invalidOption(name, value, 'the name of a table, or schema.name, of letters, digits and _');
   },
   createTable: oneOf(true, false),
   commandTimeoutMs: milliseconds(10, 60_000),
   janitor: (name, value) => {
     if (value === false) return;
-    if (!isOptions(value)) throw unfit(name, value, 'false, or an object like { keepMs: 86_400_000 }');
+    if (!isOptions(value)) throw invalidOption(name, value, 'false, or an object like { keepMs: 86_400_000 }');
     refuseUnknown(value, ['keepMs']);
     const { keepMs } = value as JanitorOptions;
     if (keepMs !== undefined) milliseconds(60_000, 365 * DAY_MS)(`${name}.keepMs`, keepMs);

@@ -1,5 +1,5 @@
 import { LockOptionsError } from '../../../api/errors.js';
-import { isOptions, unfit } from '../../../core/options/checks.js';
+import { isOptions, invalidOption } from '../../../core/options/checks.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { installed } from '../../node/installed.js';
 import { credentials } from '../../node/problem-of.js';
@@ -103,7 +103,7 @@ const EXAMPLE = 'mysql://user:password@host:3306/database';
 /** @throws LockOptionsError for what is none, or a connection that the application uses itself */
 export function checkMysql(name: string, source: unknown): asserts source is MysqlSource {
   if (typeof source === 'string') return checkUrl(name, source, SCHEME, EXAMPLE);
-  if (!isOptions(source)) throw unfit(name, source, EXPECTED);
+  if (!isOptions(source)) throw invalidOption(name, source, EXPECTED);
   if (isPool(source)) return;
   if ('rollback' in source || 'query' in source) {
     throw new LockOptionsError(

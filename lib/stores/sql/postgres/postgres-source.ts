@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { LockOptionsError } from '../../../api/errors.js';
-import { isOptions, unfit } from '../../../core/options/checks.js';
+import { isOptions, invalidOption } from '../../../core/options/checks.js';
 import { installed } from '../../node/installed.js';
 import { credentials } from '../../node/problem-of.js';
 import { checkOptions, checkUrl } from '../check-source.js';
@@ -81,7 +81,7 @@ const EXAMPLE = 'postgres://user:password@host:5432/database';
 /** @throws LockOptionsError for what is none, or a connection that the application uses itself */
 export function checkPostgres(name: string, source: unknown): asserts source is PostgresSource {
   if (typeof source === 'string') return checkUrl(name, source, SCHEME, EXAMPLE);
-  if (!isOptions(source)) throw unfit(name, source, EXPECTED);
+  if (!isOptions(source)) throw invalidOption(name, source, EXPECTED);
   if (isPGlite(source) || isPool(source)) return;
   if ('rollback' in source || 'query' in source) {
     throw new LockOptionsError(
