@@ -1,10 +1,11 @@
 import 'reflect-metadata';
 import { readFileSync } from 'node:fs';
 import { EntitySchema as MikroEntity, MikroORM } from '@mikro-orm/postgresql';
+import knex, { type Knex } from 'knex';
 import { getLockServiceToken, LockService } from 'nest-redis-lock';
 import { ddl } from 'nest-redis-lock/sql';
 import { LockBench } from 'nest-redis-lock/testing';
-import { DataSource, EntitySchema } from 'typeorm';
+import { DataSource, EntitySchema, type MigrationInterface } from 'typeorm';
 import { expect, it, onTestFinished } from 'vitest';
 import { DIALECTS, SQL_CHECKS } from '../../lib/stores/sql/options.js';
 import { exampleWith } from '../readme/compile.js';
@@ -63,6 +64,32 @@ it('the example of docs/sql.md for the move from Redis takes both locks', async 
   });
   const held = await testing.get(BothLocks).withLock('k', async () => benches.map(({ heldKeys }) => heldKeys));
   expect(held).toEqual([['k'], ['k']]);
+});
+
+it('the migrations of docs/migrations-by-tool.md for TypeORM and Knex create the table, and drop it', async () => {
+  const server = await ownPostgres();
+  const found = async () => (await server.query("SELECT to_regclass('resource_lock')::text AS name"))[0]!.name;
+  const page = 'docs/migrations-by-tool.md';
+  const classes = await exampleWith<Record<string, Class<MigrationInterface>>>(page, 'implements MigrationInterface');
+  const dataSource = await new DataSource({
+    type: 'postgres',
+    url: server.url,
+    migrations: Object.values(classes),
+  }).initialize();
+  onTestFinished(() => dataSource.destroy());
+  await dataSource.runMigrations();
+  expect(await found()).toBe('resource_lock');
+  await dataSource.undoLastMigration();
+  expect(await found()).toBeNull();
+
+  type Step = (client: Knex) => Promise<unknown>;
+  const { up, down } = await exampleWith<{ up: Step; down: Step }>(page, 'knex.schema.raw');
+  const client = knex({ client: 'pg', connection: server.url });
+  onTestFinished(() => client.destroy());
+  await up(client);
+  expect(await found()).toBe('resource_lock');
+  await down(client);
+  expect(await found()).toBeNull();
 });
 
 /** With the table of locks, and whatever tools that change the schema make. */
