@@ -5,11 +5,15 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 
-const program = fileURLToPath(new URL('cell/cell.mjs', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('cell/cell.mjs', import.meta.url));
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** Runs one cell in a process group of its own, of which nothing is left afterwards. Never rejects. */
-export async function runCell(cell, limitMs, node = process.execPath) {
+/**
+ * Runs one cell in a process group of its own, of which nothing is left afterwards. Never rejects.
+ * @param node the Node.js that runs it
+ * @param program what a cell runs
+ */
+export async function runCell(cell, limitMs, node = process.execPath, program = PROGRAM) {
   const begin = performance.now();
   // In memory where that is possible.
   const scratch = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'lock-bench-'));

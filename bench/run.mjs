@@ -1,5 +1,6 @@
 /**
- * Compares the library with its peers and with bare clients. See docs/performance.md; `--help` lists the options.
+ * Compares the library with its peers and with bare clients: docs/performance.md, and, with `--faults`, docs/faults.md.
+ * `--help` lists the options.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
@@ -15,6 +16,12 @@ if (!existsSync(here('node_modules'))) {
   execFileSync('npm', ['ci', '--no-audit', '--no-fund'], { cwd: here('.'), stdio: 'inherit' });
 }
 
+if (process.argv.includes('--faults')) {
+  endWithCells();
+  await (await import('./faults/run.mjs')).runFaults();
+  process.exit();
+}
+
 // Only now: what they import has just been installed.
 const { readArguments, USAGE } = await import('./arguments.mjs');
 const { planCells } = await import('./plan.mjs');
@@ -25,9 +32,7 @@ const { summarise } = await import('./report/summary.mjs');
 const { markdown } = await import('./report/markdown.mjs');
 const { publish, writeResults } = await import('./report/publish.mjs');
 
-process.on('SIGINT', () => process.exit(130)); // and its cell with it, see run-cell.mjs
-process.on('SIGTERM', () => process.exit(143));
-
+endWithCells();
 const settings = readSettings();
 if (settings.help) console.log(USAGE);
 else if (settings.render) await publish(JSON.parse(readFileSync(settings.render, 'utf8')));
@@ -65,6 +70,12 @@ async function run() {
     console.error(`Without a lock no update was lost in ${blindChecks.join(', ')}: the check proves nothing.`);
     process.exitCode = 1;
   }
+}
+
+/** See run-cell.mjs. */
+function endWithCells() {
+  process.on('SIGINT', () => process.exit(130));
+  process.on('SIGTERM', () => process.exit(143));
 }
 
 /** Installs the other versions of Node.js that scenarios run on, for the time of this run. */

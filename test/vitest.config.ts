@@ -9,6 +9,7 @@ const SIMULATED = [
   '{backends,hazards,leader,lease,list,service,sets}/**/!(*.real)',
   // and of others what is about time
   'adapters/{adapter,dead-master}',
+  'bench/faults',
   'contract/{answers-in-any-order,from-promises,lock-backend,toy-service}',
   'doctor/far-away',
   'fuzz/{hostile-server,input}',

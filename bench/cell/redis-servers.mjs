@@ -8,39 +8,54 @@ export function startRedisServers(count) {
   return Promise.all(Array.from({ length: count }, () => startRedisServer()));
 }
 
-/** @param settings further arguments, made of the port of the server */
-export async function startRedisServer(settings = () => []) {
-  const port = await freePort();
+/**
+ * @param settings further arguments, made of the port of the server
+ * @param samePort of a server that is started again
+ */
+export async function startRedisServer(settings = () => [], samePort) {
+  const port = samePort ?? (await freePort());
   const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...settings(port)];
   // The server of `provideRedisServer`. With the C locale: Redis refuses to start under one that is not installed.
   const env = { ...process.env, LC_ALL: 'C' };
   const child = spawn(process.env.REDIS_SERVER, args, { env, stdio: ['ignore', 'pipe', 'inherit'] });
-  const failed = once(child, 'error').then(([error]) => {
-    throw new Error(`redis-server cannot be started: ${error.message}.`);
+  const failed = Promise.race([once(child, 'error'), once(child, 'exit')]).then(([reason]) => {
+    throw new Error(`redis-server cannot be started: ${reason?.message ?? `it ended with ${reason}`}.`);
   });
   await Promise.race([once(child.stdout, 'data'), failed]);
-  failed.catch(() => {});
   child.stdout.resume();
-  const control = await connect(port);
+  const control = await Promise.race([connect(port), failed]);
+  failed.catch(() => {});
+  const isOurs = (await control.info('server')).includes(`process_id:${child.pid}\r`);
+  if (!isOurs) throw new Error(`another redis-server answers on port ${port}: run the cell again.`);
   return {
     port,
     control,
     stop: () => child.kill('SIGSTOP'),
+    go: () => child.kill('SIGCONT'),
     kill() {
       control.disconnect();
       child.kill('SIGKILL');
     },
+    hasEnded: once(child, 'exit'),
   };
 }
 
+/**
+ * Below the range from which systems number outgoing connections: thus a client that keeps reconnecting to a dead server can
+ * neither take its port nor connect to itself. The bus of a Cluster has a port 10 000 higher.
+ */
 async function freePort() {
   for (;;) {
-    const server = createServer().listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const { port } = server.address();
+    const port = 10_000 + Math.floor(Math.random() * 10_000);
+    const server = createServer();
+    const isFree = await new Promise((resolve) => {
+      server.once('error', () => resolve(false));
+      server.listen(port, '127.0.0.1', () => resolve(true));
+    });
+    if (!isFree) continue;
     server.close();
     await once(server, 'close');
-    if (port <= 55_535) return port; // the bus of a Cluster has a port 10 000 higher
+    return port;
   }
 }
 

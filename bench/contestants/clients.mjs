@@ -1,15 +1,22 @@
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 
 /** An ioredis client with ioredis' own defaults, connected. */
-export async function connect(port) {
-  const client = new Redis({ host: '127.0.0.1', port });
+export function connect(port, options) {
+  return untilReady(new Redis({ host: '127.0.0.1', port, ...options }));
+}
+
+/** @param isCluster whether these are nodes of one Cluster, which has one client */
+export function connectAll(ports, { isCluster = false, options } = {}) {
+  const clients = isCluster
+    ? [untilReady(new Cluster(ports.map((port) => ({ host: '127.0.0.1', port }))))]
+    : ports.map((port) => connect(port, options));
+  return Promise.all(clients);
+}
+
+async function untilReady(client) {
   client.on('error', () => {}); // a command that fails says so itself
   await new Promise((resolve) => client.once('ready', resolve));
   return client;
-}
-
-export function connectAll(ports) {
-  return Promise.all(ports.map((port) => connect(port)));
 }
 
 /** For acquire calls that a peer limits by a number of attempts: enough to finish. */

@@ -6,8 +6,11 @@
  *
  *   open({ ports, ttlMs, waitMs, fair, processes }) → { acquire(key) → handle, release(handle), close() }
  *
- * and its result, where it has them, `prepare(keys)` (called once per cell, before anybody acquires) and
+ * and its result, where it has them, `turn(key, work) → what the library answers to the release` (`work` gets `{ held(), token }`:
+ * the best way that the library gives the work to know that it still has the lock, and the fencing token; `work` never rejects),
+ * `prepare(keys)` (called once per cell, before anybody acquires) and
  * `hold(key, ttlMs) → { release() }` (a lock that is renewed until released), `acquireAll(keys) → handle` (all of these, or none).
+ * Under faults `open` gets `settings` as well: `faults/settings.mjs`.
  */
 export const CONTESTANTS = {
   raw: { title: 'raw client', takesPart: ['uncontended', 'held'] },
@@ -55,6 +58,7 @@ export const CONTESTANTS = {
   verrou: { title: '@verrou/core', takesPart: ['uncontended', 'contended', 'wake-up'] },
   murlock: { title: 'murlock', takesPart: ['uncontended', 'contended', 'wake-up'] },
   'redis-kit': { title: '@redis-kit/lock', takesPart: ['uncontended', 'contended', 'wake-up', 'held', 'redlock'] },
+  'set-nx': { title: 'SET NX with one value (control)', takesPart: [] },
   'no-lock': { title: 'no lock (control)', takesPart: ['lost-update-control'] },
 };
 

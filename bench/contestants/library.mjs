@@ -32,6 +32,8 @@ export async function openOn(source, { ttlMs, waitMs, fair, awaitRelease }) {
     acquireAll: (keys) => service.acquireAll(keys),
     release: (lock) => lock.release(),
     hold: (key, ttl) => service.acquire(key, { ttlMs: ttl }),
+    turn: (key, work) =>
+      service.withLock(key, {}, (lock) => work({ held: () => lock.isHeld, token: lock.fencingToken })),
     leader: (key, options) => service.leader(key, options),
     /** How much the service keeps in memory. */
     size: () => service.size,
@@ -47,8 +49,13 @@ export function openMany(terms, count) {
 
 function sourceOf(ports, isCluster) {
   if (isCluster) return { redis: () => new Cluster([{ host: '127.0.0.1', port: ports[0] }]) };
-  const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
+  const urls = urlsOf(ports);
   return urls.length > 1 ? { redlock: urls } : { redis: urls[0] };
+}
+
+/** The addresses of servers of this machine. */
+export function urlsOf(ports) {
+  return ports.map((port) => `redis://127.0.0.1:${port}`);
 }
 
 /** New nodes of a Redlock do not vote before leases that they may have forgotten have ended. */

@@ -6,7 +6,7 @@ import { ENOUGH_ATTEMPTS } from './clients.mjs';
 import { holdByUsing } from './hold-by-using.mjs';
 
 /** It has no defaults: the options of its README, with enough attempts, and no log but errors. */
-export async function open({ ports: [port], ttlMs }) {
+export async function open({ ports: [port], ttlMs, settings = {} }) {
   const options = {
     redisOptions: { url: `redis://127.0.0.1:${port}` },
     wait: 1000,
@@ -15,6 +15,7 @@ export async function open({ ports: [port], ttlMs }) {
     ignoreUnlockFail: false,
     failFastOnRedisError: false,
     blocking: false,
+    ...settings.module,
   };
   class BenchModule {}
   Module({ imports: [MurLockModule.forRoot(options)] })(BenchModule);
@@ -23,6 +24,8 @@ export async function open({ ports: [port], ttlMs }) {
   return {
     acquire: (key) => holdByUsing((work) => service.runWithLock(key, ttlMs, work)),
     release: (lock) => lock.release(),
+    /** It tells the work nothing. */
+    turn: (key, work) => service.runWithLock(key, ttlMs, () => work({ held: () => true })),
     close: () => app.close(),
   };
 }

@@ -1,0 +1,24 @@
+/** Which cells there are, in the order in which they run. */
+import { FAULTS } from './faults.mjs';
+import { PARTICIPANTS } from './settings.mjs';
+
+export function planCells({ libraries, faults, seeds }) {
+  return seeds.flatMap((seed) => {
+    const cells = faults.flatMap((fault) =>
+      libraries.filter((id) => takesPart(id, fault)).map((contestant) => ({ contestant, fault, seed })),
+    );
+    // The longest first, and the heaviest alone at the begin: nobody waits for them at the end.
+    return cells.sort((a, b) => weight(b) - weight(a));
+  });
+}
+
+export function takesPart(id, faultId) {
+  const participant = PARTICIPANTS[id];
+  const { form = 'one', stores, listens } = { ...FAULTS[faultId] };
+  if (stores && !stores.includes(participant.store)) return false;
+  if (listens && !participant.listens && !participant.isControl) return false;
+  if (participant.faults && !participant.faults.includes(faultId)) return false;
+  return participant.forms.includes(form === 'replica' ? 'one' : form);
+}
+
+const weight = ({ fault }) => (FAULTS[fault].watchMs ?? 0) + (FAULTS[fault].processes ?? 0) * 1_000;

@@ -1,0 +1,71 @@
+/** Runs the cells of the report on faults, several at a time, and writes a line of JSON for each: `npm run bench -- --faults`. */
+import { appendFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { provideRedisServer } from '../provide-redis-server.mjs';
+import { runCell } from '../run-cell.mjs';
+import { readArguments, USAGE } from './arguments.mjs';
+import { describeConditions } from './conditions.mjs';
+import { blindControls } from './controls.mjs';
+import { tables } from './tables.mjs';
+import { planCells } from './plan.mjs';
+
+const LIMIT_MS = 180_000;
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+
+export async function runFaults() {
+  const settings = readSettings();
+  if (settings.help) return console.log(USAGE);
+  const runs = settings.render ? settings.render.map(readRun) : [await run(settings)];
+  console.log(tables(runs.flatMap(({ cells }) => cells)));
+}
+
+async function run({ parallel, ...settings }) {
+  await provideRedisServer();
+  const begin = Date.now();
+  const conditions = describeConditions();
+  const cells = planCells(settings);
+  if (cells.length === 0) throw new Error('No library of this run takes part in a fault of this run.');
+  mkdirSync(here('../results'), { recursive: true });
+  const file = here(`../results/faults-${conditions.startedAt.replaceAll(':', '-')}.jsonl`);
+  const write = (line) => appendFileSync(file, `${JSON.stringify(line)}\n`);
+  write(conditions);
+
+  const todo = cells.values();
+  const done = [];
+  const runNext = async () => {
+    for (const cell of todo) {
+      const result = await runCell(cell, LIMIT_MS, process.execPath, here('cell.mjs'));
+      write(result);
+      done.push(result);
+      console.error(progress(result, done.length, cells.length));
+    }
+  };
+  await Promise.all(Array.from({ length: parallel }, runNext));
+  console.error(`${((Date.now() - begin) / 60_000).toFixed(1)} minutes; all figures: ${file}`);
+
+  const problems = blindControls(done);
+  for (const problem of problems) console.error(problem);
+  if (problems.length > 0) process.exitCode = 1;
+  return { conditions, cells: done };
+}
+
+function readRun(file) {
+  const [conditions, ...cells] = readFileSync(file, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  return { conditions, cells };
+}
+
+function readSettings() {
+  try {
+    return readArguments();
+  } catch (error) {
+    console.error(`${error.message}\n\n${USAGE}`);
+    return process.exit(2);
+  }
+}
+
+function progress({ contestant, fault, seed, seconds, failure }, number, count) {
+  return `[${number}/${count}] ${contestant}, ${fault}, seed ${seed}: ${failure ?? `${seconds.toFixed(1)} s`}`;
+}

@@ -1,0 +1,200 @@
+/**
+ * Who takes part in the report on faults, and how. Each setting of a peer that is not its default has the sentence of its pages that
+ * it comes from. Whoever maintains a peer can correct a line here, and run `npm run bench -- --faults --library <id>`.
+ *
+ *   module    in `bench/contestants`, if it has another name
+ *   package   whose version the page prints
+ *   store     where it keeps its locks
+ *   renews    it extends a lease while the work runs: without that, no work is longer than the ttl but where that is the fault
+ *   forms     in which it takes part; `one` includes a replica
+ *   listens   it has a subscription
+ *   fences    it has fencing tokens
+ *   faults    where it takes part in some only
+ *   isControl it must fail
+ *   settings  given to the module
+ *   says      the sentences, and what asks whether the lock is still held
+ */
+export const TTL_MS = 3_000;
+
+const REDLOCK_5 = 'https://github.com/mike-marcacci/node-redlock#readme';
+const SESAMECARE = 'https://github.com/sesamecare/redlock#readme';
+const SEMAPHORE = 'https://github.com/swarthy/redis-semaphore#readme';
+const UNIVERSAL = 'https://github.com/alexpota/redlock-universal#readme';
+const REDIS_KIT = 'https://github.com/CSenshi/redis-kit/tree/main/packages/lock';
+const VERROU = 'https://verrou.dev/docs/api';
+const MURLOCK = 'https://github.com/felanios/murlock#readme';
+
+const ALL_FORMS = ['one', 'nodes', 'cluster'];
+
+/** No page of a peer asks for a time limit of the client, and some do better with one. */
+const WITH_TIME_LIMIT = {
+  faults: [
+    'store-paused',
+    'holder-hole',
+    'nodes-none',
+    'nodes-1-stopped',
+    'nodes-2-stopped',
+    'nodes-3-stopped',
+    'nodes-restarted-empty',
+  ],
+};
+const TIME_LIMIT = { commandTimeout: 500 };
+
+const OURS = {
+  package: 'nest-redis-lock',
+  store: 'redis',
+  renews: true,
+  forms: ALL_FORMS,
+  listens: true,
+  fences: true,
+};
+
+const redlock5 = {
+  package: 'redlock-5',
+  store: 'redis',
+  renews: true,
+  forms: ALL_FORMS,
+  settings: { acquire: { retryCount: -1 } },
+  says: [
+    [
+      '`using` with `retryCount: -1`',
+      'Note that with `retryCount=-1` there will be unlimited retries until the lock is aquired.',
+      REDLOCK_5,
+    ],
+    [
+      'held while its signal is not aborted',
+      'In the case that auto-extension fails, an AbortSignal will be updated to indicate that abortion of the routine is in order',
+      REDLOCK_5,
+    ],
+  ],
+};
+
+const redisSemaphore = {
+  package: 'redis-semaphore',
+  store: 'redis',
+  renews: true,
+  forms: ['one', 'nodes'],
+  settings: { lock: { onLockLost: () => {} } },
+  says: [
+    ['`onLockLost` is given', 'By default onLockLost throws unhandled LostLockError', SEMAPHORE],
+    ['held while `isAcquired`', 'while (mutex.isAcquired) { // critical cycle iteration }', SEMAPHORE],
+  ],
+};
+
+const redlockUniversal = {
+  package: 'redlock-universal',
+  store: 'redis',
+  renews: true,
+  forms: ALL_FORMS,
+  settings: { lock: { retryAttempts: 100 } },
+  says: [
+    ['`using`, one lock object for each key', 'Auto-extends lock and guarantees cleanup', UNIVERSAL],
+    ['`retryAttempts: 100`, which is 10 s or more', 'retryAttempts?: number; // Default: 3', UNIVERSAL],
+    ['held while its signal is not aborted', 'const result = await lock.using(async (signal) => {', UNIVERSAL],
+  ],
+};
+
+export const PARTICIPANTS = {
+  library: { title: 'this library', ...OURS },
+  'library-node-redis': { title: 'this library, node-redis', ...OURS },
+  'redlock-5': { title: 'redlock 5', ...redlock5 },
+  'sesamecare-redlock': {
+    title: '@sesamecare-oss/redlock',
+    package: '@sesamecare-oss/redlock',
+    store: 'redis',
+    renews: true,
+    forms: ALL_FORMS,
+    says: [
+      [
+        '`using` with the default of 10 retries: in this fork unlimited retries of a call hold for its release as well',
+        'The max number of times Redlock will attempt to lock a resource before erroring.',
+        SESAMECARE,
+      ],
+      [
+        'held while its signal is not aborted',
+        'In the case that auto-extension fails, an AbortSignal will be updated to indicate that abortion of the routine is in order',
+        SESAMECARE,
+      ],
+    ],
+  },
+  'redis-semaphore': { title: 'redis-semaphore', ...redisSemaphore },
+  'redlock-universal': { title: 'redlock-universal', ...redlockUniversal },
+  'redis-kit': {
+    title: '@redis-kit/lock',
+    package: '@redis-kit/lock',
+    store: 'redis',
+    renews: true,
+    forms: ['one', 'nodes'],
+    settings: { redlock: { maxRetryAttempts: 40 } },
+    says: [
+      [
+        '`acquire` and `startAutoExtension`',
+        'startAutoExtension(thresholdMs?: number): void - Starts automatic extension',
+        REDIS_KIT,
+      ],
+      [
+        '`maxRetryAttempts: 40`, which is 8 s or more',
+        'maxRetryAttempts?: number; // Maximum retries (default: 3)',
+        REDIS_KIT,
+      ],
+      ['held while `isValid`', 'isValid: boolean - Whether the lock is currently valid', REDIS_KIT],
+    ],
+  },
+  verrou: {
+    title: '@verrou/core',
+    package: '@verrou/core',
+    store: 'redis',
+    forms: ['one'],
+    says: [
+      [
+        '`acquire` with its defaults, which wait without an end',
+        'If the lock is already acquired, it will wait until it is released or the timeout is reached.',
+        VERROU,
+      ],
+      ['held while not `isExpired()`', 'Check if the lock is expired.', VERROU],
+    ],
+  },
+  murlock: {
+    title: 'murlock',
+    package: 'murlock',
+    store: 'redis',
+    forms: ['one'],
+    settings: { module: { wait: 200, blocking: true } },
+    says: [
+      [
+        '`blocking: true`',
+        'MurLock supports a blocking mode where it will continuously retry to acquire the lock until successful.',
+        MURLOCK,
+      ],
+      [
+        '`wait: 200`, so that it asks as often as others',
+        'Time in milliseconds to wait before retrying to obtain a lock if the initial attempt fails.',
+        MURLOCK,
+      ],
+      ['held until its turn ends: it has no way to ask', 'runWithLock(lockKey, lockTime, async () => {', MURLOCK],
+    ],
+  },
+  'redlock-5-limited': {
+    title: 'redlock 5, time limit',
+    module: 'redlock-5',
+    ...redlock5,
+    ...WITH_TIME_LIMIT,
+    settings: { ...redlock5.settings, client: TIME_LIMIT },
+  },
+  'redis-semaphore-limited': {
+    title: 'redis-semaphore, time limit',
+    module: 'redis-semaphore',
+    ...redisSemaphore,
+    ...WITH_TIME_LIMIT,
+    settings: { ...redisSemaphore.settings, client: TIME_LIMIT },
+  },
+  'redlock-universal-limited': {
+    title: 'redlock-universal, time limit',
+    module: 'redlock-universal',
+    ...redlockUniversal,
+    ...WITH_TIME_LIMIT,
+    settings: { ...redlockUniversal.settings, client: TIME_LIMIT },
+  },
+  'set-nx': { title: 'SET NX', store: 'redis', forms: ['one', 'cluster'], isControl: true },
+  'no-lock': { title: 'no lock', store: 'redis', forms: ALL_FORMS, isControl: true, sendsNothing: true },
+};
