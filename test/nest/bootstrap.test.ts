@@ -1,6 +1,8 @@
+import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
 import { Redis } from 'ioredis';
 import { LockUnavailableError, type RedisLockModuleOptions, type RedisSource } from 'nest-redis-lock';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { candidatePort } from '../../servers/candidate-port.js';
 import { certificatesFor } from '../support/certificates.js';
 import { failureOf } from '../support/failed-start.js';
@@ -60,4 +62,15 @@ it.each(CLIENTS)('with %s TLS on one side alone, and a certificate that is not t
     expect(await refusalOf(source)).toContain('TLS (rediss://');
   for (const source of [to('localhost', withTls, {}), to('127.0.0.1', withTls, { ca })])
     expect(await refusalOf(source)).toMatch(/Its TLS certificate is not trusted.*NODE_EXTRA_CA_CERTS/);
+});
+
+it('an application that gives up while a client of ioredis connects survives two errors of its socket', async () => {
+  const silent = createServer().listen(0);
+  onTestFinished(() => void silent.close());
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  let client!: Redis;
+  const redis = () => (client = new Redis({ host: '127.0.0.1', port, tls: {}, lazyConnect: true }));
+  await messageOf({ redis, connectTimeoutMs: 200 });
+  for (const text of ['of the certificate', 'of the server']) client.stream.emit('error', new Error(text));
 });

@@ -157,7 +157,10 @@ export class IoredisAdapter implements RedisClient {
     makeRoom(this.#client, -1);
     this.#client.off('ready', this.#onReady).off('close', this.#onClose).off('end', this.#onEnd);
     this.#client.off('connect', this.#onConnect).off('node error', this.#onNodeError).off('+node', askQuietly);
-    if (this.isOwned) this.#client.disconnect();
+    if (!this.isOwned) return;
+    // ioredis listens for one error of a socket. TLS that ends while it connects can have two, and the second would end the process.
+    (this.#single.stream as Socket | undefined)?.on('error', () => {});
+    this.#client.disconnect();
   }
 
   run(call: ScriptCall): void {
