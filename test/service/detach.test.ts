@@ -7,7 +7,7 @@ import type { LockEvent, LockParcel, LockService, ParcelOptions, RedisLockSettin
 import { fromPromises, type Transfer } from 'nest-redis-lock/testing';
 import { digestOf } from '../../lib/api/holder.js';
 import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
-import { logTroubles } from '../../lib/nest/module/log-troubles.js';
+import { logProblems } from '../../lib/nest/module/log-problems.js';
 import { ToyBackend } from '../contract/toy-backend.js';
 import { acquireOn, claimOn, connected, extendOn, granted, now, releaseOn, transferOn } from '../support/claims.js';
 import { openLocks, serviceOn } from '../support/open-locks.js';
@@ -454,7 +454,7 @@ describe('a parcel', () => {
     const events: LockEvent[] = [];
     for (const service of [locks, others]) {
       service.events$.subscribe((event) => (events.push(event), show(event)));
-      logTroubles(service, logger);
+      logProblems(service, logger);
     }
     const parcel = await detached(locks, 'secret');
     const digest = digestOf(parcel.owner);

@@ -11,7 +11,13 @@ import {
   LockUnavailableError,
   RedisLockModule,
 } from 'nest-redis-lock';
-import { getLockBenchToken, LockBench, lockMatchers, LockTestingModule, withoutLocks } from 'nest-redis-lock/testing';
+import {
+  getLockBenchToken,
+  LockBench,
+  lockMatchers,
+  LockTestingModule,
+  withMemoryLocks,
+} from 'nest-redis-lock/testing';
 import type { LockMatchers } from 'nest-redis-lock/testing';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
@@ -128,7 +134,7 @@ it('the services of benches take the place of those of an existing application, 
   await expect(other.locks.acquire('late')).rejects.toThrow('The application is closing');
 });
 
-describe('withoutLocks', () => {
+describe('withMemoryLocks', () => {
   class Plain {
     @InjectLockService('billing') readonly locks!: LockService;
 
@@ -142,19 +148,19 @@ describe('withoutLocks', () => {
   }
   class More extends Plain {}
 
-  it('withoutLocks makes the locked methods of an instance work that was made by new [G427]', async () => {
+  it('withMemoryLocks makes the locked methods of an instance work that was made by new [G427]', async () => {
     await expect(new More().pay('17')).rejects.toThrow('has no LockService');
     const bench = new LockBench();
-    const plain = withoutLocks(new More(), bench);
+    const plain = withMemoryLocks(new More(), bench);
     expect(await plain.pay('17')).toBe('17 is paid');
     await plain.relay();
     expect(bench).toHaveLocked('order:17');
     bench.refuse('order:17', 'unavailable');
     await expect(plain.pay('17')).rejects.toBeInstanceOf(LockUnavailableError);
     expect(plain.locks.registration).toBe('billing');
-    expect(await withoutLocks(new Plain()).pay('18')).toBe('18 is paid');
-    expect(() => withoutLocks({})).toThrow('which has no method with @Locked or @Limited');
-    const orders = withoutLocks(new Orders(bench.locks, bench.locks), bench);
+    expect(await withMemoryLocks(new Plain()).pay('18')).toBe('18 is paid');
+    expect(() => withMemoryLocks({})).toThrow('which has no method with @Locked or @Limited');
+    const orders = withMemoryLocks(new Orders(bench.locks, bench.locks), bench);
     expect([await orders.pay('19'), await orders.bill('19')]).toEqual(['19 is paid', '19 is billed']);
   });
 });

@@ -5,7 +5,7 @@ import { KeyTemplate } from '../../core/keys/key.js';
 import { checked, DAY_MS, fits, milliseconds, oneOf, invalidOption } from '../../core/options/checks.js';
 import { noteOn } from '../injection/decorated-methods.js';
 import { decorator } from '../injection/method-decorator.js';
-import { UnmadeKeys } from '../locked/request-keys.js';
+import { MissingKeyWarnings } from '../locked/request-keys.js';
 import { FENCED_PLAN, fencingClaimOf, FencingTokenGuard, type FencePlan } from './fencing-token.guard.js';
 
 /** Options of `@FencingToken`. */
@@ -95,5 +95,5 @@ function readPlan(decorator: FencePlan['decorator'], key: unknown, options: Fenc
         'use {params.id} and the like.',
     );
   }
-  return { decorator, template, ...DEFAULTS, ...checked(options, CHECKS), unmade: new UnmadeKeys('Fenced') };
+  return { decorator, template, ...DEFAULTS, ...checked(options, CHECKS), unmade: new MissingKeyWarnings('Fenced') };
 }

@@ -15,7 +15,7 @@ import type { FenceStore } from '../../fencing/fence-store.js';
 import { FENCING_TOKEN_HEADER, readFencingHeader, type FencingClaim } from '../../fencing/fencing-header.js';
 import { StaleTokenError } from '../../fencing/stale-token.error.js';
 import type { KeyTemplate } from '../../core/keys/key.js';
-import { requestValues, type UnmadeKeys } from '../locked/request-keys.js';
+import { requestValues, type MissingKeyWarnings } from '../locked/request-keys.js';
 
 /** The injection token of the `FenceStore` that `FencingTokenGuard` uses: `{ provide: FENCE_STORE, useValue: … }`. */
 export const FENCE_STORE = Symbol.for('nest-redis-lock:FENCE_STORE');
@@ -31,7 +31,7 @@ export interface FencePlan {
   readonly maxAheadMs: number;
   /** How long the store may take, in milliseconds. */
   readonly timeoutMs: number;
-  readonly unmade: UnmadeKeys;
+  readonly unmade: MissingKeyWarnings;
 }
 
 /** The metadata that `@Fenced` attaches to a handler or a controller. */

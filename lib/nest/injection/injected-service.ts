@@ -30,7 +30,7 @@ export function injectInto(
     throw new LockOptionsError(
       `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
         'without its object. It did not run. Let Nest make it, by useClass or with moduleRef.create in a factory; ' +
-        'in a test by Test.createTestingModule, with LockTestingModule.forRoot(), or call withoutLocks(instance), both of ' +
+        'in a test by Test.createTestingModule, with LockTestingModule.forRoot(), or call withMemoryLocks(instance), both of ' +
         'nest-redis-lock/testing. In a constructor nothing is injected yet: call it in onModuleInit.',
     );
   };

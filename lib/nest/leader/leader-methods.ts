@@ -79,7 +79,7 @@ async function call({ name, property, key }: LeaderPlan, instance: object, leade
     await (instance as Record<PropertyKey, (leadership: Leadership) => unknown>)[property]!(leadership);
   } catch (error) {
     const { signal } = leadership;
-    if (!signal.aborted || !isOfItsEnd(error, signal)) {
+    if (!signal.aborted || !isAbortOf(error, signal)) {
       const what = signal.aborted
         ? ' after its term had ended'
         : '; this process resigns, and campaigns again after a pause';
@@ -93,7 +93,7 @@ async function call({ name, property, key }: LeaderPlan, instance: object, leade
 }
 
 /** Whether the work only says that it was ended. */
-function isOfItsEnd(error: unknown, signal: AbortSignal): boolean {
+function isAbortOf(error: unknown, signal: AbortSignal): boolean {
   return (
     error === signal.reason || error instanceof LockLostError || (error instanceof Error && error.name === 'AbortError')
   );

@@ -19,7 +19,7 @@ import { noteOn } from '../injection/decorated-methods.js';
 import { isThenable, workWith, type ServedCall } from '../injection/injected-service.js';
 import { InterceptedCall } from './intercepted-call.js';
 import { lockedStream } from './locked-stream.js';
-import { requestValues, UnmadeKeys } from './request-keys.js';
+import { requestValues, MissingKeyWarnings } from './request-keys.js';
 
 /** A key, or those of several locks that are acquired together. */
 type OneOrMoreKeys = string | readonly string[];
@@ -74,7 +74,7 @@ export class LockedMethod {
   readonly hold?: AskedHold;
   /** Undefined: the options of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
-  readonly #unmade: UnmadeKeys;
+  readonly #unmade: MissingKeyWarnings;
 
   /** @throws LockOptionsError */
   constructor(
@@ -98,7 +98,7 @@ export class LockedMethod {
     this.onUnavailable = onUnavailable;
     this.decorator = kind.decorator;
     this.hold = hold;
-    this.#unmade = new UnmadeKeys(contextOf(kind));
+    this.#unmade = new MissingKeyWarnings(contextOf(kind));
     this.options = Object.keys(options).length > 0 ? options : undefined;
   }
 
@@ -218,12 +218,12 @@ export class LockedMethod {
   /** What the options say of this refusal. */
   #onRefusal(error: unknown): OnRefused {
     if (error instanceof LockContendedError) return this.onContended;
-    return error instanceof LockUnavailableError && !isOfClosing(error) ? this.onUnavailable : 'throw';
+    return error instanceof LockUnavailableError && !isShutdownError(error) ? this.onUnavailable : 'throw';
   }
 }
 
 /** Whether the application closes: no node is to blame for that. */
-function isOfClosing({ causes }: LockUnavailableError): boolean {
+function isShutdownError({ causes }: LockUnavailableError): boolean {
   return causes.length === 0;
 }
 

@@ -2,7 +2,7 @@ import { Logger, type ExecutionContext } from '@nestjs/common';
 import { LockKeyError } from '../../api/errors.js';
 import type { Lookup, RequestRoot } from '../../core/keys/key.js';
 
-type Bag = Record<string, unknown> | undefined;
+type UnknownRequest = Record<string, unknown> | undefined;
 
 /** The parts of a request, of whatever kind of handler. */
 export function requestValues(context: ExecutionContext): Lookup {
@@ -11,11 +11,11 @@ export function requestValues(context: ExecutionContext): Lookup {
 
 /** By the kind of handler. */
 const VALUES: Record<string, (context: ExecutionContext, root: RequestRoot) => unknown> = {
-  http: (context, root) => ofHttp(context.switchToHttp().getRequest<Bag>(), root),
+  http: (context, root) => ofHttp(context.switchToHttp().getRequest<UnknownRequest>(), root),
   graphql: (context, root) => {
     if (root === 'args') return context.getArgByIndex<unknown>(1);
     // A resolver's third argument is its context, with the request as `req`.
-    return ofHttp(context.getArgByIndex<{ req?: Bag } | undefined>(2)?.req, root);
+    return ofHttp(context.getArgByIndex<{ req?: UnknownRequest } | undefined>(2)?.req, root);
   },
   rpc: (context, root) => (root === 'data' ? context.switchToRpc().getData<unknown>() : undefined),
   ws: (context, root) => {
@@ -26,12 +26,12 @@ const VALUES: Record<string, (context: ExecutionContext, root: RequestRoot) => u
   },
 };
 
-function ofHttp(request: Bag, root: RequestRoot): unknown {
+function ofHttp(request: UnknownRequest, root: RequestRoot): unknown {
   return root === 'data' || root === 'args' ? undefined : request?.[root];
 }
 
 /** The keys that one decorator could not make. */
-export class UnmadeKeys {
+export class MissingKeyWarnings {
   /** The parts of requests that a warning has named. */
   readonly #warnedOf = new Set<string>();
 

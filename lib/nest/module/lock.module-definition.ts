@@ -12,7 +12,7 @@ import { getLockServiceToken } from '../injection/tokens.js';
 import { lockedInterceptorOf } from '../locked/locked.interceptor.js';
 import { DecoratedMethodsModule } from './decorated-methods.module.js';
 import { LockShutdownModule } from './lock-shutdown.module.js';
-import { logTroubles } from './log-troubles.js';
+import { logProblems } from './log-problems.js';
 import { moduleOf, refuseBare, register } from './registrations.js';
 
 /** The particulars of one lock module. */
@@ -132,6 +132,6 @@ async function open(locks: ComposedLocks, shutdown: Shutdown, name?: string): Pr
   const { service, notices } = await locks.open({ shutdown, examine: true });
   const logger = new Logger(name === undefined ? 'LockService' : `LockService(${name})`);
   for (const { level, message } of notices) logger[level](message);
-  logTroubles(service, logger);
+  logProblems(service, logger);
   return service;
 }

@@ -34,7 +34,7 @@ import { otelLocks } from 'nest-redis-lock/otel';
 import { LocksPageModule } from 'nest-redis-lock/page';
 import { LockedCron } from 'nest-redis-lock/schedule';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
-import { LockBench, withoutLocks } from 'nest-redis-lock/testing';
+import { LockBench, withMemoryLocks } from 'nest-redis-lock/testing';
 
 // The application that the packed library is tried in: compiled and started once for each combination of versions.
 
@@ -240,7 +240,7 @@ async function main(): Promise<void> {
   assert(logger.reported(LockUnavailableError, DEAD_NODE), 'the log names the node');
 
   const bench = new LockBench();
-  await withoutLocks(new Orders(bench.locks, bench.locks), bench).pay('9');
+  await withMemoryLocks(new Orders(bench.locks, bench.locks), bench).pay('9');
   assert.deepEqual(
     bench.journal.map(({ event, key }) => `${event} ${key}`),
     ['acquired order:9', 'released order:9'],

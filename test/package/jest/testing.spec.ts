@@ -3,7 +3,13 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { LockContendedError, Locked, LockLostError, LockService } from 'nest-redis-lock';
-import { LockBench, lockMatchers, LockTestingModule, withoutLocks, type LockMatchers } from 'nest-redis-lock/testing';
+import {
+  LockBench,
+  lockMatchers,
+  LockTestingModule,
+  withMemoryLocks,
+  type LockMatchers,
+} from 'nest-redis-lock/testing';
 
 // Runs in the same two projects of Jest as fake-timers.spec.ts.
 
@@ -58,7 +64,7 @@ describe('the testing kit', () => {
 
   it('makes an instance work that was made by new', async () => {
     const own = new LockBench();
-    expect(await withoutLocks(new Orders(own.locks), own).pay('17')).toBe('17');
+    expect(await withMemoryLocks(new Orders(own.locks), own).pay('17')).toBe('17');
     expect(own).toHaveLocked('order:17');
   });
 });

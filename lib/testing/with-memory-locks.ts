@@ -9,7 +9,7 @@ import { LockBench } from './lock-bench.js';
  * @returns the instance
  * @throws LockOptionsError if its class has none of these
  */
-export function withoutLocks<T extends object>(instance: T, bench = new LockBench()): T {
+export function withMemoryLocks<T extends object>(instance: T, bench = new LockBench()): T {
   const properties = (Reflect.getMetadata(INJECTED_PROPERTIES, instance.constructor) ?? []) as InjectedProperty[];
   const benches = new Map([[bench.locks.registration, bench]]);
   let isGiven = false;
@@ -21,7 +21,7 @@ export function withoutLocks<T extends object>(instance: T, bench = new LockBenc
   }
   if (isGiven) return instance;
   throw new LockOptionsError(
-    `withoutLocks was given an instance of ${instance.constructor.name}, which has no method with @Locked or @Limited. ` +
+    `withMemoryLocks was given an instance of ${instance.constructor.name}, which has no method with @Locked or @Limited. ` +
       'Where a constructor takes a LockService, give it that of a LockBench: new LockBench().locks.',
   );
 }

@@ -18,7 +18,7 @@ const ENDS: ReadonlySet<LockEvent['type']> = new Set(['released', 'release-faile
 type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }>;
 
 /** Logs the troubles of a service's locks for its operator. */
-export function logTroubles(service: LockService, logger: Logger): void {
+export function logProblems(service: LockService, logger: Logger): void {
   const kept = new KeptLocks((message) => logger.error(message));
   const outage = new Outage(service, logger);
   const lost = new Folded<EventOf<'lost'>>((events) => {
