@@ -68,7 +68,6 @@ async function run() {
 
 /** What a fault can do. */
 class Cell {
-  key = KEY;
   ttlMs = ttlMs;
   times = {};
   killedAt = undefined;
@@ -129,6 +128,11 @@ class Cell {
   /** Cuts the next command about the lock of the victim. @param what `request` or `reply` */
   async cutNext(what) {
     if (!participant.sendsNothing) await this.proxies[0].cutNext(what, participant.wire ?? KEY);
+  }
+
+  /** Moves the key of the lock to another master. */
+  async moveSlots() {
+    if (!participant.sendsNothing) await this.store.moveSlots(KEY);
   }
 
   signalVictim(signal) {

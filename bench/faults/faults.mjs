@@ -5,6 +5,7 @@
  *   title      as on the page
  *   form       of the store: `one` by default, `replica`, `nodes` or `cluster` of Redis
  *   stores     where only some stores know this fault
+ *   keepsLock  the store keeps the lock of the holder, so that neither a holder nor its call has a reason to fail
  *   listens    only participants with a subscription notice it
  *   processes, ttlMs, workMs, watchMs   where a cell differs from `cell.mjs`
  *
@@ -126,6 +127,7 @@ export const FAULTS = {
   },
   'clock-ahead': {
     title: 'clock of the holder 1 h ahead',
+    keepsLock: true,
     act: inTurn(
       'long',
       atOnce((cell) => cell.tellVictim({ aheadMs: HOUR_MS })),
@@ -133,18 +135,24 @@ export const FAULTS = {
   },
   'clock-back': {
     title: 'clock of the holder 1 h back',
+    keepsLock: true,
     act: inTurn(
       'long',
       atOnce((cell) => cell.tellVictim({ aheadMs: -HOUR_MS })),
     ),
   },
-  'acquire-reply-lost': { title: 'reply of acquire lost', act: acquireCut('reply') },
-  'release-request-lost': { title: 'request of release lost', act: releaseCut('request') },
-  'release-reply-lost': { title: 'reply of release lost', act: releaseCut('reply') },
+  'acquire-reply-lost': { title: 'reply of acquire lost', keepsLock: true, act: acquireCut('reply') },
+  'release-request-lost': { title: 'request of release lost', keepsLock: true, act: releaseCut('request') },
+  'release-reply-lost': { title: 'reply of release lost', keepsLock: true, act: releaseCut('reply') },
   'holder-hole': { title: 'network hole of the holder', act: inTurn('long', lasting(outlasting(2_000), ...hole(0))) },
-  'waiter-hole': { title: 'network hole of a waiter', act: inTurn('short', lasting(outlasting(2_000), ...hole(1))) },
+  'waiter-hole': {
+    title: 'network hole of a waiter',
+    keepsLock: true,
+    act: inTurn('short', lasting(outlasting(2_000), ...hole(1))),
+  },
   'slow-link': {
     title: 'slow link, 50 ms each way',
+    keepsLock: true,
     act: lasting(
       5_000,
       (cell) => (cell.proxies[0].delayMs = 50),
@@ -153,6 +161,7 @@ export const FAULTS = {
   },
   'half-open-subscription': {
     title: 'half-open subscription',
+    keepsLock: true,
     stores: ONLY_REDIS,
     listens: true,
     act: atOnce((cell) => (cell.proxies[0].isDeaf = true)),
@@ -164,6 +173,7 @@ export const FAULTS = {
   },
   'restarted-with-data': {
     title: 'Redis restarted with its data',
+    keepsLock: true,
     stores: ONLY_REDIS,
     keepsData: true,
     act: inTurn('long', lasting(300, ...restarts)),
@@ -189,6 +199,7 @@ export const FAULTS = {
   },
   'script-flush': {
     title: 'SCRIPT FLUSH',
+    keepsLock: true,
     stores: ONLY_REDIS,
     act: inTurn(
       'long',
@@ -238,11 +249,12 @@ export const FAULTS = {
   },
   'slot-moved': {
     title: 'Cluster: the slot of the key moves',
+    keepsLock: true,
     stores: ONLY_REDIS,
     form: 'cluster',
     act: inTurn(
       'long',
-      atOnce((cell) => cell.store.moveSlots(cell.key)),
+      atOnce((cell) => cell.moveSlots()),
     ),
   },
   'nodes-none': {

@@ -1,22 +1,29 @@
 /** Runs the cells of the report on faults, several at a time, and writes a line of JSON for each: `npm run bench -- --faults`. */
-import { appendFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { provideRedisServer } from '../provide-redis-server.mjs';
 import { runCell } from '../run-cell.mjs';
 import { readArguments, USAGE } from './arguments.mjs';
 import { describeConditions } from './conditions.mjs';
 import { blindControls } from './controls.mjs';
-import { tables } from './tables.mjs';
+import { publish, report } from './page.mjs';
 import { planCells } from './plan.mjs';
 
 const LIMIT_MS = 180_000;
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+const PUBLISHED = here('../results/faults.jsonl');
 
 export async function runFaults() {
   const settings = readSettings();
   if (settings.help) return console.log(USAGE);
-  const runs = settings.render ? settings.render.map(readRun) : [await run(settings)];
-  console.log(tables(runs.flatMap(({ cells }) => cells)));
+  const runs = settings.render ? settings.render.flatMap(readRuns) : [await run(settings)];
+  console.log(report(runs));
+  if (!settings.publish && !settings.render) return;
+  const lines = runs.flatMap(({ conditions, cells }) =>
+    [conditions, ...cells].map((line) => `${JSON.stringify(line)}\n`),
+  );
+  writeFileSync(PUBLISHED, lines.join(''));
+  await publish(runs);
 }
 
 async function run({ parallel, ...settings }) {
@@ -49,12 +56,17 @@ async function run({ parallel, ...settings }) {
   return { conditions, cells: done };
 }
 
-function readRun(file) {
-  const [conditions, ...cells] = readFileSync(file, 'utf8')
+/** A file can have several runs: each begins with its conditions. */
+function readRuns(file) {
+  const runs = [];
+  for (const line of readFileSync(file, 'utf8')
     .trim()
     .split('\n')
-    .map((line) => JSON.parse(line));
-  return { conditions, cells };
+    .map((text) => JSON.parse(text))) {
+    if (line.startedAt) runs.push({ conditions: line, cells: [] });
+    else runs.at(-1).cells.push(line);
+  }
+  return runs;
 }
 
 function readSettings() {

@@ -12,7 +12,7 @@
  *   faults    where it takes part in some only
  *   isControl it must fail
  *   settings  given to the module
- *   says      the sentences, and what asks whether the lock is still held
+ *   says      for each setting, and for what asks whether the lock is still held, the sentence of its `page`
  */
 export const TTL_MS = 3_000;
 
@@ -55,18 +55,13 @@ const redlock5 = {
   renews: true,
   forms: ALL_FORMS,
   settings: { acquire: { retryCount: -1 } },
-  says: [
-    [
-      '`using` with `retryCount: -1`',
+  page: REDLOCK_5,
+  says: {
+    '`using` with `retryCount: -1`':
       'Note that with `retryCount=-1` there will be unlimited retries until the lock is aquired.',
-      REDLOCK_5,
-    ],
-    [
-      'held while its signal is not aborted',
+    'held while its signal is not aborted':
       'In the case that auto-extension fails, an AbortSignal will be updated to indicate that abortion of the routine is in order',
-      REDLOCK_5,
-    ],
-  ],
+  },
 };
 
 const redisSemaphore = {
@@ -75,10 +70,11 @@ const redisSemaphore = {
   renews: true,
   forms: ['one', 'nodes'],
   settings: { lock: { onLockLost: () => {} } },
-  says: [
-    ['`onLockLost` is given', 'By default onLockLost throws unhandled LostLockError', SEMAPHORE],
-    ['held while `isAcquired`', 'while (mutex.isAcquired) { // critical cycle iteration }', SEMAPHORE],
-  ],
+  page: SEMAPHORE,
+  says: {
+    '`onLockLost` is given': 'By default onLockLost throws unhandled LostLockError',
+    'held while `isAcquired`': 'while (mutex.isAcquired) { // critical cycle iteration }',
+  },
 };
 
 const redlockUniversal = {
@@ -87,11 +83,13 @@ const redlockUniversal = {
   renews: true,
   forms: ALL_FORMS,
   settings: { lock: { retryAttempts: 100 } },
-  says: [
-    ['`using`, one lock object for each key', 'Auto-extends lock and guarantees cleanup', UNIVERSAL],
-    ['`retryAttempts: 100`, which is 10 s or more', 'retryAttempts?: number; // Default: 3', UNIVERSAL],
-    ['held while its signal is not aborted', 'const result = await lock.using(async (signal) => {', UNIVERSAL],
-  ],
+  page: UNIVERSAL,
+  says: {
+    '`using`, one lock object for each key':
+      'SimpleLock includes a built-in circuit breaker that fast-fails when Redis is persistently unavailable',
+    '`retryAttempts: 100`, which is 10 s or more': 'retryAttempts?: number; // Default: 3',
+    'held while its signal is not aborted': 'const result = await lock.using(async (signal) => {',
+  },
 };
 
 export const PARTICIPANTS = {
@@ -104,18 +102,13 @@ export const PARTICIPANTS = {
     store: 'redis',
     renews: true,
     forms: ALL_FORMS,
-    says: [
-      [
-        '`using` with the default of 10 retries: in this fork unlimited retries of a call hold for its release as well',
+    page: SESAMECARE,
+    says: {
+      '`using` with the default of 10 retries: by its source a `retryCount` of the call holds for its extensions as well, and the call waits for them':
         'The max number of times Redlock will attempt to lock a resource before erroring.',
-        SESAMECARE,
-      ],
-      [
-        'held while its signal is not aborted',
+      'held while its signal is not aborted':
         'In the case that auto-extension fails, an AbortSignal will be updated to indicate that abortion of the routine is in order',
-        SESAMECARE,
-      ],
-    ],
+    },
   },
   'redis-semaphore': { title: 'redis-semaphore', ...redisSemaphore },
   'redlock-universal': { title: 'redlock-universal', ...redlockUniversal },
@@ -126,33 +119,25 @@ export const PARTICIPANTS = {
     renews: true,
     forms: ['one', 'nodes'],
     settings: { redlock: { maxRetryAttempts: 40 } },
-    says: [
-      [
-        '`acquire` and `startAutoExtension`',
+    page: REDIS_KIT,
+    says: {
+      '`acquire` and `startAutoExtension`':
         'startAutoExtension(thresholdMs?: number): void - Starts automatic extension',
-        REDIS_KIT,
-      ],
-      [
-        '`maxRetryAttempts: 40`, which is 8 s or more',
-        'maxRetryAttempts?: number; // Maximum retries (default: 3)',
-        REDIS_KIT,
-      ],
-      ['held while `isValid`', 'isValid: boolean - Whether the lock is currently valid', REDIS_KIT],
-    ],
+      '`maxRetryAttempts: 40`, which is 8 s or more': 'maxRetryAttempts?: number; // Maximum retries (default: 3)',
+      'held while `isValid`': 'isValid: boolean - Whether the lock is currently valid',
+    },
   },
   verrou: {
     title: '@verrou/core',
     package: '@verrou/core',
     store: 'redis',
     forms: ['one'],
-    says: [
-      [
-        '`acquire` with its defaults, which wait without an end',
+    page: VERROU,
+    says: {
+      '`acquire` with its defaults, which wait without an end':
         'If the lock is already acquired, it will wait until it is released or the timeout is reached.',
-        VERROU,
-      ],
-      ['held while not `isExpired()`', 'Check if the lock is expired.', VERROU],
-    ],
+      'held while not `isExpired()`': 'Check if the lock is expired.',
+    },
   },
   murlock: {
     title: 'murlock',
@@ -160,19 +145,14 @@ export const PARTICIPANTS = {
     store: 'redis',
     forms: ['one'],
     settings: { module: { wait: 200, blocking: true } },
-    says: [
-      [
-        '`blocking: true`',
+    page: MURLOCK,
+    says: {
+      '`blocking: true`':
         'MurLock supports a blocking mode where it will continuously retry to acquire the lock until successful.',
-        MURLOCK,
-      ],
-      [
-        '`wait: 200`, so that it asks as often as others',
+      '`wait: 200`, so that it asks as often as others':
         'Time in milliseconds to wait before retrying to obtain a lock if the initial attempt fails.',
-        MURLOCK,
-      ],
-      ['held until its turn ends: it has no way to ask', 'runWithLock(lockKey, lockTime, async () => {', MURLOCK],
-    ],
+      'held until its turn ends: it has no way to ask': 'runWithLock(lockKey, lockTime, async () => {',
+    },
   },
   'redlock-5-limited': {
     title: 'redlock 5, time limit',

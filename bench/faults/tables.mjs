@@ -1,58 +1,68 @@
-/** The matrices of the report: a row for each fault, a column for each participant. Where seeds disagree, a cell has the figure of each. */
+/** The matrices of the report: a row for each fault, a column for each participant. Where seeds disagree, a cell has the figures of each. */
 import { table } from '../report/format.mjs';
 import { FAULTS } from './faults.mjs';
 import { PARTICIPANTS } from './settings.mjs';
 
 const seconds = (ms) => (ms === null ? 'never' : (ms / 1_000).toFixed(1));
-const loud = (count, more = '') => (count > 0 ? `**${count}**${more}` : '0');
+const counts = (results, count) => [...new Set(results.map(count))].join(' / ');
+const bold = (text) => (/^0( \/ 0)*$/.test(text) ? text : `**${text}**`);
 
-/** What is in a cell, by the title of the matrix. */
+/** Seconds, or from the shortest to the longest. */
+function span(results, time) {
+  const times = results.map((result) => time(result) ?? Infinity).sort((a, b) => a - b);
+  const texts = [times[0], times.at(-1)].map((ms) => seconds(ms === Infinity ? null : ms));
+  return [...new Set(texts)].join('–');
+}
+
+/** What a cell of each matrix says. @param results one for each seed */
 export const MATRICES = {
-  'Turns that began while an earlier holder took itself for the holder (for how long at most, in s)': (result) =>
-    loud(result.unaware, ` (${seconds(result.unawareMs)})`),
-  'Lost updates (with tokens)': (result, { fences }) =>
-    loud(result.lost, '') + (fences ? ` (${result.lostFenced})` : ''),
-  'Longest time without a holder; from the end of the fault to the next turn, in s': (result) =>
-    `${seconds(result.idleMs)}; ${seconds(result.nextMs)}`,
+  'Turns beside an unaware holder (for how long at most, in s)': (results) => {
+    const longest = Math.max(...results.map(({ unawareMs }) => unawareMs));
+    return bold(counts(results, ({ unaware }) => unaware)) + (longest > 0 ? ` (${seconds(longest)})` : '');
+  },
+  'Lost updates (with tokens)': (results, { fences }) =>
+    bold(counts(results, ({ lost }) => lost)) + (fences ? ` (${counts(results, ({ lostFenced }) => lostFenced)})` : ''),
+  'Longest time without a holder; from the end of the fault to the next turn (s)': (results) =>
+    `${span(results, ({ idleMs }) => idleMs)}; ${span(results, ({ nextMs }) => nextMs)}`,
 };
 
-export function tables(cells) {
+export function matrices(cells) {
+  const forms = [
+    ['One Redis', cells.filter(({ fault }) => FAULTS[fault].form !== 'nodes')],
+    ['5 nodes', cells.filter(({ fault }) => FAULTS[fault].form === 'nodes')],
+  ];
   return Object.entries(MATRICES)
-    .flatMap(([title, format]) => [
-      matrix(
-        title,
-        cells.filter(({ fault }) => FAULTS[fault].form !== 'nodes'),
-        format,
-      ),
-      matrix(
-        `5 nodes: ${title}`,
-        cells.filter(({ fault }) => FAULTS[fault].form === 'nodes'),
-        format,
-      ),
-    ])
+    .flatMap(([title, format]) => forms.map(([form, own]) => matrix(`${title}: ${form}`, own, format)))
     .filter(Boolean)
     .join('\n\n');
 }
 
 function matrix(title, cells, format) {
   if (cells.length === 0) return '';
-  const present = (known, name) => Object.keys(known).filter((id) => cells.some((cell) => cell[name] === id));
-  const participants = present(PARTICIPANTS, 'contestant');
-  const rows = present(FAULTS, 'fault').map((fault) => [
+  const participants = present(PARTICIPANTS, cells, 'contestant');
+  const rows = present(FAULTS, cells, 'fault').map((fault) => [
     FAULTS[fault].title,
-    ...participants.map((id) =>
-      bothSeeds(
-        cells.filter((cell) => cell.contestant === id && cell.fault === fault),
-        (result) => format(result, PARTICIPANTS[id]),
-      ),
-    ),
+    ...participants.map((id) => cellText(resultsOf(cells, id, fault), PARTICIPANTS[id], format)),
   ]);
-  const head = ['fault', ...participants.map((id) => PARTICIPANTS[id].title)];
-  return `### ${title}\n\n${table(head, rows)}`;
+  return `### ${title}\n\n${table(['fault', ...participants.map((id) => PARTICIPANTS[id].title)], rows)}`;
 }
 
-/** One figure, or one of each seed where they disagree. */
-export function bothSeeds(cells, format) {
-  const texts = cells.map(({ failure, result }) => (failure ? 'failed' : format(result)));
-  return texts.length === 0 ? '·' : [...new Set(texts)].join(' / ');
+function cellText({ results, failures }, participant, format) {
+  const texts = [results.length > 0 && format(results, participant), failures.length > 0 && 'failed'];
+  return texts.filter(Boolean).join(' / ') || '·';
+}
+
+/** Those of a list that have cells, in the order of the list. */
+export function present(known, cells, name) {
+  const seen = new Set(cells.map((cell) => cell[name]));
+  return Object.keys(known).filter((id) => seen.has(id));
+}
+
+/** What the seeds of one participant under one fault gave. */
+export function resultsOf(cells, contestant, fault) {
+  const own = cells.filter((cell) => cell.contestant === contestant && cell.fault === fault);
+  return {
+    results: own.flatMap(({ result }) => result ?? []),
+    failures: own.flatMap(({ failure, seed }) => (failure ? { failure, seed } : [])),
+  };
 }

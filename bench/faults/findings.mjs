@@ -1,0 +1,114 @@
+/** Lists that are computed from the figures: what else happened, where seeds disagree, and where a peer is better than this library. */
+import { FAULTS } from './faults.mjs';
+import { PARTICIPANTS } from './settings.mjs';
+import { present, resultsOf } from './tables.mjs';
+
+/** Times are orders of magnitude: a smaller difference says nothing. */
+const MARGIN_MS = 500;
+
+const total = (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
+
+/** What the matrices count. */
+const VERDICTS = {
+  'turns beside an unaware holder': ({ unaware }) => unaware,
+  'lost updates': ({ lost }) => lost,
+};
+/** What else is counted. */
+const COUNTS = {
+  'calls refused': ({ refused }) => total(refused),
+  'releases answered with false': ({ notReleased }) => notReleased,
+  'calls that did not return within 6 s': ({ stuck }) => stuck,
+  'unhandled rejections': ({ unhandled }) => unhandled,
+  'processes that ended': ({ crashed }) => crashed,
+  'tokens that did not grow': ({ tokensBack }) => tokensBack,
+};
+/** What is worse the more there is of it. */
+const BAD = { ...VERDICTS, ...COUNTS };
+/** What is bad only where the holder keeps its lock: elsewhere it says, rightly, that the lock was lost. */
+const FALSE_ALARMS = {
+  'turns that ended with an error': ({ failed }) => total(failed),
+  'holders that stopped although they had the lock': ({ learnedMs }) => Number(learnedMs !== null),
+};
+const LISTED = {
+  ...COUNTS,
+  'turns that ended with an error': FALSE_ALARMS['turns that ended with an error'],
+  'writes refused for their token': ({ refusedWrites }) => refusedWrites,
+};
+
+/** A line for each participant, with all that is not 0. */
+export function otherCounts(cells) {
+  const ids = present(PARTICIPANTS, cells, 'contestant').filter((id) => !PARTICIPANTS[id].isControl);
+  const lines = ids.map((id) => {
+    const faults = present(FAULTS, cells, 'fault').flatMap((fault) => {
+      const { results } = resultsOf(cells, id, fault);
+      const counted = Object.entries(LISTED).flatMap(([name, count]) => {
+        const seen = results.map(count);
+        return seen.some((each) => each > 0) ? `${name}: ${[...new Set(seen)].join(' / ')}` : [];
+      });
+      return counted.length > 0 ? `_${nameOf(fault)}_ (${counted.join(', ')})` : [];
+    });
+    return `- **${PARTICIPANTS[id].title}**: ${faults.join('; ') || 'nothing'}.`;
+  });
+  return lines.join('\n');
+}
+
+/** Where one seed has none of what another one has, or gave nothing. */
+export function disagreements(cells) {
+  const lines = eachPlace(cells).flatMap(({ id, fault, results, failures }) => {
+    const differing = Object.entries(BAD).flatMap(([name, count]) => {
+      const seen = results.map(count);
+      return seen.includes(0) && seen.some((each) => each > 0) ? `${name}: ${seen.join(' and ')}` : [];
+    });
+    differing.push(...failures.map(({ seed, failure }) => `seed ${seed} failed (${failure})`));
+    return differing.length > 0 ? `- ${PARTICIPANTS[id].title}, _${nameOf(fault)}_: ${differing.join('; ')}.` : [];
+  });
+  return lines.join('\n');
+}
+
+/** Where each seed of a peer is better than each seed of this library, by more than the margin. */
+export function betterPeers(cells) {
+  const lines = present(FAULTS, cells, 'fault').flatMap((fault) => {
+    const ours = resultsOf(cells, 'library', fault).results;
+    if (ours.length === 0) return [];
+    const peers = present(PARTICIPANTS, cells, 'contestant').filter((id) => isPeer(id));
+    const found = Object.entries(measuresOf(fault)).flatMap(([name, { of, margin, text }]) => {
+      const least = Math.min(...ours.map(of));
+      const better = peers.flatMap((id) => {
+        const { results } = resultsOf(cells, id, fault);
+        const most = Math.max(...results.map(of));
+        if (results.length === 0 || least - most < margin) return [];
+        return `${PARTICIPANTS[id].title} ${text(most)}${atWhatPrice(results)}`;
+      });
+      return better.length > 0 ? `${name}: this library ${text(least)}; ${better.join(', ')}` : [];
+    });
+    return found.length > 0 ? `- _${nameOf(fault)}_: ${found.join('. ')}.` : [];
+  });
+  return lines.join('\n');
+}
+
+function measuresOf(fault) {
+  const counted = { ...BAD, ...(FAULTS[fault].keepsLock && FALSE_ALARMS) };
+  const count = ([name, of]) => [name, { of, margin: 1, text: String }];
+  const measures = Object.fromEntries(Object.entries(counted).map(count));
+  const text = (ms) => `${(ms / 1_000).toFixed(1)} s`;
+  measures['longest time without a holder'] = { of: ({ idleMs }) => idleMs, margin: MARGIN_MS, text };
+  return measures;
+}
+
+/** What a peer has in exchange. */
+function atWhatPrice(results) {
+  const price = Object.entries(VERDICTS).flatMap(([name, count]) => {
+    const most = Math.max(...results.map(count));
+    return most > 0 ? `${name}: ${most}` : [];
+  });
+  return price.length > 0 ? ` (${price.join(', ')})` : '';
+}
+
+function eachPlace(cells) {
+  const ids = present(PARTICIPANTS, cells, 'contestant').filter((id) => !PARTICIPANTS[id].isControl);
+  const faults = present(FAULTS, cells, 'fault');
+  return faults.flatMap((fault) => ids.map((id) => ({ id, fault, ...resultsOf(cells, id, fault) })));
+}
+
+const isPeer = (id) => !PARTICIPANTS[id].isControl && !id.startsWith('library');
+const nameOf = (fault) => (FAULTS[fault].form === 'nodes' ? `5 nodes: ${FAULTS[fault].title}` : FAULTS[fault].title);
