@@ -9,7 +9,7 @@ const SERVER = ['api', 'core/time', 'core/backend', 'stores/node'];
 const REDIS = SERVER;
 
 /** Each room of lib/, low to high, with the rooms and packages that it may import. `stores` stands for all rooms below it. */
-const ROOMS = {
+export const ROOMS = {
   api: ['rxjs'],
   'core/time': [],
   'core/keys': ['api'],

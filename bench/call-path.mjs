@@ -1,16 +1,19 @@
 /**
  * Lists the files of the library that run code in one call of a method with `@Locked('order:{0}')`, by the precise coverage of
  * V8: those of the built library, after a first call has made what is made once. It follows a call that nobody competes with,
- * on one Redis and on a Redlock, one whose lock is lost, and one that waits until another service hands the lock over.
+ * on one Redis, on a Redlock and in PostgreSQL, one with a permit, one whose lock is lost, and one that waits until another
+ * service hands the lock over.
  *
  *     npm run build && node bench/call-path.mjs
  */
 import { rejects } from 'node:assert/strict';
 import { once } from 'node:events';
-import { realpathSync } from 'node:fs';
+import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { runnerImport } from 'vite';
 import { startRedisServers } from './cell/redis-servers.mjs';
 import { library, modules, untilNodesVote } from './contestants/library.mjs';
 import { provideRedisServer } from './provide-redis-server.mjs';
@@ -23,7 +26,8 @@ const { resolve } = createRequire(new URL('../package.json', import.meta.url));
 await import(resolve('reflect-metadata'));
 const { Module } = await import(resolve('@nestjs/common'));
 const { NestFactory } = await import(resolve('@nestjs/core'));
-const { Locked, LockLostError, LockService, RedisLockModule } = await library('index.js');
+const { Limited, Locked, LockLostError, LockService, RedisLockModule } = await library('index.js');
+const { SqlLockModule } = await library('sql/index.js');
 
 class Orders {
   async pay(id) {
@@ -37,13 +41,25 @@ class Orders {
     if (!signal.aborted) await once(signal, 'abort');
   }
 }
-lock('pay');
-lock('lose');
+decorate(Orders, 'pay', Locked('order:{0}'));
+decorate(Orders, 'lose', Locked('order:{0}'));
+
+/** In a class of its own, as a Redlock has no permits. */
+class LimitedOrders {
+  async pay(id) {
+    return `paid ${id}`;
+  }
+}
+decorate(LimitedOrders, 'pay', Limited('order:{0}', { limit: 2 }));
 
 await provideRedisServer();
 const servers = await startRedisServers(3);
 const [{ control }] = servers;
 const [redis, ...others] = servers.map(({ port }) => `redis://127.0.0.1:${port}`);
+const folder = mkdtempSync(`${tmpdir()}/call-path-`);
+const launcher = fileURLToPath(new URL('../servers/launch-postgres.ts', import.meta.url));
+const { launchPostgres } = (await runnerImport(launcher, { configFile: false })).module;
+const database = await launchPostgres({ dir: folder });
 
 const WAYS = {
   'a call on one Redis': async () => {
@@ -81,6 +97,21 @@ const WAYS = {
     await holder.close();
     return files;
   },
+
+  'a permit': async () => {
+    const app = await openApp({ redis }, { Service: LimitedOrders });
+    const files = await filesOf((id) => app.orders.pay(id));
+    await app.close();
+    return files;
+  },
+
+  'a lock in PostgreSQL': async () => {
+    const postgres = `postgres://postgres@127.0.0.1:${database.port}/postgres`;
+    const app = await openApp({ postgres, createTable: true, commandTimeoutMs: 5_000 }, { LockModule: SqlLockModule });
+    const files = await filesOf((id) => app.orders.pay(id));
+    await app.close();
+    return files;
+  },
 };
 
 try {
@@ -90,21 +121,22 @@ try {
   }
 } finally {
   for (const server of servers) server.kill();
+  database.process.kill('SIGKILL');
+  rmSync(folder, { recursive: true, force: true });
 }
 
-function lock(method) {
-  const { prototype } = Orders;
+function decorate({ prototype }, method, decorator) {
   Reflect.defineMetadata('design:returntype', Promise, prototype, method);
   const descriptor = Object.getOwnPropertyDescriptor(prototype, method);
-  Object.defineProperty(prototype, method, Locked('order:{0}')(prototype, method, descriptor) ?? descriptor);
+  Object.defineProperty(prototype, method, decorator(prototype, method, descriptor) ?? descriptor);
 }
 
-async function openApp(source) {
+async function openApp(source, { LockModule = RedisLockModule, Service = Orders } = {}) {
   class App {}
-  const module = RedisLockModule.forRoot({ ...source, ttlMs: TTL_MS });
-  Module({ imports: [module], providers: [Orders] })(App);
+  const module = LockModule.forRoot({ ...source, ttlMs: TTL_MS });
+  Module({ imports: [module], providers: [Service] })(App);
   const app = await NestFactory.createApplicationContext(App, { logger: false, abortOnError: false });
-  const [orders, locks] = [app.get(Orders), app.get(LockService)];
+  const [orders, locks] = [app.get(Service), app.get(LockService)];
   orders.locks = locks;
   return { orders, locks, close: () => app.close() };
 }
