@@ -21,7 +21,7 @@ async function scrapeOfLocks(): Promise<void> {
   onTestFinished(() => meterProvider.shutdown());
   const telemetry = otelLocks({ meterProvider });
   const locks = await openLocks({ redis: (await redisServer()).url, fair: true, telemetry });
-  const lock = await locks.acquire('order:1', { ttlMs: 200 });
+  const lock = await locks.acquire('order:1');
   await lock.extend();
   await locks.tryAcquire('order:1');
   await locks.withLock('order:2', () => locks.forceRelease('order:2')).catch(() => {});
