@@ -8,7 +8,7 @@ const TELLING = 'holder-paused';
 export function blindControls(cells) {
   const problems = [];
   const isControl = ({ contestant }) => PARTICIPANTS[contestant].isControl;
-  const idle = cells.filter((cell) => cell.contestant === 'no-lock' && cell.result?.lost === 0);
+  const idle = cells.filter((cell) => PARTICIPANTS[cell.contestant].sendsNothing && cell.result?.lost === 0);
   if (idle.length > 0) {
     const faults = idle.map(({ fault, seed }) => `${fault} (seed ${seed})`).join(', ');
     problems.push(`Without a lock no update was lost in ${faults}: the other figures of these cells prove nothing.`);

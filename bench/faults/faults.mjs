@@ -172,9 +172,8 @@ export const FAULTS = {
     act: inTurn('short', lasting(300, ...restarts)),
   },
   'restarted-with-data': {
-    title: 'Redis restarted with its data',
+    title: 'store restarted with its data',
     keepsLock: true,
-    stores: ONLY_REDIS,
     keepsData: true,
     act: inTurn('long', lasting(300, ...restarts)),
   },

@@ -65,10 +65,24 @@ export function disagreements(cells) {
   return lines.join('\n');
 }
 
-/** Where each seed of a peer is better than each seed of this library, by more than the margin. */
+/** Who stands for this library on each store. */
+const OURS = { redis: 'library', postgres: 'library-postgres', mariadb: 'library-mariadb' };
+
+/** Where each seed of a peer is better than each seed of this library on the same store, by more than the margin. */
 export function betterPeers(cells) {
-  const lines = present(FAULTS, cells, 'fault').flatMap((fault) => {
-    const ours = resultsOf(cells, 'library', fault).results;
+  return Object.entries(OURS)
+    .flatMap(([store, own]) =>
+      betterThan(
+        own,
+        cells.filter(({ contestant }) => PARTICIPANTS[contestant].store === store),
+      ),
+    )
+    .join('\n');
+}
+
+function betterThan(own, cells) {
+  return present(FAULTS, cells, 'fault').flatMap((fault) => {
+    const ours = resultsOf(cells, own, fault).results;
     if (ours.length === 0) return [];
     const peers = present(PARTICIPANTS, cells, 'contestant').filter((id) => isPeer(id));
     const found = Object.entries(measuresOf(fault)).flatMap(([name, { of, margin, text }]) => {
@@ -79,11 +93,10 @@ export function betterPeers(cells) {
         if (results.length === 0 || least - most < margin) return [];
         return `${PARTICIPANTS[id].title} ${text(most)}${atWhatPrice(results)}`;
       });
-      return better.length > 0 ? `${name}: this library ${text(least)}; ${better.join(', ')}` : [];
+      return better.length > 0 ? `${name}: ${PARTICIPANTS[own].title} ${text(least)}; ${better.join(', ')}` : [];
     });
     return found.length > 0 ? `- _${nameOf(fault)}_: ${found.join('. ')}.` : [];
   });
-  return lines.join('\n');
 }
 
 function measuresOf(fault) {

@@ -11,6 +11,7 @@
  *   fences    it has fencing tokens
  *   faults    where it takes part in some only
  *   isControl it must fail
+ *   wire      what stands in its commands about the lock, where that is not the key
  *   settings  given to the module
  *   says      for each setting, and for what asks whether the lock is still held, the sentence of its `page`
  */
@@ -23,6 +24,11 @@ const UNIVERSAL = 'https://github.com/alexpota/redlock-universal#readme';
 const REDIS_KIT = 'https://github.com/CSenshi/redis-kit/tree/main/packages/lock';
 const VERROU = 'https://verrou.dev/docs/api';
 const MURLOCK = 'https://github.com/felanios/murlock#readme';
+
+const SHEDLOCK = 'https://github.com/lukas-krecan/ShedLock#readme';
+const ADVISORY = 'https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS';
+const GET_LOCK =
+  'https://mariadb.com/docs/server/reference/sql-functions/secondary-functions/miscellaneous-functions/get_lock';
 
 const ALL_FORMS = ['one', 'nodes', 'cluster'];
 
@@ -40,6 +46,8 @@ const WITH_TIME_LIMIT = {
 };
 const TIME_LIMIT = { commandTimeout: 500 };
 
+const NO_LOCK = { module: 'no-lock', forms: ['one'], isControl: true, sendsNothing: true };
+
 const OURS = {
   package: 'nest-redis-lock',
   store: 'redis',
@@ -48,6 +56,20 @@ const OURS = {
   listens: true,
   fences: true,
 };
+
+const OURS_ON_SQL = { ...OURS, module: 'library-sql', forms: ['one'], listens: false };
+const sessionLock = { module: 'session-lock', renews: true, forms: ['one'] };
+const shedlock = {
+  module: 'shedlock',
+  forms: ['one'],
+  page: SHEDLOCK,
+  says: {
+    'its statements by the time of the database; asked every 200 ms until one succeeds':
+      'If a task is already being executed on one node, execution on other nodes does not wait, it is simply skipped.',
+    'held until its turn ends: it has no way to ask': 'LockAssert.assertLocked();',
+  },
+};
+const verrouOnSql = { module: 'verrou-sql', package: '@verrou/core', forms: ['one'] };
 
 const redlock5 = {
   package: 'redlock-5',
@@ -176,5 +198,63 @@ export const PARTICIPANTS = {
     settings: { ...redlockUniversal.settings, client: TIME_LIMIT },
   },
   'set-nx': { title: 'SET NX', store: 'redis', forms: ['one', 'cluster'], isControl: true },
-  'no-lock': { title: 'no lock', store: 'redis', forms: ALL_FORMS, isControl: true, sendsNothing: true },
+  'no-lock': { title: 'no lock', ...NO_LOCK, store: 'redis', forms: ALL_FORMS },
+  'library-postgres': {
+    title: 'this library, PostgreSQL',
+    ...OURS_ON_SQL,
+    store: 'postgres',
+    settings: { option: 'postgres' },
+  },
+  'advisory-lock': {
+    title: 'advisory lock',
+    ...sessionLock,
+    store: 'postgres',
+    wire: 'pg_advisory',
+    settings: { dialect: 'postgres' },
+    page: ADVISORY,
+    says: {
+      '`pg_advisory_lock`, held while its connection is open':
+        'Once acquired at session level, an advisory lock is held until explicitly released or the session ends.',
+    },
+  },
+  'shedlock-postgres': {
+    title: 'statements of ShedLock',
+    ...shedlock,
+    store: 'postgres',
+    settings: { dialect: 'postgres' },
+  },
+  'verrou-postgres': {
+    title: '@verrou/core, knex',
+    ...verrouOnSql,
+    store: 'postgres',
+    settings: { dialect: 'postgres' },
+  },
+  'no-lock-postgres': { title: 'no lock', ...NO_LOCK, store: 'postgres' },
+  'library-mariadb': {
+    title: 'this library, MariaDB',
+    ...OURS_ON_SQL,
+    store: 'mariadb',
+    wire: '686f74', // it sends keys in hexadecimal digits
+    settings: { option: 'mysql' },
+  },
+  'get-lock': {
+    title: 'GET_LOCK',
+    ...sessionLock,
+    store: 'mariadb',
+    settings: { dialect: 'mariadb' },
+    page: GET_LOCK,
+    says: {
+      '`GET_LOCK`, held while its connection is open':
+        'A lock obtained with GET_LOCK() is released explicitly by executing RELEASE_LOCK() or implicitly when your connection terminates',
+    },
+  },
+  'shedlock-mariadb': {
+    title: 'statements of ShedLock',
+    ...shedlock,
+    store: 'mariadb',
+    wire: 'UPDATE shedlock',
+    settings: { dialect: 'mariadb' },
+  },
+  'verrou-mariadb': { title: '@verrou/core, knex', ...verrouOnSql, store: 'mariadb', settings: { dialect: 'mariadb' } },
+  'no-lock-mariadb': { title: 'no lock', ...NO_LOCK, store: 'mariadb' },
 };

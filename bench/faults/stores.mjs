@@ -9,5 +9,6 @@
  * A server has to be this cell's own, which `open` checks, and dies with its process group.
  */
 import { openRedisStore } from './redis-store.mjs';
+import { openMariaDbStore, openPostgresStore } from './sql-store.mjs';
 
-export const STORES = { redis: openRedisStore };
+export const STORES = { redis: openRedisStore, postgres: openPostgresStore, mariadb: openMariaDbStore };

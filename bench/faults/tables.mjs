@@ -26,13 +26,26 @@ export const MATRICES = {
     `${span(results, ({ idleMs }) => idleMs)}; ${span(results, ({ nextMs }) => nextMs)}`,
 };
 
+const NAMES = { redis: 'one Redis', postgres: 'PostgreSQL', mariadb: 'MariaDB' };
+const NODES = '5 nodes';
+const PLACES = [NAMES.redis, NODES, NAMES.postgres, NAMES.mariadb];
+
+/** Where the locks of a cell are. */
+function placeOf({ contestant, fault }) {
+  return FAULTS[fault].form === 'nodes' ? NODES : NAMES[PARTICIPANTS[contestant].store];
+}
+
 export function matrices(cells) {
-  const forms = [
-    ['One Redis', cells.filter(({ fault }) => FAULTS[fault].form !== 'nodes')],
-    ['5 nodes', cells.filter(({ fault }) => FAULTS[fault].form === 'nodes')],
-  ];
   return Object.entries(MATRICES)
-    .flatMap(([title, format]) => forms.map(([form, own]) => matrix(`${title}: ${form}`, own, format)))
+    .flatMap(([title, format]) =>
+      PLACES.map((place) =>
+        matrix(
+          `${title}: ${place}`,
+          cells.filter((cell) => placeOf(cell) === place),
+          format,
+        ),
+      ),
+    )
     .filter(Boolean)
     .join('\n\n');
 }

@@ -94,7 +94,7 @@ setInterval(() => {
   last = nowMs();
 }, TICK_MS).unref();
 
-let hasToldRest = false;
+let hasToldRest = true; // nobody has asked yet
 while (!isStopping) {
   if (order) {
     const ordered = { ...order, isOrdered: true };
