@@ -27,7 +27,7 @@ export function report(runs) {
   return [
     conditions(runs, cells),
     matrices(cells),
-    section('Where a peer is better than this library with ioredis', betterPeers(cells)),
+    section('Where a peer is better than this library', betterPeers(cells)),
     section('What else was counted', otherCounts(cells)),
     section('Where seeds disagree, and what failed', disagreements(cells)),
     settings(cells),
