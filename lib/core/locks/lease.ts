@@ -18,6 +18,11 @@ import type { LockHandle } from './lock-handle.js';
  */
 export type LeaseState = 'held' | 'extending' | 'unknown' | 'lost' | 'released';
 
+/** A lease is passed on only in this first fraction of its time. */
+const PASS_ON_FRACTION = 1 / 3;
+/** The same for a provisional grant that is being extended: much of its short time may be over. */
+const PASS_ON_FRACTION_PROVISIONAL = 2 / 3;
+
 /** The states that may follow each state: none follow the last two. */
 const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
   held: ['extending', 'lost', 'released'],
@@ -181,8 +186,18 @@ export class Lease implements Linked<Lease> {
     );
   }
 
-  /** Whether it may end in the store at another time than by its ttl: then it is not passed on. */
-  get mayStandOtherwise(): boolean {
+  /**
+   * Whether it may be passed on to another call of this process. A transaction that guards it may still run after the release. Its next
+   * holder must not begin with a lease that is nearly over, or that ends in the store at another time than by its ttl.
+   */
+  canBePassedOn(now: number): boolean {
+    const { share, isGuarded, sentAt, provisionalTtlMs } = this;
+    if (!share || share.turnsLeft === 0 || isGuarded || this.#mayEndAtAnotherTime) return false;
+    const fraction = provisionalTtlMs === undefined ? PASS_ON_FRACTION : PASS_ON_FRACTION_PROVISIONAL;
+    return now < sentAt + (this.#deadline - sentAt) * fraction;
+  }
+
+  get #mayEndAtAnotherTime(): boolean {
     const isUnsettled = this.#isUnsettled && this.provisionalTtlMs === undefined;
     return isUnsettled || leftMs(this.demands.keptAtMostUntil) > 0 || this.standsTooLong;
   }

@@ -35,8 +35,8 @@ import { Transfers } from './transfers.js';
 const PROBE_TTL_MS = 1_000;
 /** Lines that come due within this part of a second are checked along. */
 const COALESCE = 1 / 10;
-/** How many lines are checked at once. */
-const CHECKS_AT_ONCE = 500;
+/** How many lines come due at once, at most. */
+const LINES_AT_ONCE = 500;
 /** Of how many keys it is said that calls name different limits. */
 const MAX_LIMIT_WARNINGS = 100;
 /** How long a generation of contested keys lasts, in milliseconds, and how many keys it has at most. */
@@ -74,8 +74,8 @@ export class LockEngine implements WaitListener {
   /** Counts calls until they have ended, and what is sent until it is answered. */
   readonly inFlight = new InFlight();
   readonly gate = new RefusalGate();
-  /** Of the lines that wait for a message, and of those that ask for calls which have no timer yet. */
-  readonly checks: Pacer<Line>;
+  /** Calls each line that is due: for its next check, or because its attempt is slow. */
+  readonly pacer: Pacer<Line>;
   /** The lines that have a place in the queue of the store. */
   readonly byTicket = new Map<string, Line>();
   readonly #lines: Readonly<Record<LockMode, Map<string, Line>>> = {
@@ -97,13 +97,13 @@ export class LockEngine implements WaitListener {
     this.events = new LockEvents(registration);
     this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events: this.events });
     this.transfers = new Transfers(this);
-    this.checks = new Pacer<Line>({
+    this.pacer = new Pacer<Line>({
       now,
-      atOnce: CHECKS_AT_ONCE,
+      atOnce: LINES_AT_ONCE,
       leewayMs: () => CHECK_MS * COALESCE,
       isUrgent: () => false,
       onDue: (line) => {
-        this.checks.remove(line);
+        this.pacer.remove(line);
         line.onDue();
       },
     });
@@ -305,7 +305,7 @@ export class LockEngine implements WaitListener {
 
   onTurn(ticket?: string, handOver?: HandOver, key?: string): void {
     if (ticket === undefined) {
-      this.checks.hurry([...this.byTicket.values()].filter((line) => line.mayHaveMissedItsTurn()));
+      this.pacer.hurry([...this.byTicket.values()].filter((line) => line.mayHaveMissedItsTurn()));
       return;
     }
     const line = this.byTicket.get(ticket);
@@ -314,7 +314,7 @@ export class LockEngine implements WaitListener {
   }
 
   onListening(key: string): void {
-    for (const line of this.#of(key)) if (line.mayHaveMissedItsTurn()) this.checks.hurry([line]);
+    for (const line of this.#of(key)) if (line.mayHaveMissedItsTurn()) this.pacer.hurry([line]);
   }
 
   onTaken(key: string, owner: string): void {

@@ -1,5 +1,6 @@
 import { LockContendedError } from '../../api/errors.js';
 import { failureEvent, type LockEvent, type LockGrant } from '../../api/events.js';
+import { noteIn } from '../../api/holder.js';
 import { EXCLUSIVE, type Hold, type LockBackend } from '../backend/lock-backend.js';
 import type { LockEngine } from './lock-engine.js';
 import { heldAs, type Lease } from './lease.js';
@@ -102,6 +103,17 @@ export class Waiter implements Linked<Waiter> {
     return this.request.waitMs === 0 || this.request.isProbe === true;
   }
 
+  /** Whether it can use the grant, or the place, of an owner value: it wants to hold the lock in the same way, with the same note. */
+  canUse(owner: string, held: Hold = EXCLUSIVE): boolean {
+    return isSameHold(held, this.hold) && noteIn(owner) === this.request.note;
+  }
+
+  /** Whether permits for this call are of use for the other one. */
+  isInterchangeableWith({ request, hold }: Waiter): boolean {
+    const { ttlMs, note } = this.request;
+    return request.ttlMs === ttlMs && request.note === note && isSameHold(this.hold, hold);
+  }
+
   get wasRefused(): boolean {
     return this.request.since !== undefined;
   }
@@ -192,6 +204,13 @@ export class Waiter implements Linked<Waiter> {
   #emit(event: LockEvent | undefined): void {
     if (event) void Promise.resolve(event).then((happened) => this.engine.events.next(happened));
   }
+}
+
+/** Whether a call that holds a lock so can pass it on to a call that wants it so. */
+function isSameHold(held: Hold, wanted: Hold): boolean {
+  if (held === wanted) return true;
+  if (held.mode !== 'permits' || wanted.mode !== 'permits') return held.mode === wanted.mode;
+  return held.permits === wanted.permits && held.limit === wanted.limit;
 }
 
 /** The waiters of one key, in the order of their arrival. */
