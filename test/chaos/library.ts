@@ -9,7 +9,8 @@ export { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
 export { ServerBackend } from '../../lib/stores/node/server.backend.js';
 export { Clock } from '../../lib/core/time/clock.js';
-export { Demands, Lease } from '../../lib/core/locks/lease.js';
+export { Demands } from '../../lib/core/locks/demands.js';
+export { Lease } from '../../lib/core/locks/lease.js';
 export { Leases } from '../../lib/core/locks/leases.js';
 export {
   ACQUIRE,

@@ -61,8 +61,8 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'a shared lock is passed on without its token',
     inject({ Leases }) {
       const { pass } = Leases.prototype;
-      Leases.prototype.pass = function (lease, token) {
-        return pass.call(this, lease, lease.grant.hold?.mode === 'shared' ? undefined : token);
+      Leases.prototype.pass = function (lease, token, label) {
+        return pass.call(this, lease, lease.grant.hold?.mode === 'shared' ? undefined : token, label);
       };
     },
     nodes: 1,

@@ -32,8 +32,8 @@ function leaseIn(state: LeaseState) {
 
 const STEPS: Record<string, (lease: Lease) => boolean> = {
   beginExtension: (lease) => lease.beginExtension(TTL_MS) !== undefined,
-  extended: (lease) => lease.extended(GRANT_TTL_MS),
-  notExtended: (lease) => lease.notExtended(),
+  onExtended: (lease) => lease.onExtended(GRANT_TTL_MS),
+  onExtensionFailed: (lease) => lease.onExtensionFailed(),
   release: (lease) => lease.release(),
   lose: (lease) => lease.lose('expired'),
 };
@@ -43,12 +43,12 @@ describe('a lease', () => {
     ['held', 'beginExtension', 'extending'],
     ['held', 'release', 'released'],
     ['held', 'lose', 'lost'],
-    ['extending', 'extended', 'held'],
-    ['extending', 'notExtended', 'held'],
+    ['extending', 'onExtended', 'held'],
+    ['extending', 'onExtensionFailed', 'held'],
     ['extending', 'release', 'released'],
     ['extending', 'lose', 'lost'],
-    ['unknown', 'extended', 'held'],
-    ['unknown', 'notExtended', 'lost'],
+    ['unknown', 'onExtended', 'held'],
+    ['unknown', 'onExtensionFailed', 'lost'],
     ['unknown', 'lose', 'lost'],
   ])('that is %s becomes, by %s, %s', (from, step, to) => {
     const { lease, reports } = leaseIn(from);
@@ -58,7 +58,7 @@ describe('a lease', () => {
   });
 
   it.each<[from: LeaseState, step: string]>([
-    ['held', 'extended'],
+    ['held', 'onExtended'],
     ['extending', 'beginExtension'],
     ['unknown', 'beginExtension'],
     ['unknown', 'release'],
@@ -76,7 +76,7 @@ describe('a lease', () => {
 
   it('that was extended before is lost at its deadline, not unknown, while another extension is under way', () => {
     const { lease, clock } = leaseIn('extending');
-    lease.extended(0);
+    lease.onExtended(0);
     clock.ms = 3_000;
     lease.beginExtension(TTL_MS);
     expect(lease.checkState()).toBe('extending');
@@ -112,7 +112,7 @@ describe('a lease', () => {
     expect(lease.checkState()).toBe('unknown');
     clock.ms = GRANT_TTL_MS + 100;
     expect(lease.checkState()).toBe('lost');
-    expect(lease.extended(GRANT_TTL_MS)).toBe(false);
+    expect(lease.onExtended(GRANT_TTL_MS)).toBe(false);
   });
 
   it('lets whoever waits for the answer to its extension go on when it is lost without one', async () => {

@@ -5,6 +5,7 @@ import { quoted } from '../../api/printable.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { abort, sharedController } from '../time/notify.js';
+import { Demands } from './demands.js';
 import type { Line } from './line.js';
 import type { Leases } from './leases.js';
 import type { LockHandle } from './lock-handle.js';
@@ -54,8 +55,10 @@ export interface LeaseTerms {
   readonly sentAt: number;
   /** Whether the watchdog extends it. */
   readonly autoExtend: boolean;
-  /** The ttl that it is extended to at once, where the grant stands for a short time only. */
+  /** The ttl for its first extension, which is sent at once, where the grant lasts for a short time only. */
   readonly extendTo?: number;
+  /** The label of its call, if that has one of its own. */
+  readonly label?: string;
 }
 
 /** An extension in flight. */
@@ -86,6 +89,7 @@ export interface Extension {
 export class Lease implements Linked<Lease> {
   readonly grant: Grant;
   readonly fencingToken?: number;
+  readonly label?: string;
   /** When this process got to know it, by the clock. */
   readonly begunAt: number;
   readonly demands: Demands;
@@ -105,14 +109,10 @@ export class Lease implements Linked<Lease> {
 
   /** Undefined: it is passed on to nobody. */
   share?: Share;
-  /** When its call got it from another call of this process, by the monotonic clock: a clock that is set must not date that back. */
-  passedOnAt?: number;
-  /** The lease of the same call after the lock was downgraded. */
+  /** The lease of the same call after it has downgraded the lock. */
   downgradedTo?: Lease;
-  /** The label of the call that it was granted to, if that has one of its own. */
-  label?: string;
-  /** The handle that hears of its next extension. */
-  notYetExtended?: LockHandle;
+  /** The handle to register for garbage collection with the first extension. Most locks are released before, and cost no registration. */
+  unregistered?: LockHandle;
   /** Whether a transaction of its work may keep the lock: another call may have that only through the store, which waits for it. */
   isGuarded = false;
   /** Whether it is being detached: a call that it could be shared with waits for how that ends. */
@@ -128,19 +128,22 @@ export class Lease implements Linked<Lease> {
   /** An extension by another ttl was sent and not confirmed: which ttl it has in the store is unknown. */
   #isUnsettled = false;
   /** Until when the store may keep it, if an extension was for longer than its ttl, by the monotonic clock. */
-  #standsUntil = 0;
+  #lastsUntil = 0;
+  /** When another call of this process passed it on, by the monotonic clock, as a wall clock can be set back. */
+  #passedOnAt = -Infinity;
   #lost?: LockLostError;
   #lostAt = 0;
   #abort?: AbortController;
   #closing?: AbortController;
 
   constructor(
-    { grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo }: LeaseTerms,
+    { grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo, label }: LeaseTerms,
     readonly line: Line,
     private readonly leases: Leases,
   ) {
     this.grant = grant;
     this.fencingToken = fencingToken;
+    this.label = label;
     this.autoExtend = autoExtend;
     this.ttlMs = ttlMs;
     this.demands = new Demands(extendTo ?? ttlMs);
@@ -179,11 +182,9 @@ export class Lease implements Linked<Lease> {
   }
 
   /** Whether the store may keep it for longer than its ttl, or than any call wants: one that wanted more has given up, or has gone. */
-  get standsTooLong(): boolean {
+  get lastsTooLong(): boolean {
     if (this.demands.longestTtlMs < this.ttlMs) return true;
-    return (
-      this.#standsUntil > 0 && this.#standsUntil > Math.max(this.demands.keptAtMostUntil, monotonic() + this.ttlMs)
-    );
+    return this.#lastsUntil > 0 && this.#lastsUntil > Math.max(this.demands.keptAtMostUntil, monotonic() + this.ttlMs);
   }
 
   /**
@@ -199,7 +200,7 @@ export class Lease implements Linked<Lease> {
 
   get #mayEndAtAnotherTime(): boolean {
     const isUnsettled = this.#isUnsettled && this.provisionalTtlMs === undefined;
-    return isUnsettled || leftMs(this.demands.keptAtMostUntil) > 0 || this.standsTooLong;
+    return isUnsettled || leftMs(this.demands.keptAtMostUntil) > 0 || this.lastsTooLong;
   }
 
   /**
@@ -257,14 +258,14 @@ export class Lease implements Linked<Lease> {
     this.ttlMs = ttlMs;
     const { keptAtMostUntil } = this.demands;
     const keptUntil = leftMs(keptAtMostUntil) > ttlMs ? keptAtMostUntil : 0;
-    this.#standsUntil = Math.max(this.#standsUntil, keptUntil);
+    this.#lastsUntil = Math.max(this.#lastsUntil, keptUntil);
     const deadline = this.#deadlineBy(ttlMs);
     this.#deadline = Math.min(this.#deadline, deadline);
     return (this.#extension = { lease: this, deadline, keptUntil });
   }
 
   /** Called when the answer to the extension in flight has come, before it is read. */
-  answerCame(): void {
+  onAnswer(): void {
     this.#extension = undefined;
   }
 
@@ -273,12 +274,12 @@ export class Lease implements Linked<Lease> {
    * @param keptUntil as of the extension
    * @returns false when the lease had ended before
    */
-  extended(sentAt: number, keptUntil = 0): boolean {
+  onExtended(sentAt: number, keptUntil = 0): boolean {
     if (!this.#enter('held')) return false;
     this.sentAt = sentAt;
     this.fault = undefined;
     this.#isUnsettled = false;
-    this.#standsUntil = keptUntil;
+    this.#lastsUntil = keptUntil;
     this.provisionalTtlMs = undefined;
     this.#deadline = sentAt + validityMs(this.ttlMs, this.leases.marginMs);
     return true;
@@ -288,7 +289,7 @@ export class Lease implements Linked<Lease> {
    * The extension could not be had: the lease runs on until its deadline.
    * @returns false when the lease had ended before
    */
-  notExtended(fault?: Error): boolean {
+  onExtensionFailed(fault?: Error): boolean {
     if (this.#hasEnded) return false;
     this.fault = fault;
     if (this.#state === 'unknown') this.lose(this.leases.expiryReason(this));
@@ -309,10 +310,10 @@ export class Lease implements Linked<Lease> {
   }
 
   /** It has not been detached: the lease runs on until the deadline that it had before, if that has not passed. */
-  notDetached(deadlineBefore: number, fault?: Error): void {
+  onDetachFailed(deadlineBefore: number, fault?: Error): void {
     this.isDetaching = false;
     this.#deadline = deadlineBefore;
-    this.notExtended(fault);
+    this.onExtensionFailed(fault);
   }
 
   /** @returns false when it was not held any more, or that is unknown */
@@ -324,13 +325,13 @@ export class Lease implements Linked<Lease> {
    * The lease of the next call of this process, to which the lock is passed on after the release: it has what is left of this one, and
    * gets the answer to the extension in flight.
    */
-  passedOn(fencingToken: number | undefined): Lease {
+  passOn(fencingToken: number | undefined, label: string | undefined): Lease {
     const { grant, ttlMs, sentAt } = this;
-    const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true }, this.line, this.leases);
+    const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true, label }, this.line, this.leases);
     next.provisionalTtlMs = this.provisionalTtlMs;
     next.#isUnsettled = this.#isUnsettled;
     next.share = this.share;
-    next.passedOnAt = monotonic();
+    next.#passedOnAt = monotonic();
     next.#deadline = this.#deadline;
     if (this.#extension) {
       next.#enter('extending');
@@ -338,6 +339,11 @@ export class Lease implements Linked<Lease> {
       next.#extension.lease = next;
     }
     return next;
+  }
+
+  /** How long ago another call of this process passed it on, in milliseconds; Infinity: none did. */
+  get passedOnForMs(): number {
+    return monotonic() - this.#passedOnAt;
   }
 
   /** It has ended in the store, or may not go on. @returns false when it had ended before */
@@ -425,112 +431,7 @@ export class Lease implements Linked<Lease> {
   }
 }
 
-const NONE: readonly number[] = [];
-
-/** What the calls that hold a lease ask for: mostly one call, and nothing but its ttl. */
-export class Demands {
-  /** The ttl of one of the calls. */
-  #ttlMs: number;
-  /** The ttl of each other call. */
-  #otherTtls?: number[];
-  /** Until when each call that is limited may hold the lease, by the clock. */
-  #limits = NONE;
-  #overstaysAt = Infinity;
-  #keptUntil = 0;
-  /** Until when the store keeps the lock for each call that does not have its lock yet: it may still give that up. */
-  #askedToKeep = NONE;
-
-  constructor(ttlMs: number) {
-    this.#ttlMs = ttlMs;
-  }
-
-  /** How many calls hold the lease; the last one to release it ends it. */
-  get calls(): number {
-    return 1 + (this.#otherTtls?.length ?? 0);
-  }
-
-  /** The ttl that the lease is extended by. */
-  get longestTtlMs(): number {
-    return this.#otherTtls ? Math.max(this.#ttlMs, ...this.#otherTtls) : this.#ttlMs;
-  }
-
-  /** One more call holds the lease. */
-  join(ttlMs: number): void {
-    (this.#otherTtls ??= []).push(ttlMs);
-  }
-
-  /** A call that asked for this ttl holds the lease no more, and others do. */
-  leave(ttlMs: number): void {
-    const others = this.#otherTtls ?? [];
-    const at = others.lastIndexOf(ttlMs);
-    if (at === -1) this.#ttlMs = others.pop() ?? ttlMs;
-    else others.splice(at, 1);
-  }
-
-  /** A call asks for another ttl. */
-  askInstead(ttlMs: number, next: number): void {
-    this.join(next);
-    this.leave(ttlMs);
-  }
-
-  /** When a call has held the lease for too long, by the clock; Infinity if no call is limited. */
-  get overstaysAt(): number {
-    return this.#overstaysAt;
-  }
-
-  /** A call may hold the lease until then, by the clock. */
-  limit(until: number): void {
-    this.#limits = [...this.#limits, until];
-    this.#overstaysAt = Math.min(this.#overstaysAt, until);
-  }
-
-  /** A call that was limited has ended. */
-  liftLimit(until: number): void {
-    this.#limits = without(this.#limits, until);
-    this.#overstaysAt = Math.min(...this.#limits);
-  }
-
-  /**
-   * Until when the store keeps the lock at least, however its work ends; 0: no longer than that. By the monotonic clock: a wall clock
-   * that is set ahead ends a lease early, which is safe, but would end this early, too.
-   */
-  get keptUntil(): number {
-    return this.#keptUntil;
-  }
-
-  /** The same from now on, in milliseconds. */
-  get keptForMs(): number {
-    return leftMs(this.#keptUntil);
-  }
-
-  /** Until when the store keeps the lock if all calls that still wait for their lock get it. */
-  get keptAtMostUntil(): number {
-    return this.#askedToKeep.length === 0 ? this.#keptUntil : Math.max(this.#keptUntil, ...this.#askedToKeep);
-  }
-
-  /** A call asks that the store keep the lock until then: no extension shortens that any more. */
-  askToKeep(until: number): void {
-    this.#askedToKeep = [...this.#askedToKeep, until];
-  }
-
-  /** A call that has asked for it has its lock. */
-  keep(until: number): void {
-    this.giveUpKeeping(until);
-    this.#keptUntil = Math.max(this.#keptUntil, until);
-  }
-
-  /** A call that has asked for it does not get its lock. */
-  giveUpKeeping(until: number): void {
-    this.#askedToKeep = without(this.#askedToKeep, until);
-  }
-}
-
-function without(times: readonly number[], time: number): readonly number[] {
-  const at = times.indexOf(time);
-  return times.filter((_, index) => index !== at);
-}
-
-/** The same for events and traces, which say nothing of exclusive locks. */
+/** How a lock is held, for events and traces. They have no fields for an exclusive lock. */
 export function heldAs(hold: Hold = EXCLUSIVE): HeldAs {
   if (hold.mode === 'exclusive') return EXCLUSIVELY;
   return hold.mode === 'permits' ? { mode: 'permits', permits: hold.permits } : { mode: hold.mode };

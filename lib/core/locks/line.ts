@@ -391,7 +391,7 @@ export class Line implements Paced<Line> {
   }
 
   /** Messages did not arrive until now. @returns whether it waits for one, and so has to ask */
-  mayHaveMissedItsTurn(): boolean {
+  noteMissedMessages(): boolean {
     if (!this.#place) return false;
     this.#isWoken = true;
     return this.#state === 'queued';
@@ -438,11 +438,12 @@ export class Line implements Paced<Line> {
   #begin(first: Waiter, grant: Grant, ttlMs: number, sentAt: number, extendTo?: number): void {
     const { leases, limits, now } = this.engine;
     const { fencingToken, lastToken = fencingToken, nobodyBefore } = grant;
-    const autoExtend = first.request.watchdog;
-    const lease = leases.add(this, { grant, fencingToken, ttlMs, sentAt, autoExtend, extendTo });
+    const { label, request } = first;
+    const terms = { grant, fencingToken, ttlMs, sentAt, autoExtend: request.watchdog, extendTo, label };
+    const lease = leases.add(this, terms);
     const hasTokens = this.mode === 'exclusive';
     const turnsLeft = hasTokens ? (lastToken ?? 0) - (fencingToken ?? 0) : COHORT_PASSES;
-    if (turnsLeft > 0 && first.request.cohort !== false) {
+    if (turnsLeft > 0 && request.cohort !== false) {
       const nextToken = hasTokens ? fencingToken! + 1 : undefined;
       lease.share = { nextToken, turnsLeft, nobodyBefore, until: now() + limits.cohortMs };
     }
@@ -454,7 +455,6 @@ export class Line implements Paced<Line> {
     this.#waiters.remove(waiter);
     if (this.#seen?.owner !== undefined) this.engine.noteContested(this.key); // until now: the refusal may have been long ago
     if (this.#state === 'idle') this.#seen = undefined; // a line that asks for more permits still has the others in its way
-    lease.label = waiter.label;
     this.#leases.add(lease);
     waiter.grant(lease, how);
   }
@@ -472,7 +472,7 @@ export class Line implements Paced<Line> {
     if (nextToken !== undefined) share.nextToken = nextToken + 1;
     this.#leases.remove(lease);
     // Shared locks of one phase have one token.
-    this.#grant(next, this.engine.leases.pass(lease, nextToken ?? lease.fencingToken), 'passed');
+    this.#grant(next, this.engine.leases.pass(lease, nextToken ?? lease.fencingToken, next.label), 'passed');
     if (this.#state !== 'idle') this.#goOn(); // it asks for more permits, and perhaps no call wants them any more
     return true;
   }
@@ -499,7 +499,7 @@ export class Line implements Paced<Line> {
   }
 
   /** A lease was lost, detached or downgraded. Called once for each, but not within the call that found it lost. */
-  left(lease: Lease): void {
+  onLeaseGone(lease: Lease): void {
     if (!this.#leases.remove(lease)) return;
     this.#noteHeldUntilNow();
     this.#goOn();
@@ -605,7 +605,7 @@ export class Line implements Paced<Line> {
 
   get #known(): Knowledge {
     const { backend, now } = this.engine;
-    // To ask may find the lease lost before `left` is called: then the lock was held until now.
+    // To ask may find the lease lost before `onLeaseGone` is called: then the lock was held until now.
     const own = this.#isHeldHere ? this.#leases.first : undefined;
     const lease = own?.checkAlive() ? own : undefined;
     const seen = this.#seen ?? (own ? {} : undefined);

@@ -15,7 +15,7 @@ import {
   type WaitListener,
 } from '../backend/lock-backend.js';
 import type { Lease } from './lease.js';
-import { Leases, type Keeping } from './leases.js';
+import { Leases, type MinimumHold } from './leases.js';
 import { leasesOf, type LockHandle } from './lock-handle.js';
 import type { Held } from './lock-set-handle.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
@@ -219,21 +219,21 @@ export class LockEngine implements WaitListener {
    * @param since when the call began, by the clock: its time counts from then
    * @throws LockUnavailableError, also when the time of the call is over; or the reason of its signal
    */
-  async keep(held: Held, request: WaitRequest, holdMs: number, since: number, closing: Closing): Promise<void> {
+  async holdAtLeast(held: Held, request: WaitRequest, holdMs: number, since: number, closing: Closing): Promise<void> {
     const leases = leasesOf(held);
     const { key, label } = this.leases.identity(leases[0]!);
-    let keepings: Keeping[] = [];
+    let minimums: MinimumHold[] = [];
     try {
       request.signal?.throwIfAborted();
-      keepings = leases.map((lease) => this.leases.keep(lease, holdMs));
-      await this.#confirmed(keepings, request, since);
+      minimums = leases.map((lease) => this.leases.holdAtLeast(lease, holdMs));
+      await this.#confirmed(minimums, request, since);
       request.signal?.throwIfAborted();
       if (closing.phase === 'closed') throw closed(key);
-      for (const keeping of keepings) keeping.assertHeld();
-      for (const keeping of keepings) keeping.keep();
+      for (const minimum of minimums) minimum.assertHeld();
+      for (const minimum of minimums) minimum.confirm();
     } catch (error) {
-      void held.release(); // before its keepings are given up: what has ended needs to be extended no more
-      for (const keeping of keepings) keeping.giveUp();
+      void held.release(); // before the cancel: a lease that has ended needs no extension
+      for (const minimum of minimums) minimum.cancel();
       const failure = failureEvent(error, { key, label, waitedMs: Math.round(this.now() - since) });
       if (failure) this.events.next(failure);
       throw error;
@@ -305,7 +305,7 @@ export class LockEngine implements WaitListener {
 
   onTurn(ticket?: string, handOver?: HandOver, key?: string): void {
     if (ticket === undefined) {
-      this.pacer.hurry([...this.byTicket.values()].filter((line) => line.mayHaveMissedItsTurn()));
+      this.pacer.hurry([...this.byTicket.values()].filter((line) => line.noteMissedMessages()));
       return;
     }
     const line = this.byTicket.get(ticket);
@@ -314,7 +314,7 @@ export class LockEngine implements WaitListener {
   }
 
   onListening(key: string): void {
-    for (const line of this.#of(key)) if (line.mayHaveMissedItsTurn()) this.pacer.hurry([line]);
+    for (const line of this.#of(key)) if (line.noteMissedMessages()) this.pacer.hurry([line]);
   }
 
   onTaken(key: string, owner: string): void {
@@ -340,17 +340,17 @@ export class LockEngine implements WaitListener {
    * the store.
    */
   #mayHold(key: string, owner: string): boolean {
-    return this.leases.runsOn(owner) || this.leasesOf(key).some(({ grant }) => grant.owner === owner);
+    return this.leases.mayStillHold(owner) || this.leasesOf(key).some(({ grant }) => grant.owner === owner);
   }
 
   #eachWaiter(call: (waiter: Waiter) => void): void {
     for (const line of this.#all()) line.eachWaiter(call);
   }
 
-  #confirmed(keepings: readonly Keeping[], request: WaitRequest, since: number): Promise<unknown> {
+  #confirmed(minimums: readonly MinimumHold[], request: WaitRequest, since: number): Promise<unknown> {
     const askedAt = this.now();
-    const open = new Set(keepings);
-    const all = Promise.all(keepings.map((keeping) => keeping.confirmed.then(() => open.delete(keeping))));
+    const open = new Set(minimums);
+    const all = Promise.all(minimums.map((minimum) => minimum.confirmed.then(() => open.delete(minimum))));
     const leftMs = Math.max(0, timeOf(request, this.backend) - (askedAt - since));
     const inItsTime = inTime<unknown>(all, Math.ceil(leftMs), () => {
       const [first] = open;

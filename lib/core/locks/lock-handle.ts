@@ -1,6 +1,5 @@
 import { inspect } from 'node:util';
 import { LockLostError, LockOptionsError } from '../../api/errors.js';
-import { monotonic } from '../time/clock.js';
 import { yieldToEventLoop } from '../time/event-loop.js';
 import type { GuardStatement } from '../backend/lock-backend.js';
 import type { LockGrant } from '../../api/events.js';
@@ -15,7 +14,7 @@ import type { Leases } from './leases.js';
 /** One acquisition's view of a lease; nested acquisitions share the lease and have a handle each. */
 export class LockHandle implements Lock {
   /** Whether it was acquired together with others. */
-  isOfSet = false;
+  isPartOfSet = false;
   #released?: Promise<boolean>;
   /** Until when its call may hold the lock, by the clock. */
   #limit?: number;
@@ -31,7 +30,7 @@ export class LockHandle implements Lock {
     private readonly own: Lease,
     private readonly engine: LockEngine,
     /** How its call came by it. */
-    readonly grant: LockGrant | 'reentrant' = 'reentrant',
+    readonly origin: LockGrant | 'reentrant' = 'reentrant',
     asksMs = own.ttlMs,
   ) {
     this.#asks = { ttlMs: asksMs };
@@ -56,7 +55,7 @@ export class LockHandle implements Lock {
 
   /** How long ago one of the locks was passed on within this process last, in milliseconds; Infinity: none was. */
   static passedOnForMs(handles: readonly LockHandle[]): number {
-    return monotonic() - Math.max(...handles.map(({ lease }) => lease.passedOnAt ?? -Infinity));
+    return Math.min(...handles.map(({ lease }) => lease.passedOnForMs));
   }
 
   /** What its call holds of the lock now: another lease than its own, after it was downgraded. */
@@ -102,7 +101,7 @@ export class LockHandle implements Lock {
   }
 
   get closing(): AbortSignal {
-    return this.engine.leases.closing(this.own);
+    return this.engine.leases.closingSignal(this.own);
   }
 
   get isReleased(): boolean {
@@ -141,17 +140,17 @@ export class LockHandle implements Lock {
   /** Its caller has to release it: it is noticed if nobody can any more. */
   watch(): void {
     this.#isWatched = true;
-    if (this.own.notYetExtended) this.onFirstExtension();
-    else this.own.notYetExtended = this;
+    if (this.own.unregistered) this.register();
+    else this.own.unregistered = this;
   }
 
-  /** Its lease is extended: until then it would have ended by itself. Most are released before, and cost no registration. */
-  onFirstExtension(): void {
+  /** Called with the first extension of its lease, which would end by itself without one. */
+  register(): void {
     unreleased.register(this, { lease: this.own, leases: this.engine.leases, asks: this.#asks }, this);
   }
 
   release(): Promise<boolean> {
-    if (this.own.notYetExtended === this) this.own.notYetExtended = undefined;
+    if (this.own.unregistered === this) this.own.unregistered = undefined;
     else if (this.#isWatched) unreleased.unregister(this);
     const release = () => this.#downgradedTo?.release() ?? this.#release();
     return (this.#released ??= this.#changing ? this.#changing.then(release) : release());
@@ -192,19 +191,19 @@ export class LockHandle implements Lock {
 
   #ask(ttlMs: number): void {
     if (this.isReleased) return; // while another extension was waited for
-    this.own.demands.askInstead(this.#asks.ttlMs, ttlMs);
+    this.own.demands.changeTtl(this.#asks.ttlMs, ttlMs);
     this.#asks.ttlMs = ttlMs;
   }
 
   #release(): Promise<boolean> {
     // The limit of the call that acquired the lock stays: what it has left behind holds the lock on its behalf.
-    if (this.#limit !== undefined && this.grant === 'reentrant') this.engine.leases.liftLimit(this.own, this.#limit);
+    if (this.#limit !== undefined && this.origin === 'reentrant') this.engine.leases.liftLimit(this.own, this.#limit);
     return this.engine.leases.release(this.own, this.#asks.ttlMs);
   }
 
   /** @throws LockOptionsError for one of several locks, whose handle is that of all */
   #refuseSet(done: string): void {
-    if (!this.isOfSet) return;
+    if (!this.isPartOfSet) return;
     throw new LockOptionsError(
       `Lock ${quoted(this.key)} cannot be ${done}. It was acquired together with others: acquire it alone.`,
     );
@@ -222,7 +221,7 @@ export class LockHandle implements Lock {
   async #downgrade(): Promise<LockHandle> {
     this.#refuseSet('downgraded');
     this.assertHeld();
-    this.#downgradedTo = new LockHandle(await this.engine.transfers.downgrade(this.own), this.engine, this.grant);
+    this.#downgradedTo = new LockHandle(await this.engine.transfers.downgrade(this.own), this.engine, this.origin);
     if (this.#isWatched) this.#downgradedTo.watch();
     return this.#downgradedTo;
   }

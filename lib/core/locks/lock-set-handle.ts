@@ -18,7 +18,7 @@ export class LockSetHandle implements LockSet {
 
   /** @param locks at least one, in the order in which they were acquired */
   constructor(readonly locks: readonly LockHandle[]) {
-    for (const lock of locks) lock.isOfSet = true;
+    for (const lock of locks) lock.isPartOfSet = true;
   }
 
   get keys(): readonly string[] {

@@ -68,7 +68,7 @@ export class Transfers {
     checkTtl(ttlMs, leases.marginMs, backend.bounds);
     const owner = detachedOwner(grant.owner, randomUUID(), note);
     await this.#leave(lease, 'detached', { key, from: grant.owner, to: owner, ttlMs, mints: false });
-    leases.left(lease);
+    leases.giveAway(lease);
     events.next({
       type: 'detached',
       heldMs: leases.heldMs(lease),
@@ -94,11 +94,10 @@ export class Transfers {
     const transfer = { key, from: grant.owner, to: nextOwner(noteIn(grant.owner)), ttlMs, mints: true, hold: SHARED };
     const transferred = await this.#leave(lease, 'downgraded', transfer);
     // Before the old lease ends, so that the service is never idle meanwhile.
-    const next = this.#begin(transferred, ttlMs, autoExtend);
-    next.label = label;
+    const next = this.#begin(transferred, ttlMs, autoExtend, label);
     if (lease.demands.overstaysAt < Infinity) leases.limit(next, lease.demands.overstaysAt);
     lease.downgradedTo = next;
-    leases.left(lease);
+    leases.giveAway(lease);
     next.line.adopt(next);
     return next;
   }
@@ -197,7 +196,7 @@ export class Transfers {
       }
       const error = LockUnavailableError.from(done, key, outcome.causes);
       if (!outcome.mayHaveRun) {
-        lease.notDetached(deadlineBefore, outcome.causes[0]);
+        lease.onDetachFailed(deadlineBefore, outcome.causes[0]);
         if (isHeld) leases.watchFailed(lease);
         throw error;
       }
@@ -214,7 +213,7 @@ export class Transfers {
     }
   }
 
-  #begin({ grant, sentAt }: Transferred, ttlMs: number, autoExtend: boolean): Lease {
+  #begin({ grant, sentAt }: Transferred, ttlMs: number, autoExtend: boolean, label?: string): Lease {
     const { key, fencingToken, hold = EXCLUSIVE } = grant;
     return this.engine.leases.add(this.engine.lineOf(key, hold.mode), {
       grant,
@@ -222,6 +221,7 @@ export class Transfers {
       ttlMs,
       sentAt,
       autoExtend,
+      label,
     });
   }
 

@@ -600,7 +600,7 @@ export class LockService {
         ? new LockSetHandle(await acquireAll(keys, request, since, one))
         : await one(keys[0]!, request);
       const { holdMs, maxHoldMs } = request;
-      if (holdMs) await this.#engine.keep(held, request, holdMs, since, this.#held.closing);
+      if (holdMs) await this.#engine.holdAtLeast(held, request, holdMs, since, this.#held.closing);
       if (maxHoldMs) held.limit(this.#now() + maxHoldMs); // from now on: a lock that was handed over may count from before
       if (method) this.#order?.note(leasesOf(held), method);
       return held;

@@ -74,7 +74,7 @@ export class Shutdown {
     for (const { engine } of services) engine.leases.announceWait(timeoutMs);
     if (timeoutMs === 0) return; // at once, also where a test has faked the timers
     const allIdle = async () => {
-      for (let busy; (busy = services.find(({ engine }) => !engine.leases.isIdle));) await busy.engine.leases.idle();
+      for (let busy; (busy = services.find(({ engine }) => !engine.leases.isIdle));) await busy.engine.leases.whenIdle();
     };
     await inTime(allIdle(), timeoutMs, () => {});
   }

@@ -33,7 +33,7 @@ function channelOf<Trace extends object>(name: string): TracingChannel<unknown, 
 }
 
 /** How the locks of a set were granted: the first of these that applies to any of them. */
-const GRANTS = ['waited', 'passed', 'free', 'reentrant'] as const;
+const ORIGINS = ['waited', 'passed', 'free', 'reentrant'] as const;
 
 /** What is observed of a call. */
 interface Observed<T> {
@@ -170,10 +170,10 @@ function printed(error: unknown): string {
 function noteGrant(trace: AcquireTrace, held: Held): void {
   trace.outcome = 'acquired';
   if (held instanceof LockHandle) {
-    trace.grant = held.grant;
+    trace.grant = held.origin;
     trace.fencingToken = held.lease.fencingToken;
   } else {
-    trace.grant = GRANTS.find((grant) => held.locks.some((lock) => lock.grant === grant));
+    trace.grant = ORIGINS.find((origin) => held.locks.some((lock) => lock.origin === origin));
   }
 }
 

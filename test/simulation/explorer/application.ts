@@ -538,10 +538,10 @@ export class Application {
 
   #granted(turn: string, lock: Held, wish: Wish, came?: EntryOf<'granted'>['came']): void {
     const { ttlMs, holdMs = 0, maxHoldMs } = wish;
-    const { grant, lease } = lock as LockHandle;
+    const { origin, lease } = lock as LockHandle;
     const { provisionalTtlMs: grantMs } = lease;
     const until = this.#deadlineOf(lock);
-    if (grant === 'passed') reach(this.world.marks, 'cohort');
+    if (origin === 'passed') reach(this.world.marks, 'cohort');
     if (grantMs !== undefined) reach(this.world.marks, 'hand-over');
     // A call that asked later may have it: whoever was first in its line then has gone.
     const ageMs = lease.deadline - leaseLeftMs(lock) - lease.sentAt;

@@ -1,0 +1,106 @@
+import { leftMs } from '../time/clock.js';
+
+const NONE: readonly number[] = [];
+
+/** What the calls that hold a lease ask for: mostly one call, and nothing but its ttl. */
+export class Demands {
+  /** The ttl of one of the calls. */
+  #ttlMs: number;
+  /** The ttl of each other call. */
+  #otherTtls?: number[];
+  /** Until when each call with `maxHoldMs` may hold the lease, by the clock of the service. */
+  #limits = NONE;
+  #overstaysAt = Infinity;
+  #keptUntil = 0;
+  /** Until when each call with `holdMs` that still waits for its lock wants it kept. Such a call may yet be refused. */
+  #requested = NONE;
+
+  constructor(ttlMs: number) {
+    this.#ttlMs = ttlMs;
+  }
+
+  /** How many calls hold the lease. The last one to release it ends it. */
+  get calls(): number {
+    return 1 + (this.#otherTtls?.length ?? 0);
+  }
+
+  /** The ttl that the lease is extended by. */
+  get longestTtlMs(): number {
+    return this.#otherTtls ? Math.max(this.#ttlMs, ...this.#otherTtls) : this.#ttlMs;
+  }
+
+  /** One more call holds the lease. */
+  join(ttlMs: number): void {
+    (this.#otherTtls ??= []).push(ttlMs);
+  }
+
+  /** A call with this ttl holds the lease no more, and others do. */
+  leave(ttlMs: number): void {
+    const others = this.#otherTtls ?? [];
+    const at = others.lastIndexOf(ttlMs);
+    if (at === -1) this.#ttlMs = others.pop() ?? ttlMs;
+    else others.splice(at, 1);
+  }
+
+  /** A call changes its ttl. */
+  changeTtl(ttlMs: number, next: number): void {
+    this.join(next);
+    this.leave(ttlMs);
+  }
+
+  /** When a call has held the lease for too long, by the clock of the service; Infinity if no call has a limit. */
+  get overstaysAt(): number {
+    return this.#overstaysAt;
+  }
+
+  /** A call may hold the lease until then. */
+  limit(until: number): void {
+    this.#limits = [...this.#limits, until];
+    this.#overstaysAt = Math.min(this.#overstaysAt, until);
+  }
+
+  /** A call that had this limit has ended. */
+  liftLimit(until: number): void {
+    this.#limits = without(this.#limits, until);
+    this.#overstaysAt = Math.min(...this.#limits);
+  }
+
+  /**
+   * Until when the store keeps the lock at least, even after its work has ended; 0: no longer than the work. By the monotonic clock: a wall
+   * clock that is set ahead may end a lease early, which is safe, but must not end this early.
+   */
+  get keptUntil(): number {
+    return this.#keptUntil;
+  }
+
+  /** How long until `keptUntil`, in milliseconds. */
+  get keptForMs(): number {
+    return leftMs(this.#keptUntil);
+  }
+
+  /** Until when the store keeps the lock if all calls that still wait for their lock get it. */
+  get keptAtMostUntil(): number {
+    return this.#requested.length === 0 ? this.#keptUntil : Math.max(this.#keptUntil, ...this.#requested);
+  }
+
+  /** A call wants the lock kept until then. No extension may be shorter from now on. */
+  requestHold(until: number): void {
+    this.#requested = [...this.#requested, until];
+  }
+
+  /** The call gets its lock. */
+  confirmHold(until: number): void {
+    this.cancelHold(until);
+    this.#keptUntil = Math.max(this.#keptUntil, until);
+  }
+
+  /** The call does not get its lock. */
+  cancelHold(until: number): void {
+    this.#requested = without(this.#requested, until);
+  }
+}
+
+function without(times: readonly number[], time: number): readonly number[] {
+  const at = times.indexOf(time);
+  return times.filter((_, index) => index !== at);
+}
