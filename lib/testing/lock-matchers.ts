@@ -1,6 +1,6 @@
 import { LockOptionsError } from '../api/errors.js';
 import { quoted } from '../api/printable.js';
-import { meantBy } from '../core/keys/scope.js';
+import { findByKey } from '../core/keys/scope.js';
 import { listed } from '../core/locks/lock-set-handle.js';
 import type { JournalEntry } from './bench-engine.js';
 import { LockBench } from './lock-bench.js';
@@ -26,7 +26,7 @@ interface Verdict {
 export const lockMatchers = {
   toHoldLock(bench: LockBench, key: string): Verdict {
     const { heldKeys } = checked(bench, 'toHoldLock');
-    const pass = meantBy(key, (fits) => heldKeys.find(fits)) !== undefined;
+    const pass = findByKey(key, (fits) => heldKeys.find(fits)) !== undefined;
     return verdict(pass, `lock ${quoted(key)}`, 'be held', `held: ${listed(heldKeys) || 'none'}`);
   },
 
@@ -35,7 +35,7 @@ export const lockMatchers = {
     const wanted = Object.entries(options);
     const isWanted = (entry: JournalEntry) =>
       wanted.every(([name, value]) => (entry as unknown as Record<string, unknown>)[name] === value);
-    const pass = meantBy(key, (fits) => acquired.find((each) => fits(each.key) && isWanted(each))) !== undefined;
+    const pass = findByKey(key, (fits) => acquired.find((each) => fits(each.key) && isWanted(each))) !== undefined;
     const entries = acquired.map((entry) => `\n  ${JSON.stringify(entry)}`).join('') || 'nothing';
     return verdict(pass, JSON.stringify({ key, ...options }), 'have been locked', `acquired: ${entries}`);
   },

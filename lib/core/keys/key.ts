@@ -3,7 +3,7 @@ import { LockKeyError, LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 
 const MAX_KEY_BYTES = 1024;
-/** All are asked for at once. */
+/** How many keys one call can lock, at most. */
 const MAX_KEYS = 100;
 
 /** @throws LockKeyError for a key that is empty, over 1 KiB, or that Redis Cluster would misread */
@@ -36,9 +36,10 @@ export function checkKey(key: unknown, status: 400 | 500 = 500): asserts key is 
 }
 
 /**
- * The keys of a set of locks, each once, in the order in which all calls acquire them: then none waits for one that waits for it
- * (Havender, Avoiding deadlock in multitasking systems, 1968).
- * @throws LockKeyError for a list that is empty or too long, and for keys as `checkKey`
+ * Checks the keys of one call. All calls acquire their locks in the same order, so no two of them wait for each other (Havender, Avoiding
+ * deadlock in multitasking systems, 1968).
+ * @returns each key once, in that order
+ * @throws LockKeyError like `checkKey`; also for a list that is empty or too long
  */
 export function checkKeys(keys: readonly unknown[], status: 400 | 500 = 500): string[] {
   for (const key of keys) checkKey(key, status);
@@ -63,23 +64,23 @@ export function lockKey(literals: TemplateStringsArray, ...values: unknown[]): s
   return key;
 }
 
-/** The source of a key's values, which decides when the lock can be acquired. */
+/** The source of the values in a key. It decides when the lock can be acquired. */
 export type KeyOrigin = 'static' | 'arguments' | 'request';
 
-/** The parts of a request that a handler's key can be made of. */
+/** The parts of a request that the key of a handler can use. */
 const REQUEST_ROOTS = ['params', 'body', 'query', 'headers', 'user', 'data', 'args'] as const;
 export type RequestRoot = (typeof REQUEST_ROOTS)[number];
 
 type TemplateOf<Root extends string | bigint> = `${string}{${Root}${'.' | '}'}${string}`;
-/** The text of a key that is made of the request, as the compiler sees it. */
+/** A template that uses the request, for the compiler. */
 export type RequestTemplate = TemplateOf<RequestRoot>;
-/** The text of a key that is made of arguments, and of nothing else. */
+/** A template that uses arguments of the method, for the compiler. */
 export type ArgumentTemplate = TemplateOf<bigint>;
 
-/** Objects that are never a value by themselves. */
+/** Objects that a template cannot use as a whole. */
 const NEED_A_PATH = new Set(['params', 'query', 'headers', 'args']);
 
-/** Finds the value that a path begins with: an argument by its index, or a part of the request by its name. */
+/** Finds the value at the root of a path: an argument by its index, or a part of the request by its name. */
 export type Lookup = (root: string) => unknown;
 
 interface Reference {
@@ -88,16 +89,13 @@ interface Reference {
   path: string[];
 }
 
-/** Getters of a class may be read, the inner workings of objects may not. */
+/** Names that a path may not have: they lead out of the value. */
 const FORBIDDEN = new Set(['__proto__', 'prototype', 'constructor']);
 
-/**
- * A key like `order:{0.customer.id}`. Values are escaped, so that ('x:y', 'z') and ('x', 'y:z') make two keys of
- * `{0}:{1}`.
- */
+/** A key like `order:{0.customer.id}`. Values are escaped, so ('x:y', 'z') and ('x', 'y:z') make different keys of `{0}:{1}`. */
 export class KeyTemplate {
   readonly origin: KeyOrigin;
-  /** What stands in its braces: `0.customer.id`. */
+  /** The texts in its braces: `0.customer.id`. */
   readonly sources: readonly string[];
   readonly #parts: (string | Reference)[];
 
@@ -175,15 +173,15 @@ function unreadable(template: string, problem: string): LockOptionsError {
   );
 }
 
-/** What is wrong with a value as a part of a key: the rest of a sentence about it. */
+/** A value cannot be a part of a key. The message is the rest of a sentence about the value. */
 class InvalidKeyPart extends Error {}
 
 const PASS_A_VALUE = 'Pass a value, or check it beforehand.';
 
 /**
  * The form of a value in a key, escaped so that values never run into each other.
- * @param read may throw InvalidKeyPart, too
- * @param refuse makes the error for a value that is empty or has no string form of its own, or cannot be read
+ * @param read returns the value. May throw, also an InvalidKeyPart
+ * @param refuse makes the error for a value that is empty, has no string form of its own, or cannot be read
  */
 export function keyPart(read: () => unknown, refuse: (problem: string, cause?: unknown) => LockKeyError): string {
   try {
@@ -211,12 +209,12 @@ function stringForm(value: unknown): string {
   throw new InvalidKeyPart(`is ${kind}. ${PASS_A_VALUE}`);
 }
 
-/** Dates, bytes, ids and the like have a string form of their own; plain objects and lists would all look the same. */
+/** Dates, bytes and ids have a string form of their own. Plain objects and lists would all look the same. */
 function objectForm(value: object): string {
-  if (types.isDate(value)) return value.toISOString(); // also one of another realm, as in Jest
+  if (types.isDate(value)) return value.toISOString(); // even a Date of another realm, as in Jest
   if (Array.isArray(value)) throw new InvalidKeyPart('is a list. Name one of its items.');
   if (ArrayBuffer.isView(value)) {
-    // As text, all bytes that are not UTF-8 would look the same.
+    // As text, all bytes outside of UTF-8 would look the same.
     return stringForm(Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString('hex'));
   }
   const { toString } = value; // oxlint-disable-line typescript/unbound-method -- called with its object below

@@ -1,15 +1,14 @@
 import { splitScope } from './scope.js';
 
-/** How many labels are made of keys: a label that is new after so many is that of all others. */
+/** How many labels are made of keys, at most. Later keys share one label. */
 const MAX_LABELS = 100;
 const OTHERS = '_other';
 const WITHOUT_FIRST_PART = '_key';
 
 /**
- * Labels for calls that have none: the first part of the key, before its first colon, without its scope. A key without one may be data as a whole, an
- * address perhaps, which whoever measures must not get: all of these share a label. Keys are unbounded, labels must not be, as
- * whoever measures keeps a series for each. Labels that are known without a key (the option, `@Locked`, elections) do not come here,
- * so none is left out for those of keys.
+ * Makes the labels of calls that have none: the first part of the key, before its first colon, without its scope. All keys without a colon share
+ * one label: such a key may be personal data, which metrics must not get. The number of labels is bounded, as metrics keep a series for each
+ * label. Labels that do not come from a key (the option, `@Locked`, elections) do not count.
  */
 export class Labels {
   readonly #known = new Set<string>();

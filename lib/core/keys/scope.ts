@@ -5,11 +5,11 @@ import { checkKey, keyPart } from './key.js';
 const SCOPED = /^@([^/]+)\//;
 
 /**
- * The key of a scope, such as a tenant: `@acme/order:1`. What the scope has of "/" is escaped, so that two scopes never share a key.
- * A key that has this scope already, such as one that a lock or an error names, stays as it is.
- * @param read gives the scope; null: the key has none. May throw
- * @param status as of `checkKey`
- * @throws LockKeyError for a scope that is undefined, empty or has no string form, or could not be read, and as `checkKey`
+ * Puts a key into a scope, such as a tenant: `@acme/order:1`. Each "/" of the scope is escaped, so that two scopes never share a key. A key that
+ * has this scope already stays as it is: a lock or an error may have named it.
+ * @param read returns the scope; null: the key has none. May throw
+ * @param status see `checkKey`
+ * @throws LockKeyError like `checkKey`; also for a scope that is undefined or empty, has no string form, or cannot be read
  */
 export function scopedKey(read: () => unknown, key: unknown, status?: 400 | 500): string {
   checkKey(key, status);
@@ -34,12 +34,12 @@ export function scopedKey(read: () => unknown, key: unknown, status?: 400 | 500)
   return scoped;
 }
 
-/** Finds what has the key that is meant by a text: the whole key, or else the key without its scope. */
-export function meantBy<T>(text: string, find: (fits: (key: string) => boolean) => T | undefined): T | undefined {
+/** Finds an item by its key, or else by its key without the scope. @param find calls `fits` with the key of each item */
+export function findByKey<T>(text: string, find: (fits: (key: string) => boolean) => T | undefined): T | undefined {
   return find((key) => key === text) ?? find((key) => splitScope(key).rest === text);
 }
 
-/** Splits a key; the scope is undefined where it has none. */
+/** Splits a key into its scope, if it has one, and the rest. */
 export function splitScope(key: string): { scope?: string; rest: string } {
   const [prefix, scope] = (key.startsWith('@') && SCOPED.exec(key)) || [];
   if (prefix === undefined || scope === undefined) return { rest: key };

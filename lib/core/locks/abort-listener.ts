@@ -6,9 +6,9 @@ interface Listener {
 const listeners = new WeakMap<AbortSignal, Listener>();
 
 /**
- * Calls back when a signal aborts. Calls with the same signal share one listener on it: Node warns of more than ten, and
- * removes each in linear time.
- * @returns removes the callback
+ * Calls back when a signal aborts. All callbacks of a signal share one listener: Node.js warns of more than ten listeners, and removes each in
+ * linear time.
+ * @returns a function that removes the callback
  */
 export function onAbort(signal: AbortSignal, call: () => void): () => void {
   const { calls, callAll } = listeners.get(signal) ?? listen(signal);
@@ -20,7 +20,7 @@ export function onAbort(signal: AbortSignal, call: () => void): () => void {
   };
 }
 
-/** Waits for an answer unless a signal aborts before it comes. @throws the reason of the signal */
+/** Waits for an answer, unless a signal aborts first. @throws the reason of the signal */
 export function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return answer;
   return new Promise((resolve, reject) => {

@@ -11,8 +11,8 @@ import type { Leases } from './leases.js';
 import type { LockHandle } from './lock-handle.js';
 
 /**
- * - `held`: it may be relied on.
- * - `extending`: the same, and an extension is in flight.
+ * - `held`: its calls may rely on it.
+ * - `extending`: they may rely on it, and an extension is in flight.
  * - `unknown`: its time is over, unless the extension in flight was granted.
  * - `lost`: it ended before it was released; the error names the reason.
  * - `released`: its holder gave it back.
@@ -24,7 +24,7 @@ const PASS_ON_FRACTION = 1 / 3;
 /** The same for a provisional grant that is being extended: much of its short time may be over. */
 const PASS_ON_FRACTION_PROVISIONAL = 2 / 3;
 
-/** The states that may follow each state: none follow the last two. */
+/** The states that may follow each state. */
 const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
   held: ['extending', 'lost', 'released'],
   extending: ['held', 'unknown', 'lost', 'released'],
@@ -33,19 +33,19 @@ const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
   released: [],
 };
 
-/** How a lease is passed on to more calls of this process, one after the other, or side by side if it is shared. */
+/** How a lease is passed on to more calls of this process: to one after the other, or to all at once if it is shared. */
 export interface Share {
-  /** Nobody who waits elsewhere came earlier than this, by the monotonic clock in milliseconds. Undefined: not known. */
+  /** No call of another process came earlier than this, by the monotonic clock in milliseconds. Undefined: unknown. */
   readonly nobodyBefore?: number;
-  /** Until when it is passed on though others may wait, by the clock of the service. */
+  /** Until when it is passed on although others may wait, by the clock of the service. */
   readonly until: number;
-  /** To how many more calls. */
+  /** How many more calls can have it. */
   turnsLeft: number;
-  /** The token of the next of them, where each has one of its own. */
+  /** The token of the next call, where each call has its own. */
   nextToken?: number;
 }
 
-/** The beginning of a lease. */
+/** How a lease begins. */
 export interface LeaseTerms {
   readonly grant: Grant;
   /** One of the tokens of the grant, if it has any. */
@@ -63,11 +63,11 @@ export interface LeaseTerms {
 
 /** An extension in flight. */
 export interface Extension {
-  /** The lease that its answer is for: if the lock is passed on meanwhile, the lease of the next call. */
+  /** The lease that its answer is for. If the lock is passed on meanwhile, that is the lease of the next call. */
   lease: Lease;
-  /** The deadline if it is granted. */
+  /** The deadline if the extension is granted. */
   readonly deadline: number;
-  /** Until when the store keeps the lock if it is granted, by the monotonic clock; 0: for no longer than the ttl. */
+  /** Until when the store then keeps the lock, by the monotonic clock; 0: no longer than the ttl. */
   readonly keptUntil: number;
 }
 
@@ -75,59 +75,59 @@ export interface Extension {
  * One lock that this process was granted, until it is released or lost.
  *
  * ```
- * held                     ──▶ extending   an extension is sent, or what detaches it: neither of them before the other is answered
- * extending                ──▶ held        it was granted, or could not be had and the lease runs on
+ * held                     ──▶ extending   an extension, or a transfer, is sent: only one of them is in flight
+ * extending                ──▶ held        it was granted; or it failed, and the lease runs on
  * extending                ──▶ unknown     the deadline of a provisional grant has passed, but perhaps not that of the extension
  * unknown                  ──▶ held        the extension was granted
- * held, extending, unknown ──▶ lost        the deadline has passed, a call has held it for too long, or the store, or another, has ended it
- * held, extending          ──▶ released    its last handle was released, or it was detached; a release while it is unknown waits for the answer
+ * held, extending, unknown ──▶ lost        the deadline has passed, a call has held it for too long, or the store has ended it
+ * held, extending          ──▶ released    its last handle was released, or it was detached. While it is unknown, a release waits for the answer
  * ```
  *
- * Whether it is held is computed when asked: after a pause of the process, user code runs before any timer does. Asking may
- * find that the lease has ended. Then it is lost, with its reason, and its signal aborts, before the answer is given.
+ * The methods that begin with `check` compute from the clock whether the lease is held: after a pause of the process, user code runs before
+ * any timer. If they find that the lease has ended, it is lost, with its reason, and its signal aborts before they return.
  */
 export class Lease implements Linked<Lease> {
   readonly grant: Grant;
   readonly fencingToken?: number;
   readonly label?: string;
-  /** When this process got to know it, by the clock. */
+  /** When this process learned of the grant, by the clock of the service. */
   readonly begunAt: number;
   readonly demands: Demands;
-  /** The ttl that it was last extended by, in milliseconds. */
+  /** The ttl of its last extension, in milliseconds. */
   ttlMs: number;
-  /** It was granted for this short time, in milliseconds, and not extended yet. */
+  /** The short time of a provisional grant, in milliseconds, until the first extension confirms it. */
   provisionalTtlMs?: number;
-  /** When the command that won or last extended it was sent. */
+  /** When the command that granted or last extended it was sent. */
   sentAt: number;
   /** Whether the watchdog extends it. */
   autoExtend: boolean;
-  /** When the watchdog looks at it next, by the clock. */
+  /** When it is due for the watchdog, by the clock of the service. */
   dueAt = 0;
   list?: LinkedList<Lease>;
   next?: Lease;
   previous?: Lease;
 
-  /** Undefined: it is passed on to nobody. */
+  /** Undefined: it is not passed on. */
   share?: Share;
   /** The lease of the same call after it has downgraded the lock. */
   downgradedTo?: Lease;
   /** The handle to register for garbage collection with the first extension. Most locks are released before, and cost no registration. */
   unregistered?: LockHandle;
-  /** Whether a transaction of its work may keep the lock: another call may have that only through the store, which waits for it. */
+  /** Whether a transaction of its work may keep the lock. Then the next call has to ask the store, which waits for that transaction. */
   isGuarded = false;
-  /** Whether it is being detached: a call that it could be shared with waits for how that ends. */
+  /** Whether a transfer is in flight. A nested call waits for its outcome. */
   isDetaching = false;
   /** The error of the last extension, if it failed. */
   fault?: Error;
 
   #state: LeaseState = 'held';
   #deadline: number;
-  /** The extension in flight, until its answer comes: also when the lease was released meanwhile. */
+  /** The extension in flight, until its answer comes, even if the lease was released meanwhile. */
   #extension?: Extension;
   #whenAnswered?: (() => void)[];
-  /** An extension by another ttl was sent and not confirmed: which ttl it has in the store is unknown. */
+  /** Whether an unconfirmed extension has changed the ttl: nobody knows then which ttl the store has. */
   #isUnsettled = false;
-  /** Until when the store may keep it, if an extension was for longer than its ttl, by the monotonic clock. */
+  /** Until when the store may keep it, if an extension was longer than the ttl, by the monotonic clock. */
   #lastsUntil = 0;
   /** When another call of this process passed it on, by the monotonic clock, as a wall clock can be set back. */
   #passedOnAt = -Infinity;
@@ -157,7 +157,7 @@ export class Lease implements Linked<Lease> {
     return this.grant.key;
   }
 
-  /** What its call holds of the lock now. */
+  /** The lease that its call has now. */
   get current(): Lease {
     return this.downgradedTo ?? this;
   }
@@ -166,22 +166,22 @@ export class Lease implements Linked<Lease> {
     return this.#deadline;
   }
 
-  /** When its time is over, if it is not extended: at its deadline, or before that when a call has held it for too long. */
+  /** When its time is over unless it is extended: at its deadline, or earlier if a call has held it for too long. */
   get endsAt(): number {
     return Math.min(this.#deadline, this.demands.overstaysAt);
   }
 
-  /** When it ends in the store if nothing ends it before, also if the extension in flight is granted, by the clock, less drift. */
+  /** When it ends in the store at the latest, less drift, by the clock of the service: the extension in flight may be granted. */
   get runsUntil(): number {
     return Math.max(this.#deadline, this.#extension?.deadline ?? 0);
   }
 
-  /** Whether its lock may have been taken by force, as a message or a call says. */
+  /** Whether another process may have taken its lock by force, as a message or a call says. */
   get isSuspectedForced(): boolean {
     return this.leases.suspectedForced.has(this.grant);
   }
 
-  /** Whether the store may keep it for longer than its ttl, or than any call wants: one that wanted more has given up, or has gone. */
+  /** Whether it may last longer in the store than any call wants: a call that wanted more time has gone. */
   get lastsTooLong(): boolean {
     if (this.demands.longestTtlMs < this.ttlMs) return true;
     return this.#lastsUntil > 0 && this.#lastsUntil > Math.max(this.demands.keptAtMostUntil, monotonic() + this.ttlMs);
@@ -203,33 +203,30 @@ export class Lease implements Linked<Lease> {
     return isUnsettled || leftMs(this.demands.keptAtMostUntil) > 0 || this.lastsTooLong;
   }
 
-  /**
-   * Its state right now: when its time is over, a lease is neither `held` nor `extending`. Like all methods that begin with `check`, this one
-   * may find the lease lost.
-   */
+  /** Its state right now: when its time is over, a lease is neither `held` nor `extending`. */
   checkState(): LeaseState {
     if (this.#hasEnded) return this.#state;
     const now = this.leases.now();
     if (now < this.endsAt) return this.#state;
-    // A process that was busy, or paused, from its first moment on has not read anything since.
+    // A process that was busy since the lease began may not have read the answer to its first extension.
     const unanswered = this.provisionalTtlMs === undefined ? undefined : this.#extension;
     if (unanswered && now < Math.min(unanswered.deadline, this.demands.overstaysAt)) this.#enter('unknown');
     else this.lose(this.leases.expiryReason(this));
     return this.#state;
   }
 
-  /** Whether it may be relied on right now. */
+  /** Whether its call may rely on it right now. */
   checkHeld(): boolean {
     const state = this.checkState();
     return state === 'held' || state === 'extending';
   }
 
-  /** Whether it has not ended, as far as is known. */
+  /** Whether it has not ended, as far as this process knows. */
   checkAlive(): boolean {
     return this.checkHeld() || this.#state === 'unknown';
   }
 
-  /** Whether the lock was lost: while it was held, or as the release found. */
+  /** Whether the lock was lost: while it was held, or before the release reached the store. */
   checkLost(): boolean {
     return this.checkState() === 'lost' || this.#lost !== undefined;
   }
@@ -238,7 +235,7 @@ export class Lease implements Linked<Lease> {
     return this.checkHeld() ? Math.max(0, this.endsAt - this.leases.now()) : 0;
   }
 
-  /** Whether an extension is in flight; one at a time. Does not look at the deadline. */
+  /** Whether an extension is in flight. Does not look at the clock. */
   get isExtending(): boolean {
     return this.#state === 'extending' || this.#state === 'unknown';
   }
@@ -249,7 +246,7 @@ export class Lease implements Linked<Lease> {
   }
 
   /**
-   * An extension is about to be sent. Should its answer be lost, the shorter of both leases counts.
+   * An extension is about to be sent. Until its answer comes, the earlier of both deadlines counts.
    * @returns undefined when it may not be extended now
    */
   beginExtension(ttlMs: number): Extension | undefined {
@@ -264,14 +261,14 @@ export class Lease implements Linked<Lease> {
     return (this.#extension = { lease: this, deadline, keptUntil });
   }
 
-  /** Called when the answer to the extension in flight has come, before it is read. */
+  /** The answer to the extension in flight has come. Called before it is read. */
   onAnswer(): void {
     this.#extension = undefined;
   }
 
   /**
    * The extension was granted.
-   * @param keptUntil as of the extension
+   * @param keptUntil see `Extension`
    * @returns false when the lease had ended before
    */
   onExtended(sentAt: number, keptUntil = 0): boolean {
@@ -286,7 +283,7 @@ export class Lease implements Linked<Lease> {
   }
 
   /**
-   * The extension could not be had: the lease runs on until its deadline.
+   * The extension failed: the lease runs on until its deadline.
    * @returns false when the lease had ended before
    */
   onExtensionFailed(fault?: Error): boolean {
@@ -298,8 +295,8 @@ export class Lease implements Linked<Lease> {
   }
 
   /**
-   * It is about to be detached: should the answer be lost, the shorter of both times counts.
-   * @returns the deadline that it has if it is not detached; undefined when it may not be detached now
+   * A transfer is about to be sent. Until its answer comes, the earlier of both deadlines counts.
+   * @returns the deadline if the transfer fails; undefined when it may not be transferred now
    */
   beginDetaching(ttlMs: number): number | undefined {
     if (!this.#enter('extending')) return undefined;
@@ -309,21 +306,21 @@ export class Lease implements Linked<Lease> {
     return before;
   }
 
-  /** It has not been detached: the lease runs on until the deadline that it had before, if that has not passed. */
+  /** The transfer failed: the lease runs on until the deadline that it had before. */
   onDetachFailed(deadlineBefore: number, fault?: Error): void {
     this.isDetaching = false;
     this.#deadline = deadlineBefore;
     this.onExtensionFailed(fault);
   }
 
-  /** @returns false when it was not held any more, or that is unknown */
+  /** @returns false when it was not held any more, or when that is unknown */
   release(): boolean {
     return this.#enter('released');
   }
 
   /**
-   * The lease of the next call of this process, to which the lock is passed on after the release: it has what is left of this one, and
-   * gets the answer to the extension in flight.
+   * Passes the released lock on to the next call of this process.
+   * @returns the lease of that call: it has the time that is left, and gets the answer to the extension in flight
    */
   passOn(fencingToken: number | undefined, label: string | undefined): Lease {
     const { grant, ttlMs, sentAt } = this;
@@ -346,7 +343,7 @@ export class Lease implements Linked<Lease> {
     return monotonic() - this.#passedOnAt;
   }
 
-  /** It has ended in the store, or may not go on. @returns false when it had ended before */
+  /** It has ended before its release. @returns false when it had ended already */
   lose(reason: LockLostReason): boolean {
     if (!this.#enter('lost')) return false;
     this.#lost = this.#errorOf(reason, undefined, this.fault);
@@ -356,24 +353,24 @@ export class Lease implements Linked<Lease> {
     return true;
   }
 
-  /** The release found that the key was not this owner's any more. */
+  /** The release found that the store did not have this lock any more. */
   markMissing(): void {
     this.#lost = this.#errorOf(this.isSuspectedForced ? 'forced' : 'expired');
   }
 
-  /** Why it is not held; `unavailable` while that is unknown. */
+  /** Why it is not held; `unavailable` as long as that is unknown. */
   get lostReason(): LockLostReason {
     return this.#lost?.reason ?? (this.#state === 'released' ? 'released' : 'unavailable');
   }
 
-  /** For how long it has been known that it was lost, in milliseconds. */
+  /** How long ago the loss was found, in milliseconds. */
   get lostForMs(): number {
     return this.leases.now() - this.#lostAt;
   }
 
   /** The error of a lease that is not held. */
   lostError(outcome?: LockOutcome): LockLostError {
-    // A nested call under the same lock has reported the loss already: what counts is how its work ended.
+    // A nested call under the same lock has reported the loss already. The outcome of its work counts.
     const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
     const inner = reason instanceof LockLostError && reason.key === this.key ? reason.outcome : undefined;
     return this.#errorOf(this.lostReason, inner ?? outcome, this.fault);
@@ -383,19 +380,19 @@ export class Lease implements Linked<Lease> {
   checkSignal(): AbortSignal {
     const state = this.checkState();
     if (!this.#abort) {
-      this.#abort = sharedController(); // made when asked for: most locks are never asked
+      this.#abort = sharedController(); // made on demand: most calls never read the signal
       if (state === 'lost') abort(this.#abort, this.#lost);
     }
     return this.#abort.signal;
   }
 
-  /** Aborts when the application closes: work under the lease should end. */
+  /** Aborts when the application closes: the work under the lease should end. */
   get closing(): AbortSignal {
-    this.#closing ??= sharedController(); // one for each lease: listeners are collected with it
+    this.#closing ??= sharedController(); // one for each lease, so that its listeners are collected with it
     return this.#closing.signal;
   }
 
-  /** The application closes: its work should end. */
+  /** The application closes: asks the work under the lease to end. */
   askToEnd(): void {
     this.#closing ??= sharedController();
     abort(
@@ -408,7 +405,7 @@ export class Lease implements Linked<Lease> {
     return this.#state === 'lost' || this.#state === 'released';
   }
 
-  /** @returns false when the state may not follow the present one */
+  /** @returns false when this state may not follow the current one */
   #enter(next: LeaseState): boolean {
     if (!NEXT[this.#state].includes(next)) return false;
     this.#state = next;
@@ -419,7 +416,7 @@ export class Lease implements Linked<Lease> {
     return true;
   }
 
-  /** The deadline by a command for this ttl that is sent now. */
+  /** The deadline of a command with this ttl that is sent now. */
   #deadlineBy(ttlMs: number): number {
     return this.leases.now() + validityMs(ttlMs, this.leases.marginMs);
   }

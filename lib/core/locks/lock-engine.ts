@@ -1,10 +1,8 @@
-import { channel } from 'node:diagnostics_channel';
-import { Subject } from 'rxjs';
-import { failureEvent, type LockEvent } from '../../api/events.js';
+import { failureEvent } from '../../api/events.js';
 import { digestOf, noted } from '../../api/holder.js';
 import type { LockMode } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
-import type { LockEventMessage, ObservedStats } from '../../api/telemetry.js';
+import type { ObservedStats } from '../../api/telemetry.js';
 import {
   EXCLUSIVE,
   type AcquireOutcome,
@@ -20,45 +18,42 @@ import { leasesOf, type LockHandle } from './lock-handle.js';
 import type { Held } from './lock-set-handle.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { InFlight } from '../time/in-flight.js';
-import { notify } from '../time/notify.js';
 import { Pacer } from '../time/pacer.js';
 import { inTime } from '../time/time-limit.js';
 import { unlessAborted } from './abort-listener.js';
+import { ContestedKeys } from './contested-keys.js';
 import { CHECK_MS, Line } from './line.js';
+import { LockEvents } from './lock-events.js';
 import { ROUND_ROBIN, BY_ARRIVAL, type Order } from './order.js';
 import { RefusalGate } from './refusal-gate.js';
 import { closed, notKept } from './refusals.js';
 import { timeOf, Waiter, type Closing, type WaitRequest } from './waiter.js';
 import { Transfers } from './transfers.js';
 
-/** For how long the lock of a probe stands if it cannot be released, in milliseconds. */
+/** The ttl of the lock of a probe, in milliseconds. */
 const PROBE_TTL_MS = 1_000;
-/** Lines that come due within this part of a second are checked along. */
+/** Lines that come due within this fraction of a second come due together. */
 const COALESCE = 1 / 10;
 /** How many lines come due at once, at most. */
 const LINES_AT_ONCE = 500;
-/** Of how many keys it is said that calls name different limits. */
+/** For how many keys a warning says that calls name different limits. */
 const MAX_LIMIT_WARNINGS = 100;
-/** How long a generation of contested keys lasts, in milliseconds, and how many keys it has at most. */
-const [GENERATION_MS, KEYS_IN_GENERATION] = [1_000, 500];
 
 /** The bounds of a service. */
 export type Limits = Pick<ResolvedServiceOptions, 'marginMs' | 'maxWaiters' | 'cohortMs' | 'fair'>;
 
-/** The parts of an engine. */
 export interface EngineParts {
   readonly backend: LockBackend;
   readonly now: () => number;
   readonly limits: Limits;
   /** The name of this service in owner values. */
   readonly processName: string;
-  /** Name of the registration. */
   readonly registration: string;
 }
 
 /**
- * The locks of one service on single keys. Each call that waits, and each lock that is held, is in one of its lines: there is one for each key and
- * mode that is wanted or held. Lines, waiters, leases and handles find here what they have in common.
+ * The locks of one service. It has a line for each key and mode that a call wants or holds. Lines, waiters, leases and handles find here what
+ * they have in common.
  */
 export class LockEngine implements WaitListener {
   readonly backend: LockBackend;
@@ -67,25 +62,25 @@ export class LockEngine implements WaitListener {
   readonly order: Order;
   readonly events: LockEvents;
   readonly leases: Leases;
-  /** What is detached, downgraded and adopted. */
+  /** Detaches, downgrades and adopts locks. */
   readonly transfers: Transfers;
   /** Makes the owner values of attempts, and the tickets of places. */
   readonly nextOwner: (note?: string) => string;
-  /** Counts calls until they have ended, and what is sent until it is answered. */
+  /** Counts the calls that wait, and the commands that are not answered. */
   readonly inFlight = new InFlight();
   readonly gate = new RefusalGate();
   /** Calls each line that is due: for its next check, or because its attempt is slow. */
   readonly pacer: Pacer<Line>;
-  /** The lines that have a place in the queue of the store. */
+  /** The lines that have a place in the queue of the store, by the ticket of the place. */
   readonly byTicket = new Map<string, Line>();
   readonly #lines: Readonly<Record<LockMode, Map<string, Line>>> = {
     exclusive: new Map(),
     shared: new Map(),
     permits: new Map(),
   };
-  /** Made when a call had to wait: an uncontended call passes by. */
+  /** Undefined as long as no call had to wait. */
   #contested?: ContestedKeys;
-  /** The keys of which it was said that calls name different limits. */
+  /** The keys of the warnings that calls name different limits. */
   readonly #limitMismatchWarned = new Set<string>();
 
   constructor({ backend, now, limits, processName, registration }: EngineParts) {
@@ -116,7 +111,7 @@ export class LockEngine implements WaitListener {
     return lines + this.byTicket.size + this.leases.size + this.transfers.size;
   }
 
-  /** How wrong the order of calls of several processes may be, as far as that is known. */
+  /** The error of the clocks that order the calls of all processes, in milliseconds; undefined where it is unknown. */
   get clockErrorMs(): number | undefined {
     return this.backend.waitQueue?.clockErrorMs?.();
   }
@@ -129,24 +124,24 @@ export class LockEngine implements WaitListener {
     return line;
   }
 
-  /** Called by a line of which nothing is wanted or held any more. */
+  /** Called by a line without calls and leases. */
   forget({ key, mode }: Line): void {
     this.#lines[mode].delete(key);
   }
 
-  /** How many calls wait for the key, in whatever mode. */
+  /** How many calls wait for the key, in all modes. */
   waiting(key: string): number {
     const { exclusive, shared, permits } = this.#lines;
     const size = (lines: Map<string, Line>) => lines.get(key)?.size ?? 0;
     return size(exclusive) + size(shared) + size(permits);
   }
 
-  /** What this process holds of the key, in whatever mode: one lease, unless it is shared, or permits. */
+  /** The leases of the key, in all modes. An exclusive lock has one. */
   leasesOf(key: string): Lease[] {
-    return this.#of(key).flatMap((line) => line.leases);
+    return this.#linesOf(key).flatMap((line) => line.leases);
   }
 
-  /** Calls for the permits of a key name different limits. */
+  /** Warns once for each key that calls for its permits name different limits. */
   noteLimits(key: string, hold: Hold, smaller: number): void {
     if (
       hold.mode !== 'permits' ||
@@ -172,7 +167,7 @@ export class LockEngine implements WaitListener {
     (this.#contested ??= new ContestedKeys(this.now)).note(key);
   }
 
-  /** What is held, and what is waited for, by label and mode. */
+  /** How many locks are held, and how many calls wait, by label and mode. */
   stats(): ObservedStats[] {
     const stats = new Map<string, ObservedStats>();
     const of = (label: string, mode: LockMode) => {
@@ -186,7 +181,7 @@ export class LockEngine implements WaitListener {
     return [...stats.values()];
   }
 
-  /** The labels of what is held and waited for, by key. */
+  /** The labels of the keys that calls hold or wait for. */
   labels(): Map<string, string> {
     const labels = new Map<string, string>();
     this.#eachWaiter(({ key, label = this.leases.labels.of(key) }) => labels.set(key, label));
@@ -196,15 +191,15 @@ export class LockEngine implements WaitListener {
 
   /**
    * Acquires a lock, waiting for up to `waitMs`. Not an async function: its hops would come between each answer and its call.
-   * @param closing the closing of the application, for calls of this kind
-   * @param label of the call, if it has one of its own
-   * @throws LockUnavailableError when the application is closed; or the reason of a signal that is aborted
+   * @param closing how far the application has closed, for calls of this kind
+   * @param label undefined: the label is made of the key
+   * @throws LockUnavailableError when the application has closed; or the reason of a signal that has aborted
    */
   acquire(key: string, request: WaitRequest, closing: Closing, label?: string): Promise<LockHandle> {
     if (closing.phase === 'closed') throw closed(key);
     const waiter = new Waiter(key, request, closing, this, label);
     this.inFlight.begin();
-    this.leases.settle(); // a lease that was found lost in this very line is not in the way
+    this.leases.settle(); // a lease that was found lost a moment ago must not be in the way
     try {
       this.lineOf(key, waiter.hold.mode).join(waiter);
     } catch (bug) {
@@ -214,9 +209,9 @@ export class LockEngine implements WaitListener {
   }
 
   /**
-   * Has the store keep what a call was granted for at least `holdMs`, before its caller gets it: from the moment on that nothing
-   * else can refuse the call. What a call that is refused has been granted is released at once.
-   * @param since when the call began, by the clock: its time counts from then
+   * Has the store keep the locks of a call for at least `holdMs`, before the call gets them. If that fails, the call is refused, and its locks are
+   * released at once.
+   * @param since when the call began, by the clock of the service
    * @throws LockUnavailableError, also when the time of the call is over; or the reason of its signal
    */
   async holdAtLeast(held: Held, request: WaitRequest, holdMs: number, since: number, closing: Closing): Promise<void> {
@@ -247,8 +242,8 @@ export class LockEngine implements WaitListener {
 
   /**
    * Takes a lock from its holder.
-   * @param digest of the owner that it is taken from; undefined: from whoever holds it
-   * @returns whether it had one, or that one
+   * @param digest of the only owner that it may be taken from; undefined: of any owner
+   * @returns whether the lock had a holder, or this holder
    */
   async forceRelease(key: string, digest?: string): Promise<boolean> {
     let from: string | undefined;
@@ -257,10 +252,10 @@ export class LockEngine implements WaitListener {
       from = holding?.holders.find(({ owner }) => digestOf(owner) === digest)?.owner;
       if (from === undefined) return false;
     }
-    // Before it is sent: the answer to an extension behind it may be read first.
+    // Before the command is sent: the answer to a later extension may be read first.
     const mayBeTaken = this.leasesOf(key).filter(({ grant }) => from === undefined || grant.owner === from);
     for (const { grant } of mayBeTaken) this.leases.suspectedForced.add(grant);
-    // The lock may be passed on meanwhile; or it was acquired since, by right.
+    // In between, the lock may be passed on, or acquired again.
     const taken = await this.backend.forceRelease(key, from).catch((error: unknown) => {
       for (const lease of this.leasesOf(key)) if (lease.isSuspectedForced) this.leases.check(lease);
       throw error;
@@ -271,7 +266,7 @@ export class LockEngine implements WaitListener {
     return taken !== undefined;
   }
 
-  /** Whether locks are available: acquires one beside that of the key, as a server that answers may still refuse writes. */
+  /** Whether locks are available: acquires one on the server of the key, as a server that answers may still refuse writes. */
   async isAvailable(key: string): Promise<boolean> {
     this.inFlight.begin();
     try {
@@ -283,7 +278,7 @@ export class LockEngine implements WaitListener {
         const { grant } = outcome;
         await new Promise((resolve) => backend.release(grant, {}, resolve));
       }
-      return outcome.status !== 'unavailable'; // another process may be trying the same
+      return outcome.status !== 'unavailable'; // contended: another process tries the same
     } catch {
       return false;
     } finally {
@@ -291,12 +286,12 @@ export class LockEngine implements WaitListener {
     }
   }
 
-  /** Refuses the calls that may not wait any more, as the closing has entered its next phase. */
+  /** Refuses the calls that may not wait any more: the closing has entered its next phase. */
   refuseWaiting(closing: Closing): void {
-    for (const line of this.#all()) line.refuseWaiting(closing);
+    for (const line of this.#allLines()) line.refuseWaiting(closing);
   }
 
-  /** Settles when nothing is in flight: neither a call, nor an attempt, nor a transfer, nor what undoes an adoption. */
+  /** Settles when no call waits, and no command is in flight. */
   async settled(): Promise<void> {
     await this.inFlight.settled();
     this.backend.insist?.();
@@ -314,37 +309,34 @@ export class LockEngine implements WaitListener {
   }
 
   onListening(key: string): void {
-    for (const line of this.#of(key)) if (line.noteMissedMessages()) this.pacer.hurry([line]);
+    for (const line of this.#linesOf(key)) if (line.noteMissedMessages()) this.pacer.hurry([line]);
   }
 
   onTaken(key: string, owner: string): void {
-    for (const line of this.#of(key)) line.onTaken(owner);
+    for (const line of this.#linesOf(key)) line.onTaken(owner);
   }
 
   onWarning(message: string): void {
-    const lines = this.#all();
+    const lines = this.#allLines();
     const { key = '' } = lines.find(({ size }) => size > 0) ?? lines[0] ?? {};
     this.events.warn(key, message);
   }
 
-  #of(key: string): Line[] {
+  #linesOf(key: string): Line[] {
     return Object.values(this.#lines).flatMap((lines) => lines.get(key) ?? []);
   }
 
-  #all(): Line[] {
+  #allLines(): Line[] {
     return Object.values(this.#lines).flatMap((lines) => [...lines.values()]);
   }
 
-  /**
-   * A line may have won the lock by an attempt before its message came. If not, the place was given up, or has come back with an older state of
-   * the store.
-   */
+  /** Whether this process may have the lock of this owner value. If not, it has given the place up, or the store has lost that. */
   #mayHold(key: string, owner: string): boolean {
     return this.leases.mayStillHold(owner) || this.leasesOf(key).some(({ grant }) => grant.owner === owner);
   }
 
   #eachWaiter(call: (waiter: Waiter) => void): void {
-    for (const line of this.#all()) line.eachWaiter(call);
+    for (const line of this.#allLines()) line.eachWaiter(call);
   }
 
   #confirmed(minimums: readonly MinimumHold[], request: WaitRequest, since: number): Promise<unknown> {
@@ -358,91 +350,6 @@ export class LockEngine implements WaitListener {
     });
     return unlessAborted(inItsTime, request.signal);
   }
-}
-
-/**
- * The keys that calls of this process had to wait for a moment ago: one second to two. The next call for one of them will
- * probably have to wait, too: it takes its place in the queue of the store with its first attempt, which saves the one that would
- * be refused. There are two generations of keys, as it is costly to find the oldest entry of a Map that is written all the time.
- */
-class ContestedKeys {
-  #recent = new Set<string>();
-  #before = new Set<string>();
-  #since = -Infinity;
-
-  constructor(private readonly now: () => number) {}
-
-  note(key: string): void {
-    this.#age();
-    if (this.#recent.size >= KEYS_IN_GENERATION) this.#begin(this.#recent);
-    this.#recent.add(key);
-  }
-
-  has(key: string): boolean {
-    this.#age();
-    return this.#recent.has(key) || this.#before.has(key);
-  }
-
-  #age(): void {
-    const ageMs = this.now() - this.#since;
-    if (ageMs >= GENERATION_MS) this.#begin(ageMs < 2 * GENERATION_MS ? this.#recent : new Set());
-  }
-
-  #begin(before: Set<string>): void {
-    this.#before = before;
-    this.#recent = new Set();
-    this.#since = this.now();
-  }
-}
-
-const published = channel('nest-redis-lock:event');
-
-/**
- * The events of a service, which are also published on a channel of Node.js while that has subscribers. Whoever hears of them
- * runs outside of the call that caused them. Grants, releases and contention, which are most of them, need not be made unless
- * they are observed.
- */
-export class LockEvents extends Subject<LockEvent> {
-  /** The same, for whoever needs none of these: to listen here does not count as observing. */
-  readonly problems = new Subject<LockEvent>();
-
-  constructor(private readonly registration: string) {
-    super();
-  }
-
-  override get observed(): boolean {
-    return super.observed || published.hasSubscribers;
-  }
-
-  override next(event: LockEvent): void {
-    notify(this.#publish, event);
-  }
-
-  override complete(): void {
-    notify(() => {
-      this.problems.complete();
-      super.complete();
-    });
-  }
-
-  readonly warn = (key: string, message: string): void => this.next({ type: 'warning', key, message });
-
-  readonly #publish = (event: LockEvent): void => {
-    this.problems.next(event);
-    super.next(event);
-    if (published.hasSubscribers) published.publish(messageOf(this.registration, event));
-  };
-}
-
-/** Without owner values. */
-function messageOf(registration: string, event: LockEvent): LockEventMessage {
-  if ('owner' in event) {
-    const { owner: _, ...message } = event;
-    return { registration, ...message };
-  }
-  if (event.type !== 'contended') return { registration, ...event };
-  const { holder, ...message } = event;
-  return { registration, ...message, holder: holder && { host: holder.host, pid: holder.pid } };
 }
 
 /**

@@ -11,32 +11,32 @@ import type { LockEngine } from './lock-engine.js';
 import type { Lease } from './lease.js';
 import type { Leases } from './leases.js';
 
-/** One acquisition's view of a lease; nested acquisitions share the lease and have a handle each. */
+/** The lock of one call. Nested calls share a lease, and each of them has its own handle. */
 export class LockHandle implements Lock {
-  /** Whether it was acquired together with others. */
+  /** Whether its call acquired several locks at once. */
   isPartOfSet = false;
   #released?: Promise<boolean>;
-  /** Until when its call may hold the lock, by the clock. */
+  /** Until when its call may hold the lock, by the clock of the service. */
   #limit?: number;
-  /** Settles when the lock was detached or downgraded, or was not. */
+  /** Settles when an attempt to detach or downgrade the lock has ended. */
   #changing?: Promise<void>;
-  /** The handle of the same call after the lock was downgraded. */
+  /** The handle of the same call after it has downgraded the lock. */
   #downgradedTo?: LockHandle;
-  /** The ttl that its call asks for, in milliseconds. */
+  /** The ttl that its call asks for, in milliseconds. An object, as `unreleased` has to know it without the handle. */
   readonly #asks: { ttlMs: number };
   #isWatched = false;
 
   constructor(
     private readonly own: Lease,
     private readonly engine: LockEngine,
-    /** How its call came by it. */
+    /** How its call got the lock. */
     readonly origin: LockGrant | 'reentrant' = 'reentrant',
     asksMs = own.ttlMs,
   ) {
     this.#asks = { ttlMs: asksMs };
   }
 
-  /** One more handle of a lease. @param ttlMs that of its call, which does not make the lease longer */
+  /** One more handle of a lease. @param ttlMs the ttl of its call, which does not make the lease longer */
   static another(lease: Lease, engine: LockEngine, ttlMs = lease.ttlMs): LockHandle {
     const asksMs = Math.min(ttlMs, lease.ttlMs);
     lease.demands.join(asksMs);
@@ -46,19 +46,19 @@ export class LockHandle implements Lock {
   /**
    * The statement with which a transaction keeps the locks of one service until it ends; undefined where their store has none.
    * @param handles at least one
-   * @param passedOnForMs as of `LockBackend`; Infinity also where the caller sees to it
+   * @param passedOnForMs see `LockBackend`; Infinity as well if the caller checks that itself
    */
   static guard(handles: readonly LockHandle[], passedOnForMs: number): GuardStatement | undefined {
     const leases = handles.map(({ lease }) => lease);
     return handles[0]!.engine.leases.guard(leases, passedOnForMs);
   }
 
-  /** How long ago one of the locks was passed on within this process last, in milliseconds; Infinity: none was. */
+  /** How long ago this process last passed one of the locks on, in milliseconds; Infinity: it passed none on. */
   static passedOnForMs(handles: readonly LockHandle[]): number {
     return Math.min(...handles.map(({ lease }) => lease.passedOnForMs));
   }
 
-  /** What its call holds of the lock now: another lease than its own, after it was downgraded. */
+  /** The lease that its call has now: another one after it has downgraded the lock. */
   get lease(): Lease {
     return this.own.current;
   }
@@ -72,7 +72,7 @@ export class LockHandle implements Lock {
     return this.own.key;
   }
 
-  /** Of permits, which callers get as a `Permit`, without its mode. */
+  /** For permits it is `permits`, although its type does not say so: callers get them as a `Permit`, without a mode. */
   get mode(): Lock['mode'] {
     return (this.own.grant.hold?.mode ?? 'exclusive') as Lock['mode'];
   }
@@ -90,7 +90,7 @@ export class LockHandle implements Lock {
     throw new LockOptionsError(`${what} no fencing token: ${why}.`);
   }
 
-  /** How many permits these are; undefined for a lock. */
+  /** The number of permits; undefined for a lock. */
   get permits(): number | undefined {
     const { hold } = this.own.grant;
     return hold?.mode === 'permits' ? hold.permits : undefined;
@@ -126,18 +126,18 @@ export class LockHandle implements Lock {
       this.assertHeld();
       await this.engine.leases.extend(this.own, ttlMs, () => this.#ask(ttlMs));
     } catch (error) {
-      await yieldToEventLoop(); // or a loop that tries again at once would stop all else
+      await yieldToEventLoop(); // or a loop that tries again at once would stop the event loop
       throw error;
     }
   }
 
-  /** Its call may hold the lock until then, by the clock. Called once. */
+  /** Its call may hold the lock until then, by the clock of the service. Called once. */
   limit(until: number): void {
     this.#limit = until;
     this.engine.leases.limit(this.own, until);
   }
 
-  /** Its caller has to release it: it is noticed if nobody can any more. */
+  /** Its caller has to release it: if its handle becomes garbage before, a warning says so. */
   watch(): void {
     this.#isWatched = true;
     if (this.own.unregistered) this.register();
@@ -164,7 +164,7 @@ export class LockHandle implements Lock {
     return this.#change(this.#downgrade());
   }
 
-  /** The fields that are logged or sent: not its internals. */
+  /** The fields for logs and messages, without internals. */
   toJSON(): Pick<Lock, 'key' | 'mode' | 'isHeld' | 'remainingMs'> & { fencingToken?: number; permits?: number } {
     const { key, own, mode, permits, isHeld, remainingMs } = this;
     return { key, mode, fencingToken: own.fencingToken, permits, isHeld, remainingMs };
@@ -178,7 +178,7 @@ export class LockHandle implements Lock {
     await this.release();
   }
 
-  /** A release waits for how this ends. */
+  /** Until it has ended, a release waits. */
   async #change<T>(changing: Promise<T>): Promise<T> {
     this.#changing = changing.then(ignore, ignore);
     try {
@@ -190,18 +190,18 @@ export class LockHandle implements Lock {
   }
 
   #ask(ttlMs: number): void {
-    if (this.isReleased) return; // while another extension was waited for
+    if (this.isReleased) return; // while this extension waited for another one
     this.own.demands.changeTtl(this.#asks.ttlMs, ttlMs);
     this.#asks.ttlMs = ttlMs;
   }
 
   #release(): Promise<boolean> {
-    // The limit of the call that acquired the lock stays: what it has left behind holds the lock on its behalf.
+    // The limit of the call that acquired the lock stays: nested calls that still run hold the lock for it.
     if (this.#limit !== undefined && this.origin === 'reentrant') this.engine.leases.liftLimit(this.own, this.#limit);
     return this.engine.leases.release(this.own, this.#asks.ttlMs);
   }
 
-  /** @throws LockOptionsError for one of several locks, whose handle is that of all */
+  /** @throws LockOptionsError for one of several locks that were acquired at once */
   #refuseSet(done: string): void {
     if (!this.isPartOfSet) return;
     throw new LockOptionsError(
@@ -227,14 +227,14 @@ export class LockHandle implements Lock {
   }
 }
 
-/** Handles that callers have to release themselves. What it keeps of them must not lead back to them. */
+/** The handles that callers have to release themselves. The value that it keeps must not refer to the handle. */
 const unreleased = new FinalizationRegistry<{ lease: Lease; leases: Leases; asks: { ttlMs: number } }>(
   ({ lease, leases, asks }) => leases.abandon(lease, asks.ttlMs),
 );
 
 function ignore(): void {}
 
-/** The leases of what a call holds: of one lock, or of several that were acquired at once. */
+/** The leases of a call: of its lock, or of all locks that it acquired at once. */
 export function leasesOf(held: LockHandle | { readonly locks: readonly LockHandle[] }): Lease[] {
   return 'locks' in held ? held.locks.map(({ lease }) => lease) : [held.lease];
 }

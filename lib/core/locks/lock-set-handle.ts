@@ -2,18 +2,18 @@ import { inspect } from 'node:util';
 import { LockOptionsError } from '../../api/errors.js';
 import type { Lock, LockSet } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
-import { meantBy } from '../keys/scope.js';
+import { findByKey } from '../keys/scope.js';
 import { abort, sharedController } from '../time/notify.js';
 import type { LockHandle } from './lock-handle.js';
 
-/** What a call holds: one lock, or several that were acquired at once. */
+/** What a call holds: one lock, or several locks that it acquired at once. */
 export type Held = LockHandle | LockSetHandle;
 
-/** The handles of several locks. Each is kept, extended and released for itself. */
+/** The handles of several locks. Each of them is extended and released separately. */
 export class LockSetHandle implements LockSet {
   #signal?: AbortSignal;
   #closing?: AbortSignal;
-  /** Aborts when the set is released: a lock of a call around this one goes on. */
+  /** Aborts when the set is released. A lock that an outer call holds goes on. */
   #ended?: AbortController;
 
   /** @param locks at least one, in the order in which they were acquired */
@@ -26,7 +26,7 @@ export class LockSetHandle implements LockSet {
   }
 
   get(key: string): Lock {
-    const lock = meantBy(key, (fits) => this.locks.find((each) => fits(each.key)));
+    const lock = findByKey(key, (fits) => this.locks.find((each) => fits(each.key)));
     if (lock) return lock;
     throw new LockOptionsError(
       `get(${quoted(key)}) was called on the locks ${listed(this.keys)}: it is not one of them.`,
@@ -34,7 +34,7 @@ export class LockSetHandle implements LockSet {
   }
 
   get signal(): AbortSignal {
-    const signals = this.locks.map(({ signal }) => signal); // asking each may abort it
+    const signals = this.locks.map(({ signal }) => signal); // to read a signal may abort it
     return (this.#signal ??= this.#anyOf(signals));
   }
 
@@ -60,7 +60,7 @@ export class LockSetHandle implements LockSet {
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
 
-  /** Its call may hold the locks until then, by the clock. Called once. */
+  /** Its call may hold the locks until then, by the clock of the service. Called once. */
   limit(until: number): void {
     for (const lock of this.locks) lock.limit(until);
   }
@@ -71,7 +71,7 @@ export class LockSetHandle implements LockSet {
     return released.every(Boolean);
   }
 
-  /** The fields that are logged or sent: not its internals. */
+  /** The fields for logs and messages, without internals. */
   toJSON(): object {
     const { locks, isHeld, remainingMs } = this;
     return { locks: locks.map((lock) => lock.toJSON()), isHeld, remainingMs };
@@ -85,7 +85,7 @@ export class LockSetHandle implements LockSet {
     await this.release();
   }
 
-  /** Not `AbortSignal.any`: Node 20 never frees a signal of that which has a listener, and most locks end without an abort. */
+  /** Not `AbortSignal.any`: Node.js 20 never frees its signals that have a listener, and most locks end without an abort. */
   #anyOf(signals: readonly AbortSignal[]): AbortSignal {
     const any = sharedController();
     this.#ended ??= sharedController();

@@ -1,23 +1,23 @@
 import type { Share } from './lease.js';
 
-/** What decides whether a grant is passed on. */
+/** The facts that decide whether a grant is passed on. */
 export type Passing = Pick<Share, 'nobodyBefore' | 'until'>;
 
-/** Who is served first, of the calls of all processes. */
+/** The order in which the calls of all processes are served. */
 export interface Order {
-  /** Whether all calls are served in the order of their arrival: none takes a free lock that another one waits for. */
+  /** Whether all calls are served in the order of their arrival: no call takes a free lock that another call waits for. */
   readonly isByArrival: boolean;
-  /** Whether a call of this process may be served before all that wait elsewhere. @param arrivedAt by the monotonic clock */
+  /** Whether a call of this process may be served before the calls of other processes. @param arrivedAt by the monotonic clock */
   mayServe(passing: Passing, arrivedAt: number, now: number): boolean;
   /**
    * When the place of this process in the queue of the store counts as taken, by the monotonic clock.
-   * @param firstArrivedAt when its first call came
-   * @param takenAt when the place was first asked for
+   * @param firstArrivedAt when its first call arrived
+   * @param takenAt when an attempt first asked for the place
    */
   placeAt(firstArrivedAt: number, takenAt: number): number;
 }
 
-/** The processes take turns: each passes the lock on for a while, and is last in the queue then. */
+/** The processes take turns: each passes the lock on for a while, and is then the last in the queue. */
 export const ROUND_ROBIN: Order = {
   isByArrival: false,
   mayServe: ({ until }, _, now) => now < until,
@@ -25,8 +25,8 @@ export const ROUND_ROBIN: Order = {
 };
 
 /**
- * By how much a call may be served before one that came earlier to another process, in milliseconds. It is of the size of the error of the
- * clocks, and calls that come at nearly the same time are served in batches, which is several times as fast.
+ * A call may be served before a call of another process that came earlier by this time, in milliseconds. The clocks are about as imprecise.
+ * With it, calls that arrive at nearly the same time are served in batches, which is several times as fast.
  */
 const SLACK_MS = 1;
 

@@ -2,13 +2,13 @@ import { performance } from 'node:perf_hooks';
 import { LockUnavailableError } from '../../api/errors.js';
 import { setImmediate, setTimeout } from '../time/event-loop.js';
 
-/** How often, at most, the refusals of an outage are settled together, in milliseconds. */
+/** The shortest time between two batches of refusals during an outage, in milliseconds. */
 const OUTAGE_PACE_MS = 10;
 
 /**
- * Settles the refusals of a service. A call that is refused in microtasks alone, and asks again at once, would stop the event
- * loop: no timer, no answer of Redis, no signal would come through ever again. So no refusal is settled before the loop has run,
- * and those of an outage not more often than every 10 ms, whatever the callers do.
+ * Settles the refusals of a service. If a call were refused in a microtask, and asked again at once, it would stop the event loop: no timer and
+ * no answer would come through any more. So no refusal is settled before the loop has run. During an outage, refusals are settled
+ * every 10 ms at most.
  */
 export class RefusalGate {
   readonly #refused = new DeferredBatch((settle) => void setImmediate(settle));
@@ -36,7 +36,7 @@ export class RefusalGate {
   }
 }
 
-/** Refusals that are settled together. */
+/** Callbacks that run in one batch later. */
 class DeferredBatch {
   #all: (() => void)[] = [];
 
@@ -47,7 +47,7 @@ class DeferredBatch {
     if (this.#all.length > 1) return;
     this.schedule(() => {
       const all = this.#all;
-      this.#all = []; // refusals that these cause wait for the next time
+      this.#all = []; // refusals that these cause are in the next batch
       for (const each of all) each();
     });
   }

@@ -5,19 +5,19 @@ import { parseOwner } from '../../api/holder.js';
 
 /** The last answer about a lock that others hold. */
 export interface HolderSeen {
-  /** The owner value of the holder; undefined after a tie, which nobody won. */
+  /** The owner value of the holder; undefined if nobody won. */
   owner?: string;
-  /** How many hold it beside that one, if that is known. */
+  /** How many others hold it too, if the store told. */
   others?: number;
-  /** When the holder's lease ends, if that is known. */
+  /** When the holder's lease ends, if the store told. */
   endsAt?: number;
-  /** The lock is kept: the holder's work has ended. */
+  /** The store keeps the lock although the holder's work has ended. */
   isKept?: boolean;
-  /** When the lock was asked for again; undefined once that is answered. */
+  /** When this process asked again; undefined once that is answered. */
   askedAt?: number;
 }
 
-/** The knowledge of a key's queue when it refuses a call. */
+/** What a line knows when it refuses a call. */
 export interface Knowledge {
   key: string;
   /** A lease that this process holds. */
@@ -27,24 +27,24 @@ export interface Knowledge {
   backend: Pick<LockBackend, 'problems' | 'unreleased'>;
 }
 
-/** The call that is refused. */
+/** The call that is refused: a waiter. */
 interface Refused {
-  /** When it joined the queue of the key. */
+  /** When it joined its line. */
   readonly startedAt: number;
   readonly waitedMs: number;
   readonly request: { readonly waitMs: number };
-  /** Whether it was refused before, a moment ago, and now waits. */
+  /** Whether an earlier attempt of the call was refused a moment ago. */
   readonly wasRefused: boolean;
-  /** The keys that it holds meanwhile. */
+  /** The keys that it holds while it waits. */
   readonly holding?: readonly string[];
-  /** How it wants to hold the lock. @default exclusive */
+  /** @default exclusive */
   readonly hold?: Hold;
 }
 
-/** How long an answer may take before the last one counts as out of date, in milliseconds. */
+/** When an answer takes longer than this, the last one counts as outdated, in milliseconds. */
 const ANSWER_DUE_MS = 200;
 
-/** The refusal of a call whose time is over: it names the holder, or says that the store owes an answer. */
+/** The refusal of a call whose time is over. It names the holder, or says that the store has not answered. */
 export function timedOut(call: Refused, known: Knowledge): LockContendedError | LockUnavailableError {
   const { key, lease, seen, now } = known;
   const unansweredMs = now - (seen ? (seen.askedAt ?? now) : call.startedAt);
@@ -53,7 +53,7 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
   return LockUnavailableError.from('acquired', key, unansweredCauses(key, unansweredMs, call.request, known.backend));
 }
 
-/** The refusal of a call whose lock was granted, and lost again before the call could go on with it. @param what had yet to happen */
+/** The refusal of a call whose lock was granted, and lost before the call could use it. @param what what the loss came before */
 export function lostBefore(
   what: string,
   { key, lostReason }: Lease,
@@ -64,7 +64,7 @@ export function lostBefore(
   return LockUnavailableError.from(done, key, [new NodeError('the store', problem, advice, true)]);
 }
 
-/** The refusal of a call that has its lock, but whose time is over before the store has said that it keeps that for `holdMs`. */
+/** The refusal of a call that has its lock, but not in time the confirmation of `holdMs`. */
 export function notKept(
   key: string,
   unansweredMs: number,
@@ -74,7 +74,7 @@ export function notKept(
   return LockUnavailableError.from('kept', key, unansweredCauses(key, unansweredMs, request, backend));
 }
 
-/** The problems of a store that owes an answer when the time of a call is over. */
+/** Why the store has not answered when the time of a call is over. */
 function unansweredCauses(
   key: string,
   ms: number,
@@ -114,7 +114,7 @@ export function contended(
   return new LockContendedError(key, waitedMs, contention);
 }
 
-/** Nothing was left of a lease when its grant was answered. */
+/** The refusal of a call whose grant arrived when its lease was over already. */
 export function answeredTooLate(key: string, ttlMs: number, tookMs: number): LockUnavailableError {
   const cause = new NodeError(
     'the store',
@@ -124,7 +124,7 @@ export function answeredTooLate(key: string, ttlMs: number, tookMs: number): Loc
   return LockUnavailableError.from('acquired', key, [cause]);
 }
 
-/** The application closes: refuses a call that would wait, or that begins. */
+/** The refusal of a call because the application closes. */
 export function closed(key: string): LockUnavailableError {
   return new LockUnavailableError('The application is closing: locks are no longer granted.', key);
 }

@@ -33,15 +33,15 @@ export interface Adopting {
 }
 
 /**
- * Locks that change hands. A lock that is detached gets an owner value that only its parcel names; one that is adopted or downgraded gets a new
- * one of this process. Each is one step in the store. If it is not known whether that has run, the step is undone.
+ * Changes the owner value of locks, in one step in the store. A detached lock gets an owner value that only its parcel names. An adopted or
+ * downgraded lock gets a new one of this process. If nobody knows whether the step has run, it is undone.
  *
- * No message, event or error shows the owner value of a parcel: who knows it can take the lock.
+ * No message, event or error shows the owner value of a parcel: with it, anybody can take the lock.
  */
 export class Transfers {
-  /** What undoes adoptions: the parcel is to hold the lock again. */
+  /** Undoes adoptions: repeats the transfer back to the parcel until the store confirms it. */
   readonly #undoing: ReleaseRetry<Transfer>;
-  /** The same by the owner of the parcel. */
+  /** The transfers of `#undoing`, by the owner value of their parcel. */
   readonly #undos = new Map<string, Set<Transfer>>();
 
   constructor(private readonly engine: LockEngine) {
@@ -67,7 +67,7 @@ export class Transfers {
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be detached. ${why}`);
     checkTtl(ttlMs, leases.marginMs, backend.bounds);
     const owner = detachedOwner(grant.owner, randomUUID(), note);
-    await this.#leave(lease, 'detached', { key, from: grant.owner, to: owner, ttlMs, mints: false });
+    await this.#transfer(lease, 'detached', { key, from: grant.owner, to: owner, ttlMs, mints: false });
     leases.giveAway(lease);
     events.next({
       type: 'detached',
@@ -76,12 +76,12 @@ export class Transfers {
       digest: digestOf(owner),
       ...leases.identity(lease),
     });
-    return { v: 1, key, owner, fencingToken: fencingToken!, ttlMs }; // one without any is not detached
+    return { v: 1, key, owner, fencingToken: fencingToken!, ttlMs }; // a lock without a token is not detached
   }
 
   /**
-   * Has the store share a lock that this process holds exclusively: it gets a new owner value, and the token of the phase that begins.
-   * @returns the lease from now on
+   * Has the store share a lock that this process holds exclusively. The lock gets a new owner value, and the token of the shared phase.
+   * @returns the new lease
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async downgrade(lease: Lease): Promise<Lease> {
@@ -92,8 +92,8 @@ export class Transfers {
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be downgraded. ${why}`);
     const { ttlMs } = lease;
     const transfer = { key, from: grant.owner, to: nextOwner(noteIn(grant.owner)), ttlMs, mints: true, hold: SHARED };
-    const transferred = await this.#leave(lease, 'downgraded', transfer);
-    // Before the old lease ends, so that the service is never idle meanwhile.
+    const transferred = await this.#transfer(lease, 'downgraded', transfer);
+    // The new lease begins before the old one ends, so that the service is never idle in between.
     const next = this.#begin(transferred, ttlMs, autoExtend, label);
     if (lease.demands.overstaysAt < Infinity) leases.limit(next, lease.demands.overstaysAt);
     lease.downgradedTo = next;
@@ -103,8 +103,8 @@ export class Transfers {
   }
 
   /**
-   * Makes this process the holder of a detached lock, under an owner value of its own and with a new token: of all who try, one succeeds. If
-   * it fails, and may have happened, the lock is given back to the parcel, which can be adopted again.
+   * Makes this process the holder of a detached lock, with an owner value of its own and a new token. Only one adoption of a parcel succeeds. If
+   * an adoption fails, but may have happened, the parcel gets the lock back, and can be adopted again.
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async adopt(parcel: LockParcel, { ttlMs, watchdog }: Adopting, closing: Closing): Promise<LockHandle> {
@@ -113,19 +113,19 @@ export class Transfers {
     if (closing.phase === 'closed') throw closed(key);
     if (!backend.transfer)
       throw new LockOptionsError(`Lock ${quoted(key)} cannot be adopted. ${whyNoTransfer(backend)}`);
-    // Until it is known to have happened, no time of the parcel may be lost.
+    // At least: if the transfer is undone, the parcel must not have lost time.
     const transfer: Transfer = { key, from: owner, to: nextOwner(noteIn(owner)), ttlMs, atLeast: true, mints: true };
     const since = now();
     inFlight.begin();
     try {
-      leases.settle(); // a lease that was found lost in this very line is not in the way
-      const outcome = (await this.#undone(owner)) ?? (await backend.transfer(transfer));
+      leases.settle(); // a lease that was found lost a moment ago must not be in the way
+      const outcome = (await this.#undoEarlier(owner)) ?? (await backend.transfer(transfer));
       if (outcome.status === 'lost') throw LockLostError.ofParcel(key, outcome.reason, digestOf(owner));
       if (outcome.status === 'unavailable') {
         if (outcome.mayHaveRun) this.#undo(transfer);
         throw LockUnavailableError.from('adopted', key, outcome.causes);
       }
-      const refusal = this.#refusal(key, ttlMs, outcome.sentAt, closing);
+      const refusal = this.#refusalOf(key, ttlMs, outcome.sentAt, closing);
       if (refusal) {
         this.#undo(transfer);
         this.#undoing.hurry();
@@ -134,7 +134,7 @@ export class Transfers {
       const lease = this.#begin(outcome, ttlMs, watchdog);
       lease.line.adopt(lease);
       this.#noteAdopted(lease, now() - since);
-      leases.extend(lease, ttlMs).catch(ignore); // from now on the lock ends with its holder; the watchdog tries again
+      leases.extend(lease, ttlMs).catch(ignore); // to the ttl of this process; if it fails, the watchdog tries again
       return new LockHandle(lease, this.engine, 'adopted');
     } catch (error) {
       const failure = failureEvent(error, { key, label: leases.labels.of(key), waitedMs: Math.round(now() - since) });
@@ -153,7 +153,7 @@ export class Transfers {
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', parcel.key, outcome.causes);
   }
 
-  /** @returns whether the parcel had the lock @throws LockUnavailableError; the release is then repeated by the backend */
+  /** @returns whether the parcel had the lock @throws LockUnavailableError: the backend then repeats the release */
   async release(parcel: LockParcel): Promise<boolean> {
     const grant = grantOf(parcel);
     const outcome = await this.#inFlight<ReleaseOutcome>((done) => this.engine.backend.release(grant, {}, done));
@@ -161,17 +161,17 @@ export class Transfers {
     return outcome.status === 'released';
   }
 
-  /** Tries once more to undo what is to be undone. */
+  /** Tries each undo once more. */
   close(): Promise<void> {
     return this.#undoing.close();
   }
 
   /**
-   * Changes the holder of a lock of this process. Where it is not known whether that has happened, the lease is lost, and both owners are given
-   * back: the old one first, as a request that has yet to run finds nothing afterwards.
-   * @param done what the lock was then
+   * Transfers a lock of this process to another owner value. If nobody knows whether that has happened, the lease is lost, and the lock is
+   * released for both owner values: for the old one first, so that a transfer that runs late finds nothing.
+   * @param done what the lock is then, for errors
    */
-  async #leave(lease: Lease, done: 'detached' | 'downgraded', transfer: Transfer): Promise<Transferred> {
+  async #transfer(lease: Lease, done: 'detached' | 'downgraded', transfer: Transfer): Promise<Transferred> {
     const { backend, inFlight, leases } = this.engine;
     const { key, to, ttlMs, hold } = transfer;
     const { grant } = lease;
@@ -225,8 +225,8 @@ export class Transfers {
     });
   }
 
-  /** Why a lock that was adopted is of no use to its caller. */
-  #refusal(key: string, ttlMs: number, sentAt: number, closing: Closing): Error | undefined {
+  /** Why an adopted lock is of no use for its caller. */
+  #refusalOf(key: string, ttlMs: number, sentAt: number, closing: Closing): Error | undefined {
     if (closing.phase === 'closed') return closed(key);
     const { leases, now } = this.engine;
     const isOver = now() >= sentAt + validityMs(ttlMs, leases.marginMs);
@@ -239,20 +239,20 @@ export class Transfers {
     events.next({ type: 'acquired', waitedMs: Math.round(waitedMs), grant: 'adopted', ...leases.identity(lease) });
   }
 
-  /** The parcel is to have the lock again, with the time that is left. */
+  /** Gives the lock back to the parcel, with the time that is left. */
   #undo({ key, from, to }: Transfer): void {
     const back: Transfer = { key, from: to, to: from, ttlMs: 1, atLeast: true, mints: false };
-    if (this.#undoing.size === 0) this.#undos.clear(); // those that have ended by themselves
+    if (this.#undoing.size === 0) this.#undos.clear(); // all of them have ended by themselves
     this.#undos.set(from, (this.#undos.get(from) ?? new Set()).add(back));
     this.#undoing.add(back, LONGEST_TTL_MS + driftMs(LONGEST_TTL_MS));
   }
 
   /**
-   * Undoes earlier adoptions of a parcel that may have happened, so that it has the lock again.
-   * @param owner that of the parcel
-   * @returns why that is not known yet
+   * Undoes earlier adoptions of a parcel that may have happened, so that the parcel has the lock again.
+   * @param owner the owner value of the parcel
+   * @returns why that failed
    */
-  async #undone(owner: string): Promise<Extract<TransferOutcome, { status: 'unavailable' }> | undefined> {
+  async #undoEarlier(owner: string): Promise<Extract<TransferOutcome, { status: 'unavailable' }> | undefined> {
     for (const undo of this.#undos.get(owner) ?? []) {
       const outcome = await this.#giveBack(undo);
       if (outcome.status === 'unavailable') return { ...outcome, mayHaveRun: false };
@@ -274,12 +274,12 @@ export class Transfers {
   }
 }
 
-/** The lock of a parcel, as a backend takes one that another process was granted. */
+/** The lock of a parcel, in the form in which a backend takes grants of other processes. */
 function grantOf({ key, owner, fencingToken }: LockParcel): Grant {
   return { key, owner, fencingToken };
 }
 
-/** Why a lock cannot be detached, and what to do; undefined if it can. */
+/** Why a lock cannot be detached, and what to do. */
 function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined {
   const { demands, isGuarded, grant } = lease;
   const { mode = 'exclusive' } = grant.hold ?? {};
@@ -297,7 +297,7 @@ function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined 
   return undefined;
 }
 
-/** Why a lock cannot be shared from now on, and what to do; undefined if it can. */
+/** Why a lock cannot be downgraded, and what to do. */
 function whyNotDowngraded(lease: Lease, backend: LockBackend): string | undefined {
   const { demands, isGuarded, grant } = lease;
   const { modes, whyOnlyExclusive } = backend;
@@ -318,5 +318,5 @@ function whyNoTransfer({ whyNoTransfer: why = 'Its store cannot change the holde
   return why;
 }
 
-/** Ignores the outcome of a release, which the backend retries, or that of an extension. */
+/** Ignores the outcome of an extension, or of a release, which the backend repeats. */
 function ignore(): void {}

@@ -19,19 +19,19 @@ export interface WaitRequest {
   readonly hold?: Hold;
   /** Whether the lock may be passed on within the process, to this call and from it. @default true */
   readonly cohort?: boolean;
-  /** Shown to others with its lock. A lock is passed on only to calls with the same note. */
+  /** The store shows it with the lock. A lock is passed on only to calls with the same note. */
   readonly note?: string;
   /** The signal of the caller: the call rejects with its reason. */
   readonly signal?: AbortSignal;
-  /** Since when the caller waits, by the clock, if it was refused before, or waited for another lock that it needs. */
+  /** Since when the caller waits, by the clock of the service: an attempt was refused before, or it waited for another lock. */
   readonly since?: number;
-  /** Whether it tries once, and the caller then goes on to wait if the lock is held by others: that is no event. @default false */
+  /** Whether the caller asks again, and waits, if others hold the lock. Then a refusal is not an event. @default false */
   readonly isProbe?: boolean;
-  /** The keys that the call holds meanwhile, where there are any: a refusal names them. */
+  /** The keys that the call holds while it waits. A refusal names them. */
   readonly holding?: readonly string[];
 }
 
-/** How long a call may take, in milliseconds: one that does not wait has the time of an attempt. */
+/** How long a call may take, in milliseconds: without `waitMs` as long as an attempt. */
 export function timeOf(
   { waitMs }: Pick<WaitRequest, 'waitMs'>,
   backend: Pick<LockBackend, 'attemptTimeoutMs'>,
@@ -39,18 +39,18 @@ export function timeOf(
   return waitMs > 0 ? waitMs : backend.attemptTimeoutMs();
 }
 
-/** How far the closing of the application has come, for all calls of one kind. */
+/** How far the application has closed, for all calls of one kind. */
 export class Closing {
-  /** `waiting-ends`: locks that are free are granted, and no call waits. `closed`: nothing is granted any more. */
+  /** `waiting-ends`: free locks are granted, and no call waits. `closed`: no lock is granted. */
   phase: 'open' | 'waiting-ends' | 'closed' = 'open';
 }
 
-/** One call that wants a lock, until it is granted a lease, or refused. Its line decides when. */
+/** One call that wants a lock, until its line grants it a lease, or refuses it. */
 export class Waiter implements Linked<Waiter> {
   readonly startedAt: number;
-  /** The same by the monotonic clock, for the order among processes. */
+  /** When it started, by the monotonic clock: for the order of the calls of all processes. */
   readonly arrivedAt = monotonic();
-  /** Settles with the lock that the call waits for. */
+  /** The lock that the call waits for. */
   readonly lock: Promise<LockHandle>;
   list?: LinkedList<Waiter>;
   next?: Waiter;
@@ -62,13 +62,13 @@ export class Waiter implements Linked<Waiter> {
   #timer?: NodeJS.Timeout;
   #stopListening?: () => void;
 
-  /** @throws the reason of a signal that is aborted already */
+  /** @throws the reason of a signal that has aborted */
   constructor(
     readonly key: string,
     readonly request: WaitRequest,
     readonly closing: Closing,
     private readonly engine: LockEngine,
-    /** Undefined: made of the key. */
+    /** Undefined: the label is made of the key. */
     readonly label?: string,
   ) {
     request.signal?.throwIfAborted();
@@ -88,17 +88,16 @@ export class Waiter implements Linked<Waiter> {
     return this.engine.now() - (this.request.since ?? this.startedAt);
   }
 
-  /** Until the deadline; never negative. */
+  /** How long it may still wait, in milliseconds. */
   get remainingMs(): number {
     return Math.max(0, this.request.waitMs - this.waitedMs);
   }
 
-  /** How it wants to hold the lock. */
   get hold(): Hold {
     return this.request.hold ?? EXCLUSIVE;
   }
 
-  /** Whether it does not wait for a lock that others hold, but tries once. A probe is given the time of its call for that. */
+  /** Whether it does not wait for a lock that others hold. */
   get triesOnce(): boolean {
     return this.request.waitMs === 0 || this.request.isProbe === true;
   }
@@ -118,17 +117,16 @@ export class Waiter implements Linked<Waiter> {
     return this.request.since !== undefined;
   }
 
-  /** The keys that its call holds meanwhile. */
   get holding(): readonly string[] | undefined {
     return this.request.holding;
   }
 
-  /** Whether something ends its waiting already. */
+  /** Whether `giveUpBy` was called. */
   get mayGiveUp(): boolean {
     return this.#mayGiveUp;
   }
 
-  /** @param timer its deadline; @param stopListening to the signal of its caller. Both end when it is settled. */
+  /** Both end when it is settled. @param timer of its deadline @param stopListening to the signal of its caller */
   giveUpBy(timer: NodeJS.Timeout | undefined, stopListening: (() => void) | undefined): void {
     this.#mayGiveUp = true;
     this.#timer = timer;
@@ -143,7 +141,7 @@ export class Waiter implements Linked<Waiter> {
       this.#emit({ type: 'acquired', waitedMs, grant, ...leases.identity(lease) });
     }
     const isSentLater = lease.provisionalTtlMs !== undefined && leases.sendsLater;
-    this.#resolve(isSentLater ? this.#givenLater(lease, grant) : this.#given(lease, grant));
+    this.#resolve(isSentLater ? this.#handleLater(lease, grant) : this.#handleOf(lease, grant));
   }
 
   refuse(reason: unknown): void {
@@ -164,19 +162,19 @@ export class Waiter implements Linked<Waiter> {
     this.#stopListening?.();
   }
 
-  /** The extension that confirms a grant is sent first: the work may block the process for longer than the grant stands. */
-  async #givenLater(lease: Lease, grant: LockGrant): Promise<LockHandle> {
+  /** Lets the extension that confirms the grant be sent first: the work may block the process for longer than the grant lasts. */
+  async #handleLater(lease: Lease, grant: LockGrant): Promise<LockHandle> {
     await yieldToEventLoop();
     await yieldToEventLoop();
-    if (lease.checkState() === 'unknown') await lease.untilAnswered(); // the process was busy meanwhile
+    if (lease.checkState() === 'unknown') await lease.untilAnswered(); // the process was busy until now
     return lease.checkHeld()
-      ? this.#given(lease, grant)
+      ? this.#handleOf(lease, grant)
       : this.#decline(lease, lostBefore('the call could begin', lease));
   }
 
-  #given(lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
+  #handleOf(lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
     const { closing, engine, key, request } = this;
-    // Both happened at once.
+    // The call was refused at the moment when it was granted.
     if (closing.phase === 'closed') return this.#decline(lease, closed(key));
     if (request.signal?.aborted) return this.#decline(lease, request.signal.reason);
     engine.inFlight.end();
@@ -186,7 +184,7 @@ export class Waiter implements Linked<Waiter> {
   async #decline(lease: Lease, reason: unknown): Promise<never> {
     const { gate, inFlight, leases } = this.engine;
     try {
-      await Promise.resolve(); // the line is still at work
+      await Promise.resolve(); // until the line has done its part
       await leases.release(lease, this.request.ttlMs);
       this.#emit(this.#failure(reason));
     } finally {
@@ -200,7 +198,7 @@ export class Waiter implements Linked<Waiter> {
     return failureEvent(reason, { key, label, waitedMs: Math.round(waitedMs), ...heldAs(hold) });
   }
 
-  /** Not at once: observers may ask for locks, and the line is still at work. */
+  /** Not at once: observers may ask for locks, and the line has not done its part yet. */
   #emit(event: LockEvent | undefined): void {
     if (event) void Promise.resolve(event).then((happened) => this.engine.events.next(happened));
   }
@@ -213,11 +211,11 @@ function isSameHold(held: Hold, wanted: Hold): boolean {
   return held.permits === wanted.permits && held.limit === wanted.limit;
 }
 
-/** The waiters of one key, in the order of their arrival. */
+/** The waiters of one line, in the order of their arrival. */
 export class WaiterList extends LinkedList<Waiter> {
   #triers = 0;
 
-  /** How many of them try once. */
+  /** How many of them do not wait for a lock that others hold. */
   get triers(): number {
     return this.#triers;
   }

@@ -5,7 +5,7 @@ import type { LockHandle } from '../locks/lock-handle.js';
 import { listed, LockSetHandle } from '../locks/lock-set-handle.js';
 import type { Lock } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
-import { meantBy } from '../keys/scope.js';
+import { findByKey } from '../keys/scope.js';
 import type { Closing } from '../locks/waiter.js';
 
 interface Frame {
@@ -60,7 +60,7 @@ export class LockContext {
   current(key?: string): Lock {
     const find = (fits: (key: string) => boolean) =>
       this.#find(({ lock }) => lock !== undefined && !lock.isReleased && fits(lock.key));
-    const frame = key === undefined ? find(() => true) : meantBy(key, find);
+    const frame = key === undefined ? find(() => true) : findByKey(key, find);
     if (frame?.set && key === undefined) {
       throw new LockOptionsError(
         `current() was called under several locks: name one of ${listed(frame.set.keys)}, as in current(${quoted(frame.lock!.key)}).`,

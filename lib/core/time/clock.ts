@@ -1,27 +1,23 @@
 import { performance } from 'node:perf_hooks';
 
-/**
- * Elapsed time, in milliseconds, for locks in memory. No Redis runs on while the machine is suspended, and tests set the
- * wall clock as they like.
- */
+/** Elapsed time, in milliseconds. It stops while the machine is suspended, and does not change when the wall clock is set. */
 export const monotonic = (): number => performance.now();
 
-/** The date, in milliseconds since 1970. Taken on load: test frameworks replace the global `Date` by one that they set. */
+/** The date, in milliseconds since 1970. Taken on load, as test frameworks replace the global `Date`. */
 export const machineDate: () => number = Date.now;
 
-/** How long it is until a time of the monotonic clock, in whole milliseconds; 0 if that has passed. */
+/** How long it is until a time of the monotonic clock, in whole milliseconds; 0 if the time has passed. */
 export function leftMs(until = 0): number {
   return until === 0 ? 0 : Math.max(0, Math.ceil(until - monotonic()));
 }
 
-/** A wall clock that gained more than this on the monotonic one was set, or slept: below it is rounding and slewing. */
+/** If the wall clock gains more than this on the monotonic clock, it was set, or the machine slept. A smaller gain is rounding and slewing. */
 const JUMP_MS = 100;
 
 /**
- * Elapsed time, in milliseconds, that never runs slower than Redis does. Linux stops the monotonic clock while the
- * machine is suspended, so what the wall clock gains on it between two readings counts as elapsed too. A wall clock
- * that is set ahead then costs a lease, never safety; one that is set back changes nothing, unless the machine slept since the
- * last reading: neither clock shows then that it did.
+ * Elapsed time, in milliseconds, that never runs slower than the clock of a server. Linux stops the monotonic clock while the machine is
+ * suspended, so the time that the wall clock gains on it counts as elapsed, too. If the wall clock is set ahead, leases end early, which is
+ * safe. If it is set back, nothing changes, unless the machine slept since the last reading: then neither clock shows that.
  */
 export class Clock {
   #skippedMs = 0;
@@ -37,12 +33,12 @@ export class Clock {
   };
 }
 
-/** How far two clocks may drift apart in this time, in milliseconds: 1 % + 2 ms. */
+/** How far two clocks can drift apart in this time, in milliseconds: 1 % + 2 ms. */
 export function driftMs(ms: number): number {
   return ms * 0.01 + 2;
 }
 
-/** How long a lease may be relied on, in milliseconds after its command was sent. */
+/** How long a lease is valid, in milliseconds after its command was sent. */
 export function validityMs(ttlMs: number, marginMs: number): number {
   return ttlMs - driftMs(ttlMs) - marginMs;
 }

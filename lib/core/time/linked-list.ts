@@ -7,8 +7,8 @@ export interface Linked<T> {
 }
 
 /**
- * Items in the order in which they came; any of them can be removed at any time, in constant time. The links are in the items:
- * a Set that is filled and emptied all the time is rebuilt again and again, and in old memory each table keeps the next alive.
+ * Items in the order in which they came. Each can be removed in constant time, as the links are in the items. A Set that changes all the time is
+ * rebuilt again and again, and each of its tables in old memory keeps the next one alive.
  */
 export class LinkedList<T extends Linked<T>> {
   #first?: T;

@@ -1,16 +1,16 @@
 import { outsideOfCalls } from './event-loop.js';
 import { LinkedList, type Linked } from './linked-list.js';
 
-/** After so many milliseconds the next items come due: meanwhile answers are read, and others have their time. */
+/** The pause between two batches of items, in milliseconds: answers are read in it, and other work can run. */
 export const PAUSE_MS = 3;
 
-/** How many queues, one for each period in use, may be empty for a while. */
+/** How many empty queues it keeps. */
 const EMPTY_QUEUES = 8;
 
-/** The period of those that are hurried. */
+/** The period of items that are due at once. */
 const NONE = 0;
 
-/** What comes due after a while, unless it is removed before. */
+/** An item that comes due after a while, unless it is removed before. */
 export interface Paced<Item> extends Linked<Item> {
   /** When it comes due, by the clock. */
   dueAt: number;
@@ -19,19 +19,19 @@ export interface Paced<Item> extends Linked<Item> {
 /** How the items of a pacer come due. */
 export interface Pace<Item> {
   readonly now: () => number;
-  /** How many come due at once: very many would keep the process, and the other clients of a server, waiting. */
+  /** How many items come due at once, at most: very many would delay the process, and the other clients of a server. */
   readonly atOnce: number;
   /** How much earlier than its time an item may come due, in milliseconds: few large batches cost less than many small ones. */
   leewayMs(item: Item): number;
-  /** Whether an item that is due at a time comes first, and waits for no pause. */
+  /** Whether an item comes first at this time, without a pause. */
   isUrgent(item: Item, at: number): boolean;
-  /** An item is due. It stays so until it is added anew, or removed. */
+  /** An item is due. It stays due until it is added again, or removed. */
   onDue(item: Item): void;
 }
 
 /** Items of one period, in the order in which they come due. */
 class Queue<Item extends Linked<Item>> extends LinkedList<Item> {
-  /** When the last one comes due. */
+  /** When the last item comes due. */
   lastDueAt = -Infinity;
 
   constructor(readonly period: number) {
@@ -40,11 +40,11 @@ class Queue<Item extends Linked<Item>> extends LinkedList<Item> {
 }
 
 /**
- * Keeps the time of many items with one timer, which does not keep the process alive. Those of one period mostly come due in the order
- * in which they are added, so there is a queue for each period; items out of order, and those without a period, are looked at one by one.
+ * Keeps the time of many items with one timer, which does not keep the process alive. Items with the same period mostly come due in the order
+ * in which they are added, so there is a queue for each period. Other items are in a list, and are looked at one by one.
  */
 export class Pacer<Item extends Paced<Item>> {
-  /** By their periods; those that are hurried come first. */
+  /** By their periods. The items that are due at once come first. */
   readonly #queues = new Map([[NONE, new Queue<Item>(NONE)]]);
   readonly #outOfOrder = new LinkedList<Item>();
   #timer?: NodeJS.Timeout;
@@ -62,12 +62,12 @@ export class Pacer<Item extends Paced<Item>> {
     return [...this.#queues.values(), this.#outOfOrder].flatMap((list) => list.filter(() => true));
   }
 
-  /** By how many milliseconds it is late: then the process did not run. */
+  /** How late its timer is, in milliseconds: as long as the process did not run. */
   get lateMs(): number {
     return this.pace.now() - this.#timerDue;
   }
 
-  /** @param period a number that is the same for items which come due in the order in which they are added */
+  /** @param period the same number for items that come due in the order in which they are added */
   add(item: Item, dueAt: number, period?: number): void {
     this.remove(item);
     item.dueAt = dueAt;
@@ -75,7 +75,7 @@ export class Pacer<Item extends Paced<Item>> {
     this.#wakeAt(dueAt);
   }
 
-  /** These come due as soon as possible, in their order. */
+  /** Has items come due as soon as possible, in their order. */
   hurry(items: Iterable<Item>): void {
     const now = this.pace.now();
     for (const item of items) {
@@ -86,7 +86,7 @@ export class Pacer<Item extends Paced<Item>> {
     outsideOfCalls(() => this.#look());
   }
 
-  /** After it returns, the item does not come due any more. Does nothing for one that was not added. */
+  /** The item does not come due any more. Does nothing for an item that was not added. */
   remove(item: Item): void {
     const { list } = item;
     list?.remove(item);
@@ -119,7 +119,7 @@ export class Pacer<Item extends Paced<Item>> {
     if (dueAt >= this.#timerDue) return;
     clearTimeout(this.#timer);
     this.#timerDue = dueAt;
-    // Never early by a rounding: at its deadline a lease counts as ended.
+    // Rounded up: a timer before the deadline of a lease would find it not yet ended.
     const delayMs = Math.max(1, Math.ceil(dueAt - this.pace.now()));
     this.#timer = outsideOfCalls(() => setTimeout(() => this.#look(), delayMs)).unref();
   }
@@ -128,7 +128,7 @@ export class Pacer<Item extends Paced<Item>> {
     const now = this.pace.now();
     const urgent: Item[] = [];
     const due: Item[] = [];
-    /** @returns false when it has to wait */
+    /** @returns false when the item has to wait for the next batch */
     const take = (item: Item): boolean => {
       if (this.pace.isUrgent(item, now)) urgent.push(item);
       else if (due.length < this.pace.atOnce) due.push(item);
@@ -143,19 +143,19 @@ export class Pacer<Item extends Paced<Item>> {
     try {
       for (const item of [...urgent, ...due]) if (item.list) this.pace.onDue(item);
     } finally {
-      this.#timerDue = Infinity; // also when one throws: the others come due
+      this.#timerDue = Infinity; // even if an item throws, the others come due
       this.#wakeAt(this.#nextDue(now + PAUSE_MS));
     }
   }
 
-  /** @param resumeAt when the pause is over: before that, only what is urgent comes due */
+  /** @param resumeAt when the pause is over: before that, only urgent items come due */
   #nextDue(resumeAt: number): number {
     let next = Infinity;
     const consider = (item: Item) => {
       const isUrgent = this.pace.isUrgent(item, item.dueAt);
       next = Math.min(next, isUrgent ? item.dueAt : Math.max(item.dueAt, resumeAt));
     };
-    for (const { first } of this.#queues.values()) if (first) consider(first); // it comes due first
+    for (const { first } of this.#queues.values()) if (first) consider(first); // the first one of a queue comes due first
     for (let item = this.#outOfOrder.first; item; item = item.next) consider(item);
     return next;
   }

@@ -3,13 +3,13 @@ const DRIFT_US_PER_MS = 0.2;
 const FRESH_MS = 1_000;
 
 /**
- * The clock of a server, estimated from its answers. The server read it after a command was sent and before the answer was here: so how
- * far it is ahead of the monotonic clock lies in an interval as long as the round trip, and in those of all other answers (Marzullo and
- * Owicki, 1983), but for the drift. The error is half of the best round trip, at most. Where the intervals do not meet the
- * clock was set, or another server answers: then it is learned anew.
+ * The clock of a server, estimated from its answers. The server reads it after a command was sent, and before the answer arrives. So each answer
+ * says in which interval the lead over the monotonic clock lies. The interval is as long as the round trip. But for the drift, the lead lies
+ * in all of these intervals (Marzullo and Owicki, 1983), so the error is at most half of the best round trip. If the intervals do not meet, the
+ * clock was set, or another server answers: then the estimate starts again.
  */
 export class ServerClock {
-  /** By how much the clock of the server is ahead, in microseconds: at least, and at most. */
+  /** The lead of the server's clock, in microseconds: at least, and at most. */
   #low = -Infinity;
   #high = Infinity;
   #learnedAt = -Infinity;
@@ -18,7 +18,7 @@ export class ServerClock {
    * Learns from an answer.
    * @param serverUs the time that the server read, in microseconds
    * @param sentAt when the command was sent, by the monotonic clock in milliseconds
-   * @param receivedAt when the answer was here
+   * @param receivedAt when the answer arrived
    */
   learn(serverUs: number, sentAt: number, receivedAt: number): void {
     const [low, high] = [serverUs - receivedAt * 1_000, serverUs - sentAt * 1_000];
@@ -29,12 +29,12 @@ export class ServerClock {
     this.#learnedAt = receivedAt;
   }
 
-  /** Whether it was learned within the last second. @param now by the monotonic clock, in milliseconds */
+  /** Whether the last answer is at most a second old. @param now by the monotonic clock, in milliseconds */
   isFresh(now: number): boolean {
     return now - this.#learnedAt < FRESH_MS;
   }
 
-  /** How wrong it may be, in microseconds; undefined before the first answer. */
+  /** The error bound, in microseconds; undefined before the first answer. */
   get errorUs(): number | undefined {
     return this.#high === Infinity ? undefined : (this.#high - this.#low) / 2;
   }
