@@ -28,14 +28,14 @@ import { ReleaseRetry } from './release-retry.js';
 import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from './report.js';
 import { WatchedLocks } from './watched-locks.js';
 
-/** The outcome without the time at which the command was sent, which `fromPromises` knows, and without a place where there is no queue. */
+/** An outcome without `sentAt`, which `fromPromises` knows, and with an optional `queued`. */
 type Unsent<Outcome> = Outcome extends { sentAt: number }
   ? Omit<Outcome, 'sentAt'>
   : Outcome extends { queued: boolean }
     ? Omit<Outcome, 'queued'> & { queued?: boolean }
     : Outcome;
 
-/** What the promise of an operation answers. */
+/** The answers of the operations. */
 export type AcquireAnswer = Unsent<AcquireOutcome>;
 export type ExtendAnswer = Unsent<ExtendOutcome>;
 export type TransferAnswer = Unsent<TransferOutcome>;
@@ -43,7 +43,7 @@ export type TransferAnswer = Unsent<TransferOutcome>;
 /** The methods of a lock backend that are optional here. */
 type Optional = 'attemptTimeoutMs' | 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'report' | 'close';
 
-/** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
+/** A lock backend that is written with promises. If a promise rejects, the store counts as not having answered. */
 export interface PromiseBackend
   extends
     Omit<
@@ -66,17 +66,19 @@ export interface PromiseBackend
   release(grant: Grant, how: Releasing): Promise<ReleaseOutcome>;
   transfer?(request: Transfer): Promise<TransferAnswer>;
   /**
-   * A capability of a store without a queue that can tell when a lock may be free: yields `undefined` when it misses no lock from now on, and
-   * then the key of each lock that was given back, or taken by force. It may yield `undefined` again, after it may have missed some. It ends
-   * when the signal aborts; when it ends or throws before, it is called again after a pause that grows. Without it waiting calls poll.
+   * A capability of a store without a queue that can tell when a lock may be free. It yields `undefined` when it misses no lock from now on, and
+   * then the key of each lock that was released, or taken by force. After it may have missed a lock, it yields `undefined` again. It ends when the
+   * signal aborts. If it ends or throws earlier, it is called again after a pause that grows. Without it, waiting calls poll.
    */
   watch?(signal: AbortSignal): AsyncIterable<string | undefined>;
 }
 
 /**
- * Makes a lock backend of one that is written with promises, and keeps what the contract promises beside the operations
- * themselves: each has a time limit, leases count from before the store was asked, what is acquired too late or without an
- * answer is given back, and a release is repeated until it is confirmed or the lock has ended by itself.
+ * Makes a lock backend of one that is written with promises. It adds what the contract promises besides the operations:
+ * - Each operation has a time limit.
+ * - Leases begin before the store is asked.
+ * - A lock that is acquired too late, or without an answer, is released.
+ * - A release is repeated until the store confirms it, or the lock has ended by itself.
  * @param now the clock of the service, in milliseconds. By default `performance.now()`
  * @param timeLimitMs for each operation; for an attempt to acquire only if the store has no `attemptTimeoutMs`
  */
@@ -84,14 +86,14 @@ export function fromPromises(backend: PromiseBackend, now = monotonic, timeLimit
   return new LimitedBackend(backend, now, timeLimitMs);
 }
 
-/** The pause before a store that did not answer at the start is asked again, in milliseconds. */
+/** The pause between two tries to reach the store at the start, in milliseconds. */
 const ASK_AGAIN_MS = 50;
 
 class LimitedBackend implements LockBackend {
-  /** Until when the store may have what it granted, by the monotonic clock. */
+  /** When each grant ends in the store, by the monotonic clock. */
   readonly #ends = new WeakMap<Grant, number>();
   readonly #retry = new ReleaseRetry<{ grant: Grant; how: Releasing }>(({ grant, how }, done) => {
-    void this.#released(grant, how).then(({ status }) => done(status !== 'unavailable'));
+    void this.#tryRelease(grant, how).then(({ status }) => done(status !== 'unavailable'));
   });
 
   readonly #releasing = new InFlight();
@@ -135,7 +137,7 @@ class LimitedBackend implements LockBackend {
   }
 
   get transfer(): LockBackend['transfer'] {
-    return this.backend.transfer && ((request) => this.#transferred(request));
+    return this.backend.transfer && ((request) => this.#tryTransfer(request));
   }
 
   get whyNoTransfer(): string {
@@ -160,7 +162,7 @@ class LimitedBackend implements LockBackend {
       if (outcome.status === 'contended' && outcome.queued) leave();
     };
     const ask = () => outcomeOf('acquire', backend.acquire(request));
-    const attempt = this.#limited(ask, backend.attemptTimeoutMs?.() ?? this.timeLimitMs, late);
+    const attempt = this.#withLimit(ask, backend.attemptTimeoutMs?.() ?? this.timeLimitMs, late);
     void attempt.then(
       (outcome) => {
         if (outcome.status === 'contended') {
@@ -172,7 +174,7 @@ class LimitedBackend implements LockBackend {
         done({ ...outcome, sentAt });
       },
       (cause: NodeError) => {
-        // The attempt may have run, or run yet.
+        // The attempt may have run, or may still run.
         const { key, hold, owner, others = [], ttlMs } = request;
         for (const each of [owner, ...others]) {
           const grant = { key, owner: each, hold };
@@ -188,7 +190,7 @@ class LimitedBackend implements LockBackend {
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
     const sentAt = this.now();
     this.#noteTtl(request.grant, request.ttlMs);
-    void this.#limited(() => outcomeOf('extend', this.backend.extend(request))).then(
+    void this.#withLimit(() => outcomeOf('extend', this.backend.extend(request))).then(
       (outcome) => done(outcome.status === 'extended' ? { ...outcome, sentAt } : outcome),
       (cause: NodeError) => done(unavailable(cause)),
     );
@@ -196,7 +198,7 @@ class LimitedBackend implements LockBackend {
 
   release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void {
     this.#releasing.begin();
-    void this.#released(grant, how).then((outcome) => {
+    void this.#tryRelease(grant, how).then((outcome) => {
       this.#releasing.end();
       if (outcome.status === 'unavailable') this.#retryRelease(grant, how);
       done(outcome);
@@ -204,7 +206,7 @@ class LimitedBackend implements LockBackend {
   }
 
   probeKey(key: string): string {
-    return this.backend.probeKey?.(key) ?? `}${key}:probe`; // no key of a user begins like this
+    return this.backend.probeKey?.(key) ?? `}${key}:probe`; // a key of a user never begins like this
   }
 
   problems(silence: string, key: string): NodeError[] {
@@ -212,25 +214,25 @@ class LimitedBackend implements LockBackend {
   }
 
   inspect(key: string): Promise<Holding | undefined> {
-    return this.#limited(() => this.backend.inspect(key)).catch((cause: NodeError) => {
+    return this.#withLimit(() => this.backend.inspect(key)).catch((cause: NodeError) => {
       throw LockUnavailableError.from('inspected', key, [cause]);
     });
   }
 
   list(request: ListRequest): Promise<Listed> {
     const limitMs = request.budgetMs + this.timeLimitMs;
-    return this.#limited(() => listedBy(this.backend.list(request)), limitMs).catch((cause: NodeError) => {
+    return this.#withLimit(() => listedBy(this.backend.list(request)), limitMs).catch((cause: NodeError) => {
       throw LockUnavailableError.ofList([cause]);
     });
   }
 
   forceRelease(key: string, from?: string): Promise<Taken | undefined> {
-    return this.#limited(() => this.backend.forceRelease(key, from)).catch((cause: NodeError) => {
+    return this.#withLimit(() => this.backend.forceRelease(key, from)).catch((cause: NodeError) => {
       throw LockUnavailableError.from('released by force', key, [cause]);
     });
   }
 
-  /** A backend that has no `connect` of its own is asked to inspect a lock, until it answers. @throws LockError */
+  /** If the backend has no `connect`, it has to inspect a lock until that succeeds. @throws LockError */
   async connect(timeoutMs: number): Promise<NodeError[]> {
     const { backend } = this;
     const endsAt = monotonic() + timeoutMs;
@@ -242,7 +244,7 @@ class LimitedBackend implements LockBackend {
     for (;;) {
       const leftMs = Math.max(1, Math.ceil(endsAt - monotonic()));
       try {
-        return await this.#limited(ask, backend.connect ? timeoutMs : Math.min(leftMs, this.timeLimitMs));
+        return await this.#withLimit(ask, backend.connect ? timeoutMs : Math.min(leftMs, this.timeLimitMs));
       } catch (error) {
         const cause = error as NodeError;
         if (cause.cause instanceof LockError) throw cause.cause;
@@ -252,7 +254,7 @@ class LimitedBackend implements LockBackend {
     }
   }
 
-  /** A backend that has no ping of its own is asked to inspect a lock. */
+  /** If the backend has no `ping`, it has to inspect a lock. */
   ping(): Promise<BackendPing> {
     const { backend } = this;
     const ask = async () => {
@@ -260,21 +262,21 @@ class LimitedBackend implements LockBackend {
       await backend.inspect(PING_KEY);
       return pingOfOne();
     };
-    return this.#limited(ask).catch((cause: NodeError) => pingOfOne(cause));
+    return this.#withLimit(ask).catch((cause: NodeError) => pingOfOne(cause));
   }
 
   async report(timeoutMs: number): Promise<BackendReport> {
     const { name } = this.backend;
     const empty = { backend: name, where: `in ${name}`, nodes: [], findings: [] };
     try {
-      return (await this.#limited(async () => this.backend.report?.(timeoutMs), timeoutMs)) ?? empty;
+      return (await this.#withLimit(async () => this.backend.report?.(timeoutMs), timeoutMs)) ?? empty;
     } catch (cause) {
       const message = `${name} could not be checked: ${(cause as NodeError).problem}.`;
       return { ...empty, findings: [{ severity: 'error', code: 'unreachable', message }] };
     }
   }
 
-  /** Ends the watch, waits for releases in flight, tries the unconfirmed ones once more, then closes the store. */
+  /** Ends the watch, waits for the releases in flight, tries unconfirmed releases once more, and closes the store. */
   async close(): Promise<void> {
     const unwatched = this.#watched?.close(this.timeLimitMs);
     await this.#releasing.settled();
@@ -293,15 +295,15 @@ class LimitedBackend implements LockBackend {
     this.#ends.set(grant, Math.max(this.#ends.get(grant) ?? 0, monotonic() + ttlMs + driftMs(ttlMs)));
   }
 
-  #released(grant: Grant, how: Releasing): Promise<ReleaseOutcome> {
-    return this.#limited(() => outcomeOf('release', this.backend.release(grant, how))).catch(unavailable);
+  #tryRelease(grant: Grant, how: Releasing): Promise<ReleaseOutcome> {
+    return this.#withLimit(() => outcomeOf('release', this.backend.release(grant, how))).catch(unavailable);
   }
 
-  /** An answer that comes too late is of no use: whoever asked undoes what may have happened. */
-  async #transferred(request: Transfer): Promise<TransferOutcome> {
+  /** It ignores an answer that comes too late: the caller then undoes the transfer. */
+  async #tryTransfer(request: Transfer): Promise<TransferOutcome> {
     const sentAt = this.now();
     try {
-      const outcome = await this.#limited(() => outcomeOf('transfer', this.backend.transfer!(request)));
+      const outcome = await this.#withLimit(() => outcomeOf('transfer', this.backend.transfer!(request)));
       if (outcome.status !== 'transferred') return outcome;
       this.#noteTtl(outcome.grant, request.atLeast ? LONGEST_TTL_MS : request.ttlMs);
       return { ...outcome, sentAt };
@@ -319,7 +321,7 @@ class LimitedBackend implements LockBackend {
    * @param late called with an answer that comes after the time limit
    * @throws NodeError
    */
-  async #limited<Answer>(
+  async #withLimit<Answer>(
     ask: () => Promise<Answer>,
     limitMs = this.timeLimitMs,
     late?: (answer: Answer) => void,
@@ -336,7 +338,7 @@ class LimitedBackend implements LockBackend {
   }
 }
 
-/** The advice for an error that is a mistake in the code of the store, not an outage. `fetch` rejects with a TypeError that has a cause. */
+/** The advice for an error that is a mistake in the code of the store, not an outage. An outage in `fetch` is a TypeError with a cause. */
 function adviceOn(error: Error): string | undefined {
   const isMistake = error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
   return isMistake && error.cause === undefined
@@ -353,7 +355,7 @@ const STATUSES = {
 
 type Answer = Readonly<Record<'grant' | 'others' | 'owner' | 'remainingMs' | 'causes', unknown>>;
 
-/** What an answer with a status must have, as far as the library works with it. */
+/** What the library needs of an answer with a status. */
 const FORMS: readonly [status: string, what: string, isFit: (answer: Answer) => boolean][] = [
   ['acquired', 'a grant', ({ grant }) => isObject(grant)],
   ['acquired', 'others that are an array of grants', ({ others = [] }) => areObjects(others)],
@@ -364,8 +366,8 @@ const FORMS: readonly [status: string, what: string, isFit: (answer: Answer) => 
 ];
 
 /**
- * What an operation answers, whose author may have forgotten to return it, or have no compiler.
- * @throws Error that names the operation, for an answer that the library cannot work with
+ * Checks the answer of an operation: its author may have forgotten to return it, or may use no compiler.
+ * @throws Error that names the operation, for an answer that the library cannot use
  */
 async function outcomeOf<Outcome extends { status: string }>(
   operation: keyof typeof STATUSES,

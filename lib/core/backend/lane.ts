@@ -1,30 +1,27 @@
 import { LinkedList, type Linked } from '../time/linked-list.js';
 
 /**
- * How many commands are in flight to a server at most: enough that it is never idle while the client reads answers and
- * writes the next commands; few enough that an extension which comes now is answered some milliseconds later.
+ * How many commands are in flight to a server, at most. Enough that the server is never idle while the client reads answers and writes commands.
+ * Few enough that an extension that is sent now is answered some milliseconds later.
  */
 export const COMMANDS_IN_FLIGHT = 32;
 
-/** How many commands of one kind that are not full wait for operations which can join them. */
+/** How many waiting commands of one kind can still take operations. */
 const ALIKE_AT_ONCE = 8;
 
-/**
- * The order of commands that wait for the same server: up to `RELEASE` what frees locks, then what extends them, what acquires them,
- * and behind that all that is only looked at.
- */
+/** The order of the commands that wait for a server: releases (up to `RELEASE`), extensions, acquisitions, and then commands that only read. */
 export const [RELEASE, EXTENSION, ACQUISITION] = [1, 2, 3] as const;
 
 const NOTHING: never[] = [];
 
-/** Says, just before an operation is sent, whether its answer is still of use: it, or its caller, may have had to wait. */
+/** Says just before an operation is sent whether its answer is still of use. */
 export interface Wanted {
   readonly isWanted: boolean;
 }
 
-/** Says whether an operation was sent. */
+/** Says whether an operation has been sent. */
 export interface Sending {
-  /** Whether it waits in this process: if it is not wanted by the time there is room for it, it is never sent. */
+  /** Whether it waits in this process. If it is not wanted any more when there is room for it, it is never sent. */
   readonly isWaiting: boolean;
 }
 
@@ -33,24 +30,24 @@ export interface Operation {
   readonly wanted?: Wanted;
 }
 
-/** What is sent to a server in one piece, for one operation or for many: open until the server has answered. */
+/** A command for one operation or many, until the server has answered. */
 export abstract class Command<Self, Part extends Operation> implements Sending, Linked<Self> {
   operations: Part[] = [];
-  /** When it was last sent, by the clock of the time limits. */
+  /** When it was last sent, by the clock of the time limits: its time limit counts from then. */
   countsFrom = 0;
-  /** Its place in the order in which the commands of its lane were sent; 0 before that. */
+  /** Its number in the order in which the commands of its lane were sent; 0 before it is sent. */
   number = 0;
   list?: { remove(command: Self): void };
   next?: Self;
   previous?: Self;
 
-  /** @param most how many operations it is for at most */
+  /** @param most how many operations it can have, at most */
   constructor(
     readonly order: number,
     private readonly most: number,
   ) {}
 
-  /** False once its operations were given up. */
+  /** False after its operations were given up. */
   get isWanted(): boolean {
     return this.operations.length > 0;
   }
@@ -64,10 +61,10 @@ export abstract class Command<Self, Part extends Operation> implements Sending, 
     return this.operations.length >= this.most;
   }
 
-  /** Whether an operation of the same kind can be done by this command. */
+  /** Whether this command can take an operation of the same kind. */
   abstract suits(operation: Part): boolean;
 
-  /** Takes out the operations that are not wanted any more. @returns them */
+  /** Removes the operations that are not wanted any more. @returns these operations */
   withdrawn(): readonly Part[] {
     const isWithdrawn = ({ wanted }: Part) => wanted?.isWanted === false;
     const withdrawn = this.operations.filter(isWithdrawn);
@@ -75,7 +72,7 @@ export abstract class Command<Self, Part extends Operation> implements Sending, 
     return withdrawn;
   }
 
-  /** Takes the operations out of a command that is settled: it may live on in old memory, and should hold little. */
+  /** Removes the operations of a settled command, which may live on in old memory. @returns these operations */
   taken(): Part[] {
     const { operations } = this;
     this.operations = NOTHING;
@@ -83,10 +80,10 @@ export abstract class Command<Self, Part extends Operation> implements Sending, 
   }
 }
 
-/** A command in a lane, whatever its operations are. */
+/** A command with any kind of operations. */
 type AnyCommand<Self> = Command<Self, Operation>;
 
-/** Two lists of commands that are taken from in turn, so that neither holds up the other. */
+/** Two lists of commands, whose commands are taken in turn, so that neither list delays the other. */
 class InTurn<One extends AnyCommand<One>> {
   readonly #lists = [new LinkedList<One>(), new LinkedList<One>()] as const;
   #turn: 0 | 1 = 0;
@@ -110,15 +107,15 @@ class InTurn<One extends AnyCommand<One>> {
 }
 
 /**
- * The commands to one server: a bounded number in flight, and behind them those that wait in this process. Releases and
- * extensions are sent first, in turn; then acquires, in turn with inspections.
+ * The commands to one server: a bounded number of them is in flight, and the others wait in this process. Releases and extensions are sent
+ * first, in turn. Acquisitions come next, in turn with commands that only read.
  */
 export class Lane<One extends AnyCommand<One>> {
-  /** In flight and not overdue, in the order in which they were sent. */
+  /** The commands in flight that are not overdue, in the order in which they were sent. */
   readonly #open = new LinkedList<One>();
   readonly #urgent = new InTurn<One>();
   readonly #others = new InTurn<One>();
-  /** The last commands of each kind, which may take more operations. */
+  /** The last commands of each kind: they may take more operations. */
   #latest = new Map<unknown, One[]>();
   /** The number of the last command that was sent. */
   #sent = 0;
@@ -126,7 +123,7 @@ export class Lane<One extends AnyCommand<One>> {
   #answered = 0;
   #answeredAt = -Infinity;
 
-  /** @param mostInFlight how many commands are in flight at most */
+  /** @param mostInFlight how many commands are in flight, at most */
   constructor(private readonly mostInFlight = COMMANDS_IN_FLIGHT) {}
 
   /** Whether a command may be sent. */
@@ -139,12 +136,12 @@ export class Lane<One extends AnyCommand<One>> {
     return this.#open.size === 0 && this.#urgent.isEmpty && this.#others.isEmpty;
   }
 
-  /** Finds a command of a kind that waits, and that an operation can join. */
+  /** Finds a waiting command that can take an operation of this kind. */
   commandFor(kind: unknown, operation: Operation): One | undefined {
     return this.#latest.get(kind)?.find((command) => command.isWaiting && !command.isFull && command.suits(operation));
   }
 
-  /** Puts a command behind those of its order that wait. */
+  /** Puts a command behind the waiting commands of its order. */
   wait(kind: unknown, command: One): void {
     const { order } = command;
     if (order <= EXTENSION) this.#urgent.push(command, order <= RELEASE ? 0 : 1);
@@ -169,28 +166,28 @@ export class Lane<One extends AnyCommand<One>> {
     this.#open.push(command);
   }
 
-  /** Notes that a command is not in flight any more, or overdue. */
+  /** Notes that a command is not in flight any more, or is overdue. */
   remove(command: One): void {
     this.#open.remove(command);
   }
 
-  /** Notes that the server has answered, or refused, a command. */
+  /** Notes that the server has answered, or rejected, a command. */
   heard({ number }: One, now: number): void {
     this.#answeredAt = now;
     if (number > this.#answered) this.#answered = number;
   }
 
   /**
-   * Whether the server has answered commands that were sent after this one. On one connection that does not happen,
-   * unless the client has passed the command on to another server.
+   * Whether the server has answered a later command. On one connection that happens only if the client has sent this command to another
+   * server.
    */
   isPassed({ number }: One): boolean {
     return number < this.#answered;
   }
 
   /**
-   * The command that the server has owed the answer to for the longest time, and since when: a server that answers one
-   * command after the other is at work.
+   * The command that waits longest for its answer, and since when. As long as the server answers other commands, this one does not count as
+   * waiting.
    */
   get owed(): { command: One; since: number } | undefined {
     const command = this.#open.first;

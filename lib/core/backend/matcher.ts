@@ -1,6 +1,6 @@
 /**
- * Makes a function that says whether a key fits: `*` stands for any text. A regular expression would take a time that
- * explodes with the number of these.
+ * Makes a function that says whether a key matches: `*` matches any text. With many of these, a regular expression would take exponential
+ * time.
  */
 export function matcherOf(match: string): (key: string) => boolean {
   const [first = '', ...parts] = match.split('*');

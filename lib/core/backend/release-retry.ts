@@ -2,18 +2,18 @@ import { outsideOfCalls } from '../time/event-loop.js';
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 3_200;
-/** How many are tried after a pause: while the store does not answer these cost something, and the others nothing. */
+/** How many items are tried first after a pause, so that a store that does not answer costs little. */
 const TRIED_FIRST = 100;
-/** How many are tried at a time once it has confirmed some of them. */
+/** How many items are tried at once, after the store has confirmed some. */
 const TRIED_AT_ONCE = 500;
 
 /**
- * Retries what a store did not confirm, until each is confirmed or has ended by itself: after growing pauses, and at once when the
- * connection is made anew. One timer serves all. Nothing is sent without a connection, and little while the store does not
- * answer: releases that piled up when an outage began must not cost anything for as long as it lasts.
+ * Repeats what a store did not confirm, until the store confirms it, or the lock has ended by itself: after growing pauses, and at once when the
+ * store can be reached again. One timer serves all items. Nothing is sent without a connection, and little while the store does not answer: the
+ * many releases at the beginning of an outage must not cost much as long as it lasts.
  */
 export class ReleaseRetry<Item> {
-  /** Each with the time when it ends by itself. */
+  /** Each item with the time when it ends by itself. */
   readonly #items = new Map<Item, number>();
   #pauseMs = FIRST_PAUSE_MS;
   #timer?: NodeJS.Timeout;
@@ -21,7 +21,7 @@ export class ReleaseRetry<Item> {
   #closed = false;
 
   /**
-   * @param giveBack tries it once. Calls `done` once, after it has returned
+   * @param giveBack tries an item once. Calls `done` once, after it has returned
    * @param isReady whether anything can be sent
    */
   constructor(
@@ -37,21 +37,21 @@ export class ReleaseRetry<Item> {
     return [...this.#items.keys()].find(isIt);
   }
 
-  /** @param standsMs how long the store may have it, in milliseconds from now: then it has ended by itself */
-  add(item: Item, standsMs: number): void {
+  /** @param endsInMs when it ends by itself, in milliseconds from now */
+  add(item: Item, endsInMs: number): void {
     if (this.#closed) return;
-    this.#items.set(item, performance.now() + standsMs);
+    this.#items.set(item, performance.now() + endsInMs);
     if (!this.#isTrying && !this.#timer) this.#tryLater();
   }
 
-  /** Tries all at once: the store can be reached again. */
+  /** Tries all items now: the store can be reached again. */
   hurry(): void {
     if (this.#isTrying || this.#items.size === 0) return;
     this.#pauseMs = FIRST_PAUSE_MS;
     outsideOfCalls(() => this.#tryAll());
   }
 
-  /** Tries all once more. */
+  /** Tries all items once more. */
   close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -79,7 +79,7 @@ export class ReleaseRetry<Item> {
     });
   }
 
-  /** @param done called with how many were confirmed */
+  /** @param done called with the number of items that were confirmed */
   #try(items: readonly Item[], done: (confirmed: number) => void): void {
     let [open, confirmed] = [items.length, 0];
     if (open === 0) done(0);
@@ -88,7 +88,7 @@ export class ReleaseRetry<Item> {
         const until = this.#items.get(item);
         this.#items.delete(item);
         if (isConfirmed) confirmed++;
-        else if (until !== undefined) this.#items.set(item, until); // behind those not tried yet
+        else if (until !== undefined) this.#items.set(item, until); // behind the items that were not tried yet
         if (--open === 0) done(confirmed);
       });
     }

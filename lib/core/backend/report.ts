@@ -1,16 +1,16 @@
 import type { Finding, LockDiagnosis, LockPing, NodeReport } from '../../api/diagnosis.js';
 import type { LockError, NodeError } from '../../api/errors.js';
 
-/** How long a backend may check its servers, in milliseconds: a server that has not answered by then counts as unreachable. */
+/** How long a backend may check its servers, in milliseconds. A server that has not answered by then counts as unreachable. */
 export const REPORT_TIMEOUT_MS = 1_000;
 
-/** The key that a ping looks at. Nobody takes its lock. */
+/** The key that a ping inspects. No call locks it. */
 export const PING_KEY = 'nest-redis-lock:ping';
 
 /** A backend's answer to a ping. */
 export type BackendPing = Pick<LockPing, 'available' | 'nodes' | 'problems'>;
 
-/** The ping of a backend whose store is one, for all it knows. @param problem undefined: it answers */
+/** The answer to a ping of a store that counts as one server. @param problem undefined: the store has answered */
 export function pingOfOne(problem?: NodeError): BackendPing {
   const available = problem === undefined;
   return { available, nodes: { voting: available ? 1 : 0, of: 1 }, problems: available ? [] : [problem] };
@@ -18,22 +18,22 @@ export function pingOfOne(problem?: NodeError): BackendPing {
 
 /** A backend's report on the servers that keep its locks. */
 export interface BackendReport {
-  /** The kind of backend, for programs: `redis`. */
+  /** The kind of the backend, for programs: `redis`. */
   backend: string;
-  /** The backend in words, after "locks": `on one Redis`. */
+  /** The kind of the backend, as the end of a sentence after "locks": `on one Redis`. */
   where: string;
   /** Each server once; none where there is no server. */
   nodes: NodeReport[];
   /** The errors come first. */
   findings: Finding[];
   /**
-   * Why the application must not start with these servers: two could hold a lock by the very set-up, or none can ever be had.
-   * A server that is only down is no reason.
+   * Why the application must not start with these servers: with this set-up two calls could hold a lock, or no call can ever get one. A server
+   * that is only down is no reason.
    */
   refusal?: LockError;
 }
 
-/** The report of a registration, as it is shown to operators. */
+/** The report of a registration, for operators. */
 export function diagnosisOf(registration: string, { backend, where, nodes, findings }: BackendReport): LockDiagnosis {
   return { registration, backend, where, checkedAt: new Date().toISOString(), nodes, findings };
 }

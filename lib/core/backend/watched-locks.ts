@@ -5,23 +5,23 @@ import { abort } from '../time/notify.js';
 import { inTime } from '../time/time-limit.js';
 import type { WaitListener, WaitQueue } from './lock-backend.js';
 
-/** The pause before a watch that has ended is begun again, in milliseconds. Each further pause doubles. */
+/** The first and the longest pause before an ended watch begins again, in milliseconds. Each pause doubles. */
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [100, 3_200];
-/** How long a watch may take until it misses no lock, in milliseconds. */
+/** How long a watch may take until it yields `undefined`, in milliseconds. */
 const BEGIN_LIMIT_MS = 10_000;
-/** A watch that has yielded nothing for so long is begun again when a wake-up did not come, in milliseconds. */
+/** If a wake-up does not come, and the watch has yielded nothing for so long, it begins again, in milliseconds. */
 const SILENT_MS = 10_000;
-/** After so many keys there is a pause of a millisecond: a watch that yields without end would keep the process busy. */
+/** After so many keys there is a pause of a millisecond, as a watch that never stops yielding would block the process. */
 const KEYS_AT_ONCE = 100;
-/** The pause after all calls that wait were woken again, in milliseconds: a watch that goes on like that would have them ask without end. */
+/** The pause after all waiting calls were woken again, in milliseconds, as a watch could wake them again and again. */
 const WAKE_PAUSE_MS = 20;
 
-/** The watch of a store: wakes the calls that wait for a lock when it yields the key. All of them ask again, as there is no order. */
+/** The watch of a store. When it yields a key, all calls that wait for this lock ask again: there is no order. */
 export class WatchedLocks implements WaitQueue {
   readonly handsOver = false;
   readonly keepsPlaces = false;
   readonly #closing = new AbortController();
-  /** Ends the present watch. */
+  /** Ends the current watch. */
   #round = new AbortController();
   #watching?: Promise<void>;
   #isOpen = false;
@@ -42,16 +42,16 @@ export class WatchedLocks implements WaitQueue {
     this.#watching ??= outsideOfCalls(() => this.#keepWatching(listener));
   }
 
-  /** A connection may be gone without a word. */
+  /** The connection of the store may have broken unnoticed. */
   checkListening(): void {
     if (this.#isOpen && monotonic() - this.#heardAt > SILENT_MS) this.#endRound();
   }
 
   leave(): void {
-    // The store does not know who waits.
+    // The store does not know which processes wait.
   }
 
-  /** Ends the watch, and waits for that up to a time limit, in milliseconds. */
+  /** Ends the watch, and waits for its end up to a time limit, in milliseconds. */
   async close(limitMs: number): Promise<void> {
     this.#closing.abort();
     this.#endRound();
@@ -63,7 +63,7 @@ export class WatchedLocks implements WaitQueue {
     abort(this.#round, undefined);
   }
 
-  /** Begins the watch again whenever it has ended. One that ignores its signal is not begun twice. */
+  /** Begins the watch again whenever it has ended. If a watch ignores its signal, no second one begins. */
   async #keepWatching(listener: WaitListener): Promise<void> {
     const closing = this.#closing.signal;
     for (let pauseMs = FIRST_PAUSE_MS; !closing.aborted; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
@@ -83,14 +83,14 @@ export class WatchedLocks implements WaitQueue {
       if (monotonic() - openedAt >= LONGEST_PAUSE_MS) {
         pauseMs = FIRST_PAUSE_MS;
         this.#wasWarned = false;
-      } else if (pauseMs > FIRST_PAUSE_MS) this.#warn(listener, problem); // a short break passes by itself
+      } else if (pauseMs > FIRST_PAUSE_MS) this.#warn(listener, problem); // not after the first pause, as a short break is no problem
       this.#endRound();
-      if (openedAt < Infinity) listener.onTurn(); // from now on calls that wait ask again after pauses
+      if (openedAt < Infinity) listener.onTurn(); // from now on waiting calls ask again after pauses
       await delay(pauseMs, undefined, { ref: false, signal: closing }).catch(() => {});
     }
   }
 
-  /** @throws whatever the watch throws; TypeError if it yields something else */
+  /** @throws what the watch throws; TypeError if it yields neither a key nor undefined */
   async #hear(listener: WaitListener, signal: AbortSignal, opened: () => void): Promise<void> {
     let count = 0;
     for await (const key of this.watch(signal)) {

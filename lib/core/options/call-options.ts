@@ -23,13 +23,13 @@ export type LockRequest = Required<
   >
 > &
   Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label' | 'note' | 'mode'> & {
-    /** How it holds its lock, or its permits. @default exclusive */
+    /** @default exclusive */
     readonly hold?: Hold;
     /** Whether the lock may be passed on within the process, to this call and from it. @default true */
     readonly cohort?: boolean;
   };
 
-/** The defaults of a service for its calls, and the options that bound them. */
+/** The defaults of a service for its calls, and the options that limit them. */
 export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'insideTransaction'> {
   marginMs: number;
   policies: Policies;
@@ -38,11 +38,11 @@ export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'ins
 /** The policies of a registration, by name. */
 export type Policies = ReadonlyMap<string, LockPolicy>;
 
-/** How a call wants to hold a lock, or permits, whose limit can come from its policy. */
+/** How a call wants to hold a lock. For permits, its policy can have the limit. */
 export type AskedHold = Exclude<Hold, { mode: 'permits' }> | { mode: 'permits'; permits: number; limit?: number };
 
 const METHODS_ONLY = 'It belongs to @Locked and @Limited: here';
-/** Advice for names that are no options of a call. */
+/** Advice for options that a call does not have. */
 const OPTION_HINTS = {
   registration: `${METHODS_ONLY} inject the service of that registration with @InjectLockService(name).`,
   onContended: `${METHODS_ONLY} catch LockContendedError, or use tryAcquire or tryAcquirePermits.`,
@@ -55,10 +55,9 @@ const OPTION_HINTS = {
 };
 
 /**
- * Fills the options of one call with those of its policy, and with the defaults of its service.
- * @param asked how it wants to hold the lock, if its options do not say that
- * @throws LockOptionsError for options that a single call cannot have, or with a value out of bounds; for a policy that is not
- *   known, or has options that the call cannot have
+ * Completes the options of one call with the options of its policy, and with the defaults of its service.
+ * @param asked how it wants to hold the lock, unless its options say that
+ * @throws LockOptionsError for options that the call cannot have, a value out of bounds, or an unknown policy
  */
 export function resolveRequest(
   options: WithLockOptions = {},
@@ -84,8 +83,8 @@ export function resolveRequest(
 
 /**
  * The policy that a call names.
- * @returns undefined: it names none
- * @throws LockOptionsError for one that its registration does not have
+ * @returns undefined if it names none
+ * @throws LockOptionsError for an unknown policy
  */
 export function policyOf({ policy: name }: WithPolicy, policies: Policies): LockPolicy | undefined {
   if (name === undefined) return undefined;
@@ -99,7 +98,7 @@ export function policyOf({ policy: name }: WithPolicy, policies: Policies): Lock
   throw new LockOptionsError(`There is no policy ${quoted(name)}: ${advice}`);
 }
 
-/** What a policy has for one call. @throws LockOptionsError for options that the call cannot have */
+/** The options of a policy for one call. @throws LockOptionsError for options that the call cannot have */
 function optionsOf({ limit, ...options }: LockPolicy, name: string, call: CallKind, mode?: Hold['mode']): LockPolicy {
   if (mode !== 'permits' && limit !== undefined) {
     throw new LockOptionsError(
@@ -117,7 +116,7 @@ function optionsOf({ limit, ...options }: LockPolicy, name: string, call: CallKi
 
 /**
  * Splits the options of a call for permits.
- * @returns how it wants to hold them, and the options that every call has
+ * @returns how it wants to hold them, and its other options
  * @throws LockOptionsError
  */
 export function permitsOf<Options extends object>(
@@ -162,7 +161,7 @@ export function checkTtl(ttlMs: number, marginMs: number, bounds: Bounds): void 
   checkBounds({ ttlMs }, bounds);
 }
 
-/** Checks the times that a call asks for against the bounds of the store. @throws LockOptionsError */
+/** Checks the times of a call against the bounds of the store. @throws LockOptionsError */
 export function checkBounds(
   { ttlMs, holdMs = 0 }: Pick<LockRequest, 'ttlMs' | 'holdMs'>,
   { shortestTtlMs, longestMs }: Bounds,
@@ -183,7 +182,7 @@ export function checkMargin(ttlMs: number, marginMs: number): void {
   }
 }
 
-/** @throws LockOptionsError for a longest time that is shorter than the shortest, or for a shared lock that is to be kept */
+/** @throws LockOptionsError for a `maxHoldMs` that is shorter than `holdMs`, or for a shared lock with `holdMs` */
 export function checkHold({ holdMs = 0, maxHoldMs = Infinity, mode }: HoldOptions & ModeOptions): void {
   if (mode === 'shared' && holdMs > 0) {
     throw new LockOptionsError(
@@ -195,7 +194,7 @@ export function checkHold({ holdMs = 0, maxHoldMs = Infinity, mode }: HoldOption
   }
 }
 
-/** Refuses `onTransaction: 'refuse'` where it could have no effect, since it would look safe. @throws LockOptionsError */
+/** Refuses `onTransaction: 'refuse'` if it would have no effect, as it would look safe. @throws LockOptionsError */
 export function checkTransactions(
   { onTransaction }: Pick<LockRequest, 'onTransaction'>,
   { insideTransaction }: Pick<LockServiceOptions, 'insideTransaction'>,
@@ -212,7 +211,7 @@ function pickDefaults(defaults: LockRequest): LockRequest {
   return { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost };
 }
 
-/** Refuses an option that this kind of call does not have, unless it is `undefined`, or a name that no call has in any case. */
+/** Refuses an option that this kind of call does not have, unless it is an option of other calls with the value `undefined`. */
 function refuseForCall(options: WithLockOptions, name: keyof WithLockOptions, call: CallKind): void {
   const isLeftOut = options[name] === undefined && Object.hasOwn(CHECKS.withLock, name);
   if (Object.hasOwn(options, name) && !isLeftOut)

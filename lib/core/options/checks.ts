@@ -1,7 +1,7 @@
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 
-/** Checks the value of an option. @throws LockOptionsError for a value out of bounds: what was wrong, what is expected */
+/** Checks the value of an option. @throws LockOptionsError that says what is expected */
 export type Check = (name: string, value: unknown) => void;
 
 export const DAY_MS = 86_400_000;
@@ -36,7 +36,7 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Whether options can be read from it. */
+/** Whether it is an object with options. */
 export function isOptions<T>(value: T): value is T & Record<string, unknown> {
   return isRecord(value) && !(value instanceof Promise);
 }
@@ -45,7 +45,7 @@ export function isFunction(value: unknown): boolean {
   return typeof value === 'function';
 }
 
-/** Checks the options that are given and have a check, and returns those. @param place for messages: put before each name */
+/** Checks the options that have a check, and returns the given ones. @param place a prefix of each name in messages */
 export function checked(options: object, checks: Readonly<Record<string, Check>>, place = ''): object {
   const result: Record<string, unknown> = {};
   for (const name in checks) {
@@ -58,9 +58,9 @@ export function checked(options: object, checks: Readonly<Record<string, Check>>
 }
 
 /**
- * @param meant advice for names that are no options
- * @param unlisted known names that the error does not offer
- * @throws LockOptionsError for what is not an object, or for the first name that is not known
+ * @param meant advice for unknown names
+ * @param unlisted known names that the error does not list
+ * @throws LockOptionsError if it is not an object, or for the first unknown name
  */
 export function refuseUnknown(
   options: object,
@@ -85,7 +85,7 @@ export function invalidOption(name: string, got: unknown, expected: string): Loc
   return new LockOptionsError(`${name} must be ${expected}: got ${described(got)}.`);
 }
 
-/** A short form of a wrong value; of objects only the kind, since they may hold credentials. */
+/** A short form of a wrong value: of an object only its kind, as it may hold credentials. */
 export function described(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
   if (Array.isArray(value)) return 'an array';

@@ -5,8 +5,8 @@ import { checkOptions, withDefaults } from './option-rows.js';
 
 /**
  * Checks the options of an election and fills in their defaults.
- * @param marginMs that of the service
- * @param bounds those of its store
+ * @param marginMs of the service
+ * @param bounds of its store
  * @throws LockOptionsError for an unknown name or a value out of bounds
  */
 export function resolveLeaderOptions(

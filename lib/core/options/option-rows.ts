@@ -26,7 +26,7 @@ export type CallKind = (typeof CALLS)[number];
 /** The decorators of methods that run under a lock, or under permits. */
 export type MethodKind = (typeof METHODS)[number];
 
-/** One option: where it can be given, and what it may be. */
+/** One option: where it can be given, its check and its default. */
 interface Row {
   readonly name: string;
   readonly in: readonly Place[];
@@ -34,11 +34,11 @@ interface Row {
   readonly byDefault?: unknown;
 }
 
-/** All who hold permits stand in one value of the store, which each call for the key reads. */
+/** All holders of permits are in one value of the store, which each call for the key reads. */
 const MOST_PERMITS = 1_000;
 const MAX_LABEL = 100;
 const MAX_NOTE = 100;
-/** As long as a key may be. */
+/** The maximum length of a key. */
 const MAX_MATCH_BYTES = 1024;
 
 const flag = oneOf(true, false);
@@ -114,18 +114,18 @@ export const CHECKS = Object.fromEntries(
   PLACES.map((place) => [place, Object.fromEntries(rowsOf(place).map(({ name, check }) => [name, check]))]),
 ) as Readonly<Record<Place, Readonly<Record<string, Check>>>>;
 
-/** @throws LockOptionsError for a value that is out of bounds */
+/** @throws LockOptionsError for a value out of bounds */
 export function checkOption(place: Place, name: string, value: unknown): void {
   CHECKS[place][name]!(name, value);
 }
 
-/** @throws LockOptionsError for an unknown name, or a value that is out of bounds */
+/** @throws LockOptionsError for an unknown name, or a value out of bounds */
 export function checkOptions(place: Place, options: object): void {
   refuseUnknown(options, Object.keys(CHECKS[place]));
   checked(options, CHECKS[place]);
 }
 
-/** Checks the options that a place has, ignores others, and fills in defaults. @throws LockOptionsError for a value that is out of bounds */
+/** Checks the options of a place, ignores others, and adds the defaults. @throws LockOptionsError for a value out of bounds */
 export function withDefaults<Options extends object>(place: Place, options: Options): Required<Options> {
   const defaults: object = Object.fromEntries(rowsOf(place).map(({ name, byDefault }) => [name, byDefault]));
   return { ...defaults, ...checked(options, CHECKS[place]) } as Required<Options>;

@@ -4,7 +4,7 @@ import type { DetachOptions, LockParcel } from '../../api/parcel.js';
 import { described, refuseUnknown } from './checks.js';
 import { checkOption } from './option-rows.js';
 
-/** Says what is wrong with a parcel without a word of what is in it: it may be a secret. */
+/** The error does not quote the parcel: it may be a secret. */
 function invalidParcel(problem: string): LockOptionsError {
   return new LockOptionsError(
     `This is no parcel of a lock: ${problem}. Pass what lock.detach returned, as an object: JSON.parse turns a text into one.`,
@@ -12,8 +12,7 @@ function invalidParcel(problem: string): LockOptionsError {
 }
 
 /**
- * Checks what is said to be a parcel, except for its key: it may have come over a network. The owner value of a process is refused, as
- * many get to see those.
+ * Checks a parcel, which may have come over a network, except for its key. It refuses the owner value of a process, as these are no secrets.
  * @throws LockOptionsError
  */
 export function checkParcel(parcel: unknown): LockParcel {
@@ -34,7 +33,7 @@ export function checkParcel(parcel: unknown): LockParcel {
   return { v, key, owner, fencingToken: fencingToken as number, ttlMs: ttlMs as number };
 }
 
-/** @param call the method that they are for @throws LockOptionsError */
+/** @param call the method that gets the options @throws LockOptionsError */
 export function checkParcelOptions(call: 'detach' | 'extend', options: unknown): DetachOptions {
   if (typeof options !== 'object' || options === null)
     throw new LockOptionsError(

@@ -13,14 +13,14 @@ import { checked, isOptions, refuseUnknown, invalidOption } from './checks.js';
 import { CHECKS } from './option-rows.js';
 
 const CALLS_ONLY = 'It says what the code does: give it where the policy is named.';
-/** Advice for names that are no options of a policy. */
+/** Advice for options that a policy does not have. */
 const OPTION_HINTS = Object.fromEntries(
   Object.keys({ ...CHECKS.withLock, ...CHECKS['@Limited'] }).map((name) => [name, CALLS_ONLY]),
 );
 
 /**
  * Checks the policies of a registration.
- * @param defaults those of its calls
+ * @param defaults the defaults of its calls
  * @throws LockOptionsError for an unknown option, a value out of bounds, or options that contradict each other
  */
 export function resolvePolicies(given: object, defaults: Omit<CallDefaults, 'policies'>): Policies {
@@ -49,7 +49,7 @@ export function checkPolicyBounds({ policies, ttlMs: defaultTtlMs }: CallDefault
   }
 }
 
-/** Has the error of a check name the policy. */
+/** Makes the error of a check name the policy. */
 function inPlace(place: string, check: () => void): void {
   try {
     check();

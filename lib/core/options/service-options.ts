@@ -6,7 +6,7 @@ import { resolvePolicies } from './policies.js';
 /** The name of the registration without a name. */
 export const DEFAULT_REGISTRATION = 'default';
 
-/** Options of a service with every default filled in and every bound checked. */
+/** The checked options of a service, with its defaults. */
 export interface ResolvedServiceOptions
   extends
     Required<Omit<LockServiceOptions, 'insideTransaction' | 'scope' | 'telemetry' | 'policies'>>,
@@ -17,7 +17,7 @@ export interface ResolvedServiceOptions
 }
 
 /**
- * Checks the options of a service and fills in their defaults; ignores those of its store.
+ * Checks the options of a service and adds the defaults. It ignores the options of the store.
  * @throws LockOptionsError for a value out of bounds
  */
 export function resolveServiceOptions(options: LockServiceOptions): ResolvedServiceOptions {

@@ -6,15 +6,15 @@ import type { WaitRequest } from '../locks/waiter.js';
 const TRY_AGAIN = 'Try again; without the watchdog, ttlMs must be longer than waitMs.';
 
 /**
- * Acquires the locks of all keys, or none. All that are free are acquired at once; from the first that is not, the others are
- * given back, that one is waited for in its queue, and then the rest are asked for as before. As all calls go by one order,
- * none waits for a lock whose holder waits for it, and as each wait is a place in a queue, none waits for ever.
+ * Acquires the locks of all keys, or none. It tries all keys at once, keeps the locks before the first refusal, and releases the others. Then it
+ * waits for the refused lock, and tries the rest in the same way. All calls use the same order of keys, so no two of them wait for each other.
+ * Each wait is a place in a queue, so no call waits for ever.
  * @param keys each once, in order
- * @param request of the call; without `waitMs` the first refusal ends it
- * @param since when the call began, by the clock
+ * @param request without `waitMs`, the first refusal ends the call
+ * @param since when the call began, by the clock of the service
  * @param acquire acquires one of the locks
- * @throws the refusal that ended it, the reason of the signal, or LockUnavailableError for a lock that was lost before all were
- *   acquired: what was acquired by then is released
+ * @throws the refusal that ended it, the reason of the signal, or LockUnavailableError for a lock that was lost before all were acquired. All
+ *   acquired locks are then released
  */
 export async function acquireAll<Request extends WaitRequest>(
   keys: readonly string[],
@@ -28,33 +28,33 @@ export async function acquireAll<Request extends WaitRequest>(
     signal?.throwIfAborted();
     let attempt = waitMs > 0 ? { ...request, isProbe: true } : request;
     for (let rest = keys; rest.length > 0; rest = keys.slice(held.length)) {
-      const { granted, refusal } = await tried(rest, (key) => acquire(key, attempt));
+      const { granted, refusal } = await tryAll(rest, (key) => acquire(key, attempt));
       held.push(...granted);
       if (refusal === undefined) break;
       if (waitMs === 0 || !(refusal instanceof LockContendedError)) throw refusal;
       held.push(await acquire(keys[held.length]!, { ...request, since }));
       attempt = { ...request, since, isProbe: true };
     }
-    signal?.throwIfAborted(); // a lock that the call held before was granted without looking at it
-    // A set is complete only while all of it is held: the first locks may have ended while later ones were waited for.
+    signal?.throwIfAborted(); // nested calls do not look at it
+    // The first locks may have ended while the call waited for later ones.
     const lost = held.find(({ lease }) => !lease.checkAlive());
     if (lost) throw lostBefore('all locks of the call were acquired', lost.lease, 'acquired', TRY_AGAIN);
     return held;
   } catch (error) {
-    for (const lock of held) void lock.release(); // at once, so that none of them goes on when this call has ended
+    for (const lock of held) void lock.release(); // at once: this call has ended
     throw error;
   }
 }
 
 /**
- * Tries all keys at once, and gives back what was granted behind the first refusal.
- * @returns the refusal: any other than that a lock is held by others comes first
+ * Tries all keys at once, and releases the locks that were granted behind the first refusal.
+ * @returns the refusal: contention only if there is no other one
  */
-async function tried(
+async function tryAll(
   keys: readonly string[],
   acquire: (key: string) => Promise<LockHandle>,
 ): Promise<{ granted: LockHandle[]; refusal?: Error }> {
-  // Async: one that throws at once must not hide what the others are granted.
+  // Async, as one that throws must not hide the grants of the others.
   const attempts = await Promise.allSettled(keys.map(async (key) => acquire(key)));
   const refusals = attempts.flatMap((attempt) => (attempt.status === 'rejected' ? [attempt.reason as Error] : []));
   const refusal = refusals.find((reason) => !(reason instanceof LockContendedError)) ?? refusals[0];

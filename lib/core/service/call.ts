@@ -2,17 +2,17 @@ import type { LockRequest } from '../options/call-options.js';
 import type { WaitRequest } from '../locks/waiter.js';
 import type { AskingMethod } from './lock-order.js';
 
-/** One call for a lock, or for several at once: what its options, its policy and its service say, resolved once. */
+/** One call for a lock, or for several locks at once, with its options resolved. */
 export interface Call {
   /** At least one, in the order in which they are acquired. */
   readonly keys: readonly string[];
   readonly isForSeveral: boolean;
   readonly request: LockRequest & WaitRequest;
-  /** Undefined: made of the key. */
+  /** Undefined: the label is made of the key. */
   readonly label?: string;
-  /** Whether its caller goes on without the lock if another holder has it: then contention is no error. */
+  /** Whether its caller goes on without the lock if others hold it: then contention is not an error. */
   readonly isOptional: boolean;
-  /** Whether its caller has to release the lock: a warning says so if nobody can any more. */
+  /** Whether its caller has to release the lock: if the handle becomes garbage before, a warning says so. */
   readonly isWatched: boolean;
   /** The method that asks by its decorator. */
   readonly method?: AskingMethod;

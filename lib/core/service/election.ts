@@ -11,29 +11,28 @@ import type { Closing } from '../locks/waiter.js';
 import type { LockContext } from './lock-context.js';
 import { Term, type LeaderWork } from './term.js';
 
-/** Pauses between campaigns while the store cannot be asked, in milliseconds. */
+/** Pauses between campaigns while the store is unavailable, in milliseconds. */
 const WHILE_UNAVAILABLE_MS = { first: 200, longest: 3_000 };
 /** Pauses after work of the leader has failed, in milliseconds. */
 const AFTER_FAILURE_MS = { first: 1_000, longest: 60_000 };
-/** Where releases do not hand locks over, in milliseconds: long enough for all others to ask before the one that resigned. */
+/** The pause after a resignation, in milliseconds, where releases do not hand locks over: all other processes ask during it. */
 const AFTER_RESIGNATION_MS = 500;
 
-/** What an election needs of its service. */
 export interface ElectionParts {
   readonly engine: LockEngine;
   readonly held: LockContext;
   /** The closing for calls that hold no lock. */
   readonly closing: Closing;
-  /** Whether a release hands the lock to the first that waits, so that it is not granted to who has just resigned. */
+  /** Whether a release hands the lock over to another process that waits, so that this one does not get it again. */
   readonly handsOver: boolean;
 }
 
-/** Work that is called in each term. */
+/** Work that runs in each term. */
 type WorkOfTerm = (term: Leadership, lock: LockHandle) => Promise<unknown>;
 
 /**
- * The part of this process in the election of one key. The election is the lock of that key: whoever holds it leads, and its
- * fencing token is the term.
+ * The part of this process in the election of one key. The election is the lock of that key: its holder leads, and its fencing token is the
+ * term.
  *
  * ```
  * campaigning ──▶ leading      the lock was granted
@@ -42,14 +41,14 @@ type WorkOfTerm = (term: Leadership, lock: LockHandle) => Promise<unknown>;
  * campaigning, ending ──▶ closed   the application closes
  * ```
  *
- * Whether it leads is computed when asked, from the deadline of the lock. `state$` follows: what it says has happened before.
- * A campaign that the store does not serve is repeated after a pause, for ever.
+ * `isLeader` computes from the deadline of the lock whether this process leads. `state$` reports each change afterwards. If the store refuses a
+ * campaign, the election repeats it after a pause, without end.
  */
 export class Election implements Leader {
   readonly state$: Observable<LeaderState>;
   readonly #states = new ReplaySubject<LeaderState>(1);
   readonly #works: WorkOfTerm[] = [];
-  /** The present term, until its lock was released. */
+  /** The current term, until its lock is released. */
   #term?: Term;
   #endPause?: () => void;
 
@@ -59,7 +58,7 @@ export class Election implements Leader {
     private readonly parts: ElectionParts,
   ) {
     this.state$ = new Observable((observer) => notify(() => this.#states.subscribe(observer)));
-    this.#tell({ status: 'campaigning' });
+    this.#report({ status: 'campaigning' });
   }
 
   get isLeader(): boolean {
@@ -70,7 +69,7 @@ export class Election implements Leader {
     return this.isLeader ? this.#term!.term : undefined;
   }
 
-  /** The fields that are logged or sent: not its internals. */
+  /** The fields for logs and messages, without internals. */
   toJSON(): { key: string; isLeader: boolean; term: number | undefined } {
     const { key, isLeader } = this;
     return { key, isLeader, term: isLeader ? this.#term!.lease.fencingToken : undefined };
@@ -80,7 +79,7 @@ export class Election implements Leader {
     return this.toJSON();
   }
 
-  /** @throws LockOptionsError unless these are the options that it was begun with */
+  /** @throws LockOptionsError unless it has begun with the same options */
   refuseOthers({ ttlMs }: Required<LeaderOptions>): void {
     if (ttlMs === this.options.ttlMs) return;
     throw new LockOptionsError(
@@ -89,15 +88,15 @@ export class Election implements Leader {
     );
   }
 
-  /** Calls the work in each term, and in the present one. */
+  /** Runs the work in each term, and in the current one. */
   whileLeader(work: WorkOfTerm): void {
     this.#works.push(work);
     if (this.isLeader) this.#start(work, this.#term!);
   }
 
   /**
-   * Runs work under the lock if this process leads, or if this call is work of a term that ends and still has its lock.
-   * @returns undefined when it does not
+   * Runs work under the lock if this process leads. Work of an ending term that still has its lock can do the same.
+   * @returns undefined if it does not run
    */
   run<T>(work: LeaderWork<T>): Promise<T> | undefined {
     const term = this.#term;
@@ -118,18 +117,18 @@ export class Election implements Leader {
     void this.#campaign();
   }
 
-  /** The application closes: a campaign that pauses ends. One that waits is refused, and a leadership ends by its lock. */
+  /** The application closes: ends the pause of a campaign. The closing also refuses a waiting campaign, and ends a leadership. */
   stopCampaigning(): void {
     this.#endPause?.();
   }
 
-  /** The application has closed, whatever work still runs. */
+  /** The application has closed, although work may still run. */
   end(): void {
-    this.#tell({ status: 'closed' });
+    this.#report({ status: 'closed' });
     notify(() => this.#states.complete());
   }
 
-  #tell(state: LeaderState): void {
+  #report(state: LeaderState): void {
     notify(() => this.#states.next(state));
   }
 
@@ -142,7 +141,7 @@ export class Election implements Leader {
       try {
         lock = await engine.acquire(this.key, request, closing, this.key);
       } catch {
-        // The reason is in an event of the service. Whatever it is, there may be a leader again later.
+        // An event of the service has the reason. A later campaign may succeed.
         await this.#pause(pauseMs(WHILE_UNAVAILABLE_MS, refusals++));
         continue;
       }
@@ -150,7 +149,7 @@ export class Election implements Leader {
       const since = performance.now();
       const reason = await this.#lead(new Term(lock, engine));
       if (closing.phase !== 'open') break;
-      this.#tell({ status: 'campaigning' });
+      this.#report({ status: 'campaigning' });
       if (performance.now() - since > AFTER_FAILURE_MS.longest) failures = 0;
       if (reason === 'failed') await this.#pause(pauseMs(AFTER_FAILURE_MS, failures++));
       else if (reason === 'resigned' && !handsOver) await this.#pause(AFTER_RESIGNATION_MS);
@@ -160,10 +159,10 @@ export class Election implements Leader {
 
   async #lead(term: Term): Promise<LeadershipEnd> {
     this.#term = term;
-    this.#tell({ status: 'leading', leadership: term });
+    this.#report({ status: 'leading', leadership: term });
     for (const work of this.#works) this.#start(work, term);
     const reason = await term.over;
-    this.#tell({ status: 'ending', leadership: term, reason });
+    this.#report({ status: 'ending', leadership: term, reason });
     await term.close();
     this.#term = undefined;
     return reason;
@@ -174,7 +173,7 @@ export class Election implements Leader {
     term.run((lock) => work(term, lock)).catch(() => term.giveUp('failed'));
   }
 
-  /** Whether this call is work of the term, which waits for it. */
+  /** Whether this call is work of the term: the term waits for it. */
   #isWorkOf(term: Term): boolean {
     return this.parts.held.isUnder(term.lease);
   }
@@ -191,7 +190,7 @@ export class Election implements Leader {
   }
 }
 
-/** Pauses grow, and are jittered, so that processes that failed together do not try again together. */
+/** Pauses grow, and each is random, so that processes that failed together do not try again together. */
 function pauseMs({ first, longest }: typeof AFTER_FAILURE_MS, pausesBefore: number): number {
   return Math.min(longest, first * 2 ** pausesBefore) * (0.5 + Math.random());
 }

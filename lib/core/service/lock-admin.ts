@@ -10,7 +10,7 @@ import { refuseUnknown, invalidOption } from '../options/checks.js';
 import { checkOption, checkOptions, withDefaults } from '../options/option-rows.js';
 import type { Shutdown } from './shutdown.js';
 
-/** What operators ask of the locks of one service, and do to them: the methods of `LockService` of the same names. */
+/** The methods of `LockService` for operators. */
 export class LockAdmin {
   constructor(
     private readonly registration: string,
@@ -43,7 +43,7 @@ export class LockAdmin {
       const key = this.#keyOf(given, options, ['owner']);
       if (!('owner' in options)) return this.engine.forceRelease(key);
       const { owner } = options;
-      // Not from anybody; and an owner value, as `LockHolder.owner`, would match none.
+      // Without a digest it would take the lock from any holder. An owner value, like `LockHolder.owner`, is not a digest.
       if (typeof owner !== 'string' || parseOwner(owner).pid !== undefined)
         throw invalidOption('owner', owner, 'the digest that inspect has shown');
       return this.engine.forceRelease(key, owner);
@@ -60,14 +60,14 @@ export class LockAdmin {
     return { registration: this.registration, available: available && !closing, closing, nodes, problems };
   }
 
-  /** @throws LockKeyError, LockOptionsError for an option that is not known */
+  /** @throws LockKeyError; LockOptionsError for an unknown option */
   #keyOf(key: string, options: ScopeOptions, others: string[]): string {
     refuseUnknown(options, ['scope', ...others]);
     if (options.scope !== undefined) checkOption('withLock', 'scope', options.scope);
     return this.keyOf(key, options.scope);
   }
 
-  /** An answer that is an error is not settled before the event loop has run. */
+  /** Rejects with an error only after the event loop has run. */
   async #answer<T>(question: () => Promise<T>): Promise<T> {
     try {
       return await question();
@@ -76,17 +76,17 @@ export class LockAdmin {
     }
   }
 
-  /** The queue of a lock that shows no places; undefined where the store has no places to show. */
-  get #nobody(): [] | undefined {
+  /** The waiting places of a lock for which the store shows none; undefined if the store never shows places. */
+  get #noPlaces(): [] | undefined {
     const { waitQueue } = this.backend;
     return waitQueue && waitQueue.keepsPlaces !== false ? [] : undefined;
   }
 
   #infoOf(key: string, holding: Holding): LockInfo {
-    const { mode = 'exclusive', holders: found, waiting = this.#nobody } = holding;
+    const { mode = 'exclusive', holders: found, waiting = this.#noPlaces } = holding;
     const places = new Set(waiting?.map(({ ticket }) => processIn(ticket)));
     const holders = found.map((each) => {
-      const isCounted = mode !== 'exclusive' || places.has(processIn(each.owner)); // by the place of its process
+      const isCounted = mode !== 'exclusive' || places.has(processIn(each.owner)); // its process has a place, which counts them
       return { ...holderInfoOf(each), waiters: isCounted ? undefined : this.#behind(key, each) };
     });
     const { holder, digest, since, remainingMs } = holders[0]!;
@@ -107,7 +107,7 @@ export class LockAdmin {
     };
   }
 
-  /** How many calls wait behind a lock in the process of its holder: this one knows it of its own. */
+  /** How many calls of the holder's process wait for its lock. For its own locks this process knows the number. */
   #behind(key: string, { owner, calls }: Holder): number | undefined {
     const isOwn = this.engine.leasesOf(key).some(({ grant }) => grant.owner === owner);
     return isOwn ? this.engine.waiting(key) : calls;
@@ -136,7 +136,7 @@ function processIn(owner: string): string {
   return owner.slice(0, owner.lastIndexOf('/'));
 }
 
-/** Each process once: it may have places for several modes, and a store of several servers may show different ones. */
+/** Each process once: it may have several places, for several modes or on several servers. */
 function processesOf(places: readonly Waiting[]): WaitingProcess[] {
   const processes = new Map<string, WaitingProcess>();
   for (const { ticket, calls } of places) {

@@ -8,31 +8,31 @@ import { quoted } from '../../api/printable.js';
 import { findByKey } from '../keys/scope.js';
 import type { Closing } from '../locks/waiter.js';
 
+/** A lock that the running call holds, in its async context. */
 interface Frame {
-  /** Of the service whose lock it is. */
+  /** The context of the service of the lock. */
   readonly of: LockContext;
-  /** Undefined once it was found released. */
+  /** Undefined when it was found released. */
   lock?: LockHandle;
   lease: Lease;
-  /** Of which the lock is one. */
+  /** The set that the lock is part of. */
   set?: LockSetHandle;
   outer: Frame | undefined;
 }
 
-/** Of all services of the process, so that what observes a call can be run outside of all locks that the call holds. */
+/** The innermost frame of the running call. All services share it, so that observers can run outside of all locks of a call. */
 const context = new AsyncLocalStorage<Frame | undefined>();
 
-/** The locks of one service that the running call holds, by its async context: the innermost first. */
+/** The locks of one service that the running call holds, by its async context. */
 export class LockContext {
-  /** @param shutdown that of the application, which all its services share */
+  /** @param shutdown the shutdown of the application, which all its services share */
   constructor(private readonly shutdown: Readonly<Record<'newcomers' | 'holders', Closing>>) {}
 
   /**
-   * Runs what observes a call: in the async context of that call, but outside of its locks. A lock that the observer asks for
-   * is held by another, as far as it is concerned.
-   * @param observe gets what runs the observed work under the locks again
+   * Runs an observer in the async context of a call, but outside of its locks. For the observer, another call holds these locks.
+   * @param observe gets a function that runs the observed work under the locks again
    */
-  static beside<R>(observe: (under: <T>(work: () => T) => T) => R): R {
+  static outside<R>(observe: (under: <T>(work: () => T) => T) => R): R {
     const frame = context.getStore();
     return context.run(undefined, observe, (work) => context.run(frame, work));
   }
@@ -48,14 +48,14 @@ export class LockContext {
     return context.run(frame, work, held);
   }
 
-  /** Whether this call runs under a handle of this lease that is not released, be the lease held or lost. */
+  /** Whether this call runs under an unreleased handle of this lease, even if the lease is lost. */
   isUnder(lease: Lease): boolean {
     return this.#find((frame) => frame.lease.current === lease && frame.lock?.isReleased === false) !== undefined;
   }
 
   /**
-   * The innermost lock that is not released yet, held or lost; with a key, the innermost of that key, given with or without its scope.
-   * @throws LockOptionsError when there is none, or several were acquired at once and none is named
+   * The innermost lock that is not released, even if it is lost. With a key, the innermost lock of the key, with or without its scope.
+   * @throws LockOptionsError if there is none, or if several locks were acquired at once and no key is given
    */
   current(key?: string): Lock {
     const find = (fits: (key: string) => boolean) =>
@@ -74,7 +74,7 @@ export class LockContext {
     );
   }
 
-  /** All leases that this call holds now, each once, the outermost first; undefined where there are none. */
+  /** All leases that this call holds now, each once, the outermost first; undefined if there are none. */
   heldLeases(): readonly Lease[] | undefined {
     let frame = context.getStore();
     if (!frame) return undefined;
@@ -83,7 +83,7 @@ export class LockContext {
     return leases.length > 0 ? [...new Set(leases.reverse())] : undefined;
   }
 
-  /** The closing that applies to this call. One that runs under a lock of any service of the application may need more to its end. */
+  /** The closing of this call. A call that runs under a lock may need more locks to finish. */
   get closing(): Closing {
     const { shutdown } = this;
     for (let frame = context.getStore(); frame; frame = frame.outer)
@@ -97,14 +97,14 @@ export class LockContext {
   }
 }
 
-/** Whether the call of this frame holds its lock. One that has returned does not, though calls beside it may share the lease. */
+/** Whether the call of this frame still holds its lock. Other calls may hold the lease although this call has returned. */
 function holds({ lock, lease }: Frame): boolean {
   return lock?.isReleased === false && lease.current.checkAlive();
 }
 
 /**
- * The innermost frame that still matters, of any service. A job that schedules its next run from within would otherwise keep all
- * earlier runs alive: by their frames, and by the promises of their releases, which Node 20 ties to the frame they were made in.
+ * The innermost frame whose lock is not released, of any service. A job that schedules its next run would otherwise keep all earlier runs alive:
+ * by their frames, and by the promises of their releases, to which Node.js 20 ties the frame.
  */
 function innermost(): Frame | undefined {
   let frame = context.getStore();

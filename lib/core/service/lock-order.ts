@@ -3,11 +3,11 @@ import { quoted } from '../../api/printable.js';
 import { splitScope } from '../keys/scope.js';
 import type { Lease } from '../locks/lease.js';
 
-/** How many classes of keys are remembered: keys with names in them are unbounded, memory is not. */
+/** How many classes of keys it remembers, at most: keys with names in them are unbounded, memory is not. */
 const MAX_CLASSES = 1_000;
-/** How many orders of two classes are remembered. */
+/** How many orders of two classes it remembers, at most. */
 const MAX_ORDERS = 10_000;
-/** How many warnings are given: then the check ends. */
+/** After so many warnings the check ends. */
 const MAX_WARNINGS = 100;
 
 /** Ids in a plain key: UUIDs, long hexadecimal numbers, digits. */
@@ -20,55 +20,55 @@ export interface AskingMethod {
   readonly decorator: string;
   /** `Class.method`. */
   readonly name: string;
-  /** The label of its locks, unless the option says another. */
+  /** The label of its locks, unless the option `label` names another one. */
   readonly label: string;
-  /** The text of its key; undefined where it has several, or a function makes them. */
+  /** The template of its key; undefined if it has several keys, or a function makes them. */
   readonly template?: string;
-  /** The HTTP status of a key that is wrong: 400 where the client has made it. */
+  /** The HTTP status of an invalid key: 400 if the client has made it. */
   readonly keyStatus: 400 | 500;
-  /** What it does about contention, if that is no error: see `@Locked`. */
+  /** What it does about contention: see `@Locked`. */
   readonly onContended?: unknown;
 }
 
-/** All keys that differ in their ids alone. */
+/** All keys that differ only in their ids. */
 interface KeyClass {
   readonly name: string;
-  /** The classes of the locks that were taken while one of this class was held, each with how that was first seen. */
+  /** The classes of the locks that calls took while they held a lock of this class, each with the first such step. */
   readonly taken: Map<KeyClass, Step>;
 }
 
-/** A lock that was taken while another was held. */
+/** A call took a lock while it held another one. */
 interface Step {
-  /** Says who took which. */
+  /** Which method took which lock, for messages. */
   readonly order: string;
-  /** Whether its key is smaller than that of the other. */
+  /** Whether its key is smaller than the key of the other lock. */
   readonly goesBack: boolean;
 }
 
-/** A lock that is held, or asked for. */
+/** A lock that a call holds, or asks for. */
 interface SeenLock {
   readonly key: string;
-  /** Undefined: there are too many classes. */
+  /** Undefined if there are too many classes. */
   readonly keyClass?: KeyClass;
-  /** The method that it was acquired for. */
+  /** The method that has acquired it. */
   readonly method?: string;
 }
 
-/** An order that a call has added. */
+/** An order of two classes that a call has added. */
 interface Added {
   readonly from: KeyClass;
   readonly to: KeyClass;
-  /** What was known of it before. */
+  /** The step that was known before. */
   readonly known?: Step;
 }
 
 /**
- * Finds locks that are taken in different orders, so that two calls could wait for each other: a graph of classes of keys, with
- * an edge from the class of a lock that a call holds to the class of the lock that it asks for. A cycle is a deadlock that may
- * happen; none has to. The idea is that of lockdep, the lock validator of Linux: docs.kernel.org/locking/lockdep-design.html.
+ * Finds locks that calls take in different orders, so that two calls could wait for each other. It has a graph of classes of keys, with an edge
+ * from the class of a lock that a call holds to the class of the lock that it asks for. A cycle is a possible deadlock, before any deadlock
+ * happens. Lockdep does the same for Linux: docs.kernel.org/locking/lockdep-design.html.
  *
- * A call for several keys takes them sorted, so it adds an edge from each to the next. Calls that all go by the order of keys do
- * not wait for each other, whatever classes their keys are of: a cycle counts only if one of its steps goes back.
+ * A call for several keys takes them sorted, so it adds an edge from each key to the next. Calls that keep the order of keys never wait for each
+ * other, even if the classes form a cycle. So a cycle counts only if one of its steps goes back in that order.
  */
 export class LockOrder {
   readonly #classes = new Map<string, KeyClass>();
@@ -76,10 +76,10 @@ export class LockOrder {
   readonly #warned = new Set<string>();
   #orders = 0;
 
-  /** @param warn undefined: calls are refused */
+  /** @param warn undefined: it refuses calls instead */
   constructor(private readonly warn: ((key: string, message: string) => void) | undefined) {}
 
-  /** Remembers the method that locks were acquired for: the class of their keys, and a name in messages. */
+  /** Remembers which method has acquired locks: for the class of their keys, and for messages. */
   note(leases: readonly Lease[], { name, template }: AskingMethod): void {
     for (const lease of leases) {
       const { key } = lease;
@@ -89,31 +89,31 @@ export class LockOrder {
   }
 
   /**
-   * Called in the line in which a call asks for locks, before that.
-   * @param keys what it asks for at once, sorted: each is waited for while those before it are held
+   * Called synchronously, before a call asks for locks.
+   * @param keys the keys that it asks for, sorted: it waits for each of them while it holds the earlier ones
    * @param held the leases that the call holds
    * @param method the method that asks by its decorator
-   * @param site where there is none, the line that asks
-   * @throws LockOptionsError where calls are refused
+   * @param site returns the line of code that asks, if there is no method
+   * @throws LockOptionsError instead of a warning, if there is no `warn`
    */
   check(keys: readonly string[], held: readonly Lease[], method: AskingMethod | undefined, site: () => string): void {
     if (held.length === 0 && keys.length === 1) return;
     let by = method?.name;
-    const nameOf = () => (by ??= site()); // the stack is read once
-    const outer: SeenLock[] = held.map((lease) => this.#noted.get(lease) ?? this.#seen(lease.key));
+    const nameOf = () => (by ??= site()); // reads the stack only once
+    const outer: SeenLock[] = held.map((lease) => this.#noted.get(lease) ?? this.#seenLock(lease.key));
     const added: Added[] = [];
     let previous: SeenLock | undefined;
     try {
       for (const key of keys) {
         if (held.some((lease) => lease.key === key)) continue;
-        const wanted = this.#seen(key, method?.template);
+        const wanted = this.#seenLock(key, method?.template);
         for (const before of outer) {
           const under = `under ${quoted(before.key)}${before.method === undefined ? '' : ` (${before.method})`}`;
-          this.#look(before, wanted, () => `${nameOf()} takes ${quoted(key)} ${under}`, added);
+          this.#addOrder(before, wanted, () => `${nameOf()} takes ${quoted(key)} ${under}`, added);
         }
         if (previous) {
           const first = quoted(previous.key);
-          this.#look(
+          this.#addOrder(
             previous,
             wanted,
             () => `${nameOf()} takes ${first} before ${quoted(key)} (${SORTED_KEYS})`,
@@ -123,7 +123,7 @@ export class LockOrder {
         if (wanted.keyClass) previous = wanted;
       }
     } catch (error) {
-      // A call that is refused takes none of its locks.
+      // A refused call takes no locks, so the orders that it has added do not exist.
       for (const { from, to, known } of added.reverse()) {
         if (known) from.taken.set(to, known);
         else if (from.taken.delete(to)) this.#orders--;
@@ -133,10 +133,11 @@ export class LockOrder {
   }
 
   /**
-   * @param order says who takes the one before the other
+   * Adds the order of two locks, or warns if it closes a cycle.
+   * @param order returns which method takes which lock first
    * @param added gets the order, if it is new
    */
-  #look(before: SeenLock, wanted: SeenLock, order: () => string, added: Added[]): void {
+  #addOrder(before: SeenLock, wanted: SeenLock, order: () => string, added: Added[]): void {
     const { keyClass: from } = before;
     const { keyClass: to } = wanted;
     if (this.#warned.size >= MAX_WARNINGS || !from || !to) return;
@@ -148,7 +149,7 @@ export class LockOrder {
     if (this.#warned.has(pair)) return;
     const path = pathBetween(to, from, goesBack);
     if (path) {
-      const message = from === to ? unsorted(order()) : inverted(order(), path);
+      const message = from === to ? unsortedMessage(order()) : inversionMessage(order(), path);
       if (!this.warn) throw new LockOptionsError(message);
       this.#warned.add(pair);
       this.warn(wanted.key, message);
@@ -160,11 +161,11 @@ export class LockOrder {
     added.push({ from, to, known });
   }
 
-  #seen(key: string, template?: string): SeenLock {
+  #seenLock(key: string, template?: string): SeenLock {
     return { key, keyClass: this.#classOf(key, template) };
   }
 
-  /** Undefined when there are too many. */
+  /** @returns undefined if there are too many classes */
   #classOf(key: string, template?: string): KeyClass | undefined {
     const name = template === undefined ? splitScope(key).rest.replace(IDS, '*') : template.replace(PLACEHOLDERS, '*');
     let found = this.#classes.get(name);
@@ -173,13 +174,13 @@ export class LockOrder {
   }
 }
 
-/** Says in a report why one lock is taken before another. */
+/** Why one key of a call is taken before another, for messages. */
 const SORTED_KEYS = 'a call for several keys, which takes them sorted';
 
 /**
- * How the locks on the shortest way from one class to another were taken, each while the one before was held.
- * @param goesBack whether a step of the cycle goes back already; else one of the way has to
- * @returns undefined: there is none
+ * Finds the shortest path from one class to another.
+ * @param goesBack whether the new step of the cycle goes back; if not, a step of the path has to
+ * @returns the orders of its steps, for messages; undefined if there is no path
  */
 function pathBetween(from: KeyClass, to: KeyClass, goesBack: boolean): string[] | undefined {
   const ways = [{ to: from, path: [] as string[], goesBack }];
@@ -198,14 +199,14 @@ function pathBetween(from: KeyClass, to: KeyClass, goesBack: boolean): string[] 
   return undefined;
 }
 
-function inverted(order: string, path: readonly string[]): string {
+function inversionMessage(order: string, path: readonly string[]): string {
   return (
     `Locks are taken in different orders: ${[order, ...path].join('; ')}. Calls that do so at the same time may wait for ` +
     'each other until waitMs is over. Always take them in one order, or at once with acquireAll; see docs/tuning.md.'
   );
 }
 
-function unsorted(order: string): string {
+function unsortedMessage(order: string): string {
   return (
     `Locks of one kind are not taken in the order of their keys: ${order}. Another call that takes them the other way round ` +
     'and this one may wait for each other until waitMs is over. Sort the keys, or take them at once with acquireAll; see ' +
@@ -215,8 +216,8 @@ function unsorted(order: string): string {
 
 /**
  * The line of the application that called the library.
- * @param entry the function that it called, or one that this called
- * @param between how many functions are between the application and `entry`
+ * @param entry a function of the library
+ * @param between how many functions of the library are between the application and `entry`
  */
 export function callSite(entry: (...args: never[]) => unknown, between = 0): string {
   const at: { stack?: unknown } = {};

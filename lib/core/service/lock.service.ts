@@ -53,7 +53,7 @@ import { closeStore, type Closable, type Shutdown } from './shutdown.js';
 import { acquires, holds, Telemetry } from './telemetry.js';
 import { TransactionCheck } from './transaction-check.js';
 
-/** No caller hears of a loss: the signal of the leadership says it, and its state. */
+/** A loss rejects no call: the signal and the state of the leadership report it. */
 const WITHOUT_CALLER: LossOptions = { onLost: 'ignore' };
 
 /** The work of a call under its lock. */
@@ -62,28 +62,26 @@ export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
 /** The work of a call under its locks. */
 export type WorkOfSet<T> = (locks: LockSet) => T | PromiseLike<T>;
 
-/** What a call asks for, as its caller says it. */
+/** A call with its options as the caller gave them. */
 interface UnresolvedCall {
   /** The method that was called, which says what options there are. */
   readonly kind: CallKind;
-  /** Its key, or its keys. */
   readonly key: string | readonly string[];
   /** @default false */
   readonly isForSeveral?: boolean;
   readonly options: WithLockOptions | undefined;
-  /** How it wants to hold them. @default exclusive */
+  /** @default exclusive */
   readonly hold?: AskedHold;
   /** The method that asks by its decorator. */
   readonly method?: AskingMethod;
 }
 
-/** The parts of a lock service. */
 export interface LockServiceParts {
   backend: LockBackend;
   options: ResolvedServiceOptions;
   /** Name of the registration. */
   registration: string;
-  /** The clock that the backend reads `sentAt` from, too, in milliseconds. */
+  /** The clock of the service and of its backend, in milliseconds. */
   now: () => number;
   /** The beginning of its owner values. */
   processName: string;
@@ -102,11 +100,11 @@ export class LockService {
    * an event: they hold none of its locks.
    */
   readonly events$: Observable<LockEvent>;
-  /** The same, but whoever subscribes here is not told of grants, releases and contention for its own sake. @internal */
+  /** The same events, for subscribers that need no grants, releases and contention. @internal */
   readonly problems$: Observable<LockEvent>;
 
   readonly #options: ResolvedServiceOptions;
-  /** The same options, for each kind of call. */
+  /** The default options of each kind of call. */
   readonly #defaults: Readonly<Record<CallKind, ResolvedServiceOptions>>;
   readonly #backend: LockBackend;
   readonly #now: () => number;
@@ -229,7 +227,7 @@ export class LockService {
    * @throws LockUnavailableError, LockKeyError, or the reason of `signal`, like `acquire`
    */
   acquirePermits(key: string, options: PermitOptions): Promise<Permit> {
-    return this.#permits('acquire', key, options);
+    return this.#acquirePermits('acquire', key, options);
   }
 
   /**
@@ -237,7 +235,7 @@ export class LockService {
    * except that contention is not an error
    */
   tryAcquirePermits(key: string, options: TryPermitOptions): Promise<Permit | null> {
-    return nullIfContended(this.#permits('tryAcquire', key, options));
+    return nullIfContended(this.#acquirePermits('tryAcquire', key, options));
   }
 
   /**
@@ -247,7 +245,7 @@ export class LockService {
    */
   withPermits<T>(key: string, options: WithPermitsOptions, work: (permit: Permit) => T | PromiseLike<T>): Promise<T> {
     if (typeof work !== 'function') return this.#refuseWork('withPermits(key, options, work)', work);
-    return this.#run(this.#permits('withLock', key, options), options, work);
+    return this.#run(this.#acquirePermits('withLock', key, options), options, work);
   }
 
   /**
@@ -271,15 +269,15 @@ export class LockService {
 
   /**
    * Takes over a lock that another process, or this one, has detached. It gets a new owner value and a larger fencing token, and is
-   * extended like any other. Of several calls that adopt one parcel, one succeeds. **Whoever has a parcel can take the lock**: never adopt one
-   * that an HTTP client sent, unless you have checked that it is the one you gave out.
+   * extended like any other lock. Only one call can adopt a parcel. **Anybody who has a parcel can take the lock**: never adopt a parcel from an
+   * HTTP client, unless you have checked that it is the one you gave out.
    * @param parcel what `lock.detach` returned, as an object
    * @throws LockLostError with the reason `stolen` if it was adopted before and the lock has an owner, and `expired` if the lock has ended,
    *   or was released
    * @throws LockUnavailableError if the store did not answer. If it may have happened, the parcel gets the lock back as soon as the store can
    *   be reached, with the time that was left, so that it can be adopted again. If this process dies before, the lock ends after that time,
    *   or after the `ttlMs` of this service if that is longer
-   * @throws LockOptionsError for what is no parcel, or on a Redlock
+   * @throws LockOptionsError for an invalid parcel, or on a Redlock
    */
   async adopt(parcel: LockParcel): Promise<Lock> {
     const lock = await this.#adopt(parcel);
@@ -298,16 +296,16 @@ export class LockService {
   }
 
   /**
-   * Has a detached lock stand for `ttlMs` from now on, without adopting it: for a lock that a person, or a workflow, holds.
+   * Extends a detached lock by `ttlMs` from now on, without adopting it: for a lock that a person, or a workflow, holds.
    * @throws LockLostError with the reason `stolen` if it was adopted, and `expired` if it has ended, or was released
-   * @throws LockUnavailableError if the store did not answer: the lock may then stand for either time
-   * @throws LockOptionsError for what is no parcel, or a wrong `ttlMs`
+   * @throws LockUnavailableError if the store did not answer: the lock may then last for either time
+   * @throws LockOptionsError for an invalid parcel, or an invalid `ttlMs`
    */
   async extend(parcel: LockParcel, options: ParcelOptions): Promise<void> {
     try {
       const { ttlMs } = checkParcelOptions('extend', options);
       checkTtl(ttlMs, this.#options.marginMs, this.#backend.bounds);
-      await this.#engine.transfers.extend(this.#checked(parcel), ttlMs);
+      await this.#engine.transfers.extend(this.#checkParcel(parcel), ttlMs);
     } catch (error) {
       await this.#engine.refuse(error);
     }
@@ -317,11 +315,11 @@ export class LockService {
    * Releases a detached lock, without adopting it: waiting calls get it.
    * @returns `true` if the lock was removed; `false` if the parcel had it no more: it was adopted, has ended, or was released before
    * @throws LockUnavailableError if the store did not confirm it: the release is repeated in the background
-   * @throws LockOptionsError for what is no parcel
+   * @throws LockOptionsError for an invalid parcel
    */
   async release(parcel: LockParcel): Promise<boolean> {
     try {
-      return await this.#engine.transfers.release(this.#checked(parcel));
+      return await this.#engine.transfers.release(this.#checkParcel(parcel));
     } catch (error) {
       return this.#engine.refuse(error);
     }
@@ -337,8 +335,8 @@ export class LockService {
   }
 
   /**
-   * Takes part in the election of a key, from this call until the application closes. Of all processes that take part, one
-   * leads at a time. There is one election for each registration and key, however often you call this.
+   * Takes part in the election of a key, from this call until the application closes. Only one of the participating processes leads at a
+   * time. There is one election for each registration and key, however often you call this.
    *
    * The leader holds the lock of the key: `acquire` and similar calls wait for it, and fail in the process that leads. @throws
    * LockKeyError, or LockOptionsError, also if the election was begun with other options
@@ -348,8 +346,8 @@ export class LockService {
   }
 
   /**
-   * Calls the work in each term of this process, under a handle of its own on the leader's lock. If it throws, the process
-   * resigns, and campaigns again after a pause.
+   * Runs the work in each term of this process, with its own handle of the leader's lock. If the work throws, the process resigns, and
+   * campaigns again after a pause.
    * @internal
    */
   whileLeader(key: string, options: LeaderOptions, work: (term: Leadership) => PromiseLike<unknown>): void {
@@ -359,9 +357,9 @@ export class LockService {
   }
 
   /**
-   * Runs the work if this process leads, under a handle of its own on the leader's lock.
-   * @returns undefined when it does not lead
-   * @throws LockLostError when the lock was lost meanwhile
+   * Runs the work if this process leads, with its own handle of the leader's lock.
+   * @returns undefined if it does not lead
+   * @throws LockLostError if the lock was lost while the work ran
    * @internal
    */
   async ifLeader<T>(key: string, options: LeaderOptions, work: Work<T>): Promise<T | undefined> {
@@ -371,7 +369,7 @@ export class LockService {
     } catch (error) {
       return this.#engine.refuse(error);
     }
-    if (!running) await yieldToEventLoop(); // a loop of calls that are skipped would stop the event loop
+    if (!running) await yieldToEventLoop(); // or a loop of such calls would stop the event loop
     return running;
   }
 
@@ -388,7 +386,7 @@ export class LockService {
     return [...stats.values()];
   }
 
-  /** The labels of the locks that this process holds, or waits for, by key. @internal */
+  /** The labels of the keys that calls of this process hold or wait for. @internal */
   labels(): Map<string, string> {
     return this.#engine.labels();
   }
@@ -401,7 +399,7 @@ export class LockService {
     return this.#admin.inspect(key, options);
   }
 
-  /** Whether the lock has a holder, in whatever mode: that not all permits are free, too. @throws LockUnavailableError */
+  /** Whether the lock has a holder, in any mode. For permits: whether at least one is taken. @throws LockUnavailableError */
   async isLocked(key: string, options: ScopeOptions = {}): Promise<boolean> {
     return (await this.#admin.inspect(key, options)) !== null;
   }
@@ -450,8 +448,8 @@ export class LockService {
   }
 
   /**
-   * Whether locks are available again: acquires one beside that of the key, on the same server, as a server that answers may
-   * still refuse writes. Never rejects; false when the application closes.
+   * Whether locks are available again: acquires one on the server of the key, as a server that answers may still refuse writes. Never
+   * rejects; false when the application closes.
    * @internal
    */
   async isAvailable(key: string): Promise<boolean> {
@@ -500,14 +498,14 @@ export class LockService {
     return this.#engine.refuse(new LockOptionsError(`${call} needs a function as its last argument: got ${got}.`));
   }
 
-  /** The way of every call for locks. Not an async function: its hops would come between each answer and its waiter. */
+  /** Every call for locks comes here. Not an async function: its hops would come between each answer and its waiter. */
   #acquire<H extends Held>(asked: UnresolvedCall): Promise<H>;
   #acquire(asked: UnresolvedCall): Promise<Held> {
     try {
       const call = this.#callOf(asked);
       const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers;
       const acquiring = isObserved ? this.#telemetry.acquire(call, () => this.#begin(call)) : this.#begin(call);
-      return call.isWatched ? acquiring.then(watched) : acquiring;
+      return call.isWatched ? acquiring.then(watch) : acquiring;
     } catch (error) {
       return this.#engine.refuse(error);
     }
@@ -534,8 +532,8 @@ export class LockService {
 
   /**
    * The key as the store has it.
-   * @param scope that of the call, where it names one
-   * @param status as of `checkKey`
+   * @param scope the option `scope` of the call
+   * @param status see `checkKey`
    * @throws LockKeyError
    */
   #keyOf(key: string, scope?: string | null, status?: 400 | 500): string {
@@ -552,13 +550,13 @@ export class LockService {
     if (options === undefined && !hold) return defaults;
     const request = resolveRequest(options, defaults, kind, hold);
     checkBounds(request, this.#backend.bounds);
-    const whyNot = request.hold && this.#whyNot(request.hold);
-    if (whyNot !== undefined) throw new LockOptionsError(whyNot);
+    const problem = request.hold && this.#unsupportedMode(request.hold);
+    if (problem !== undefined) throw new LockOptionsError(problem);
     return request;
   }
 
-  /** Why the store cannot hold locks in this mode, and what to do; undefined if it can. */
-  #whyNot({ mode }: Hold): string | undefined {
+  /** Why the store cannot hold locks in this mode, and what to do. */
+  #unsupportedMode({ mode }: Hold): string | undefined {
     const { modes = [], whyOnlyExclusive = 'It holds locks exclusively.' } = this.#backend;
     if (mode === 'exclusive' || modes.includes(mode)) return undefined;
     const what = mode === 'permits' ? 'permits' : 'shared locks';
@@ -566,8 +564,8 @@ export class LockService {
   }
 
   /**
-   * Checks what a method asks for with each of its calls, which would all be refused.
-   * @returns the options of such a call
+   * Checks the options of a decorated method once, as they would refuse all of its calls.
+   * @returns the options of each call
    * @throws LockOptionsError
    * @internal
    */
@@ -590,7 +588,7 @@ export class LockService {
     }
   }
 
-  /** Acquires several locks, or locks that the store is to keep, that are held for a limited time, or whose order is checked. */
+  /** Acquires several locks, or a lock with `holdMs` or `maxHoldMs`, or with a check of the order. */
   async #acquireMore(call: Call): Promise<Held> {
     try {
       const { keys, isForSeveral, request, method } = call;
@@ -601,7 +599,7 @@ export class LockService {
         : await one(keys[0]!, request);
       const { holdMs, maxHoldMs } = request;
       if (holdMs) await this.#engine.holdAtLeast(held, request, holdMs, since, this.#held.closing);
-      if (maxHoldMs) held.limit(this.#now() + maxHoldMs); // from now on: a lock that was handed over may count from before
+      if (maxHoldMs) held.limit(this.#now() + maxHoldMs); // from now on: a handed-over lock may have begun earlier
       if (method) this.#order?.note(leasesOf(held), method);
       return held;
     } catch (error) {
@@ -623,7 +621,7 @@ export class LockService {
     return this.#engine.acquire(key, asking, closing, label);
   }
 
-  /** Acquires a lock that the call holds already, unless that turns out to be lost. */
+  /** Acquires a lock that the call holds already, unless the lock turns out to be lost. */
   async #acquireAgain(lease: Lease, call: Call): Promise<LockHandle> {
     const { request } = call;
     const { signal, reentrant } = request;
@@ -644,8 +642,8 @@ export class LockService {
     }
   }
 
-  /** @returns a handle, which has all that a permit has */
-  async #permits(kind: CallKind, key: string, options: PermitOptions | TryPermitOptions | WithPermitsOptions) {
+  /** @returns a handle, which has all members of a permit */
+  async #acquirePermits(kind: CallKind, key: string, options: PermitOptions | TryPermitOptions | WithPermitsOptions) {
     try {
       const { hold, rest } = permitsOf(options);
       return (await this.#acquire<LockHandle>({ kind, key, options: rest, hold })) as LockHandle & Permit;
@@ -655,7 +653,7 @@ export class LockService {
   }
 
   /** @throws LockOptionsError, LockKeyError */
-  #checked(given: LockParcel): LockParcel {
+  #checkParcel(given: LockParcel): LockParcel {
     const parcel = checkParcel(given);
     checkKey(parcel.key);
     return parcel;
@@ -663,7 +661,7 @@ export class LockService {
 
   async #adopt(given: LockParcel): Promise<LockHandle> {
     try {
-      const parcel = this.#checked(given);
+      const parcel = this.#checkParcel(given);
       const { key } = parcel;
       const { closing } = this.#held;
       if (closing.phase !== 'closed') this.#transactions?.check(key, this.#options.onTransaction, undefined);
@@ -695,7 +693,7 @@ export class LockService {
     return election;
   }
 
-  /** Runs work under what its call acquires. @param onRefused what becomes of a refusal, instead of the call's rejection */
+  /** Runs work under the locks of its call. @param onRefused called with a refusal: its result or error is the outcome */
   async #run<T, H extends Held>(
     acquired: H | Promise<H>,
     options: (LossOptions & ReleaseOptions & WithPolicy) | undefined,
@@ -721,7 +719,7 @@ export class LockService {
     const ofPolicy = options?.policy === undefined ? undefined : policyOf(options, this.#options.policies);
     const { onLost = this.#options.onLost, awaitRelease = ofPolicy?.awaitRelease ?? true } = options ?? {};
     const released = held.release();
-    // A lock that is not given back yet is held by a call around this one, or waits for an answer before its release can be sent.
+    // The lease of such a lock goes on: an outer call holds it, or its release has to wait for the answer to an extension.
     if (awaitRelease || leasesOf(held).some((lease) => lease.checkAlive())) await released;
     const lost = onLost === 'reject' ? leasesOf(held).find((lease) => lease.checkLost()) : undefined;
     if (lost) throw lost.lostError(outcome satisfies LockOutcome);
@@ -730,7 +728,7 @@ export class LockService {
   }
 }
 
-/** Why a call that holds a lock in this mode cannot have it in another, and what to do; undefined if it can. */
+/** Why a call that holds a lock in one way cannot have it in another, and what to do. */
 function nestingConflict(held: Hold = EXCLUSIVE, wanted: Hold = EXCLUSIVE): string | undefined {
   if (held.mode === 'permits' && wanted.mode === 'permits') {
     if (wanted.permits <= held.permits) return undefined;
@@ -762,8 +760,8 @@ async function nullIfContended<T>(acquiring: Promise<T>): Promise<T | null> {
   }
 }
 
-/** Its caller has to release it. */
-function watched(held: Held): Held {
+/** The caller has to release these locks. */
+function watch(held: Held): Held {
   const locks = held instanceof LockSetHandle ? held.locks : [held];
   for (const lock of locks) lock.watch();
   return held;

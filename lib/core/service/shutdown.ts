@@ -6,12 +6,12 @@ import { inTime } from '../time/time-limit.js';
 import { Closing } from '../locks/waiter.js';
 import type { Election } from './election.js';
 
-/** How long a store may take to close, in milliseconds, besides the time of some attempts. */
+/** How long a store may take to close, in milliseconds, in addition to the time of some attempts. */
 const CLOSE_MS = 10_000;
 /** An attempt in flight, its undo, the releases in flight, their last retry, and the end of the connections. */
 const ATTEMPTS_TO_CLOSE = 5;
 
-/** What a shutdown closes: the parts of one lock service. */
+/** The parts of one lock service that a shutdown closes. */
 export interface Closable {
   /** How long work under its locks may run on, in milliseconds. */
   readonly timeoutMs: number;
@@ -21,8 +21,8 @@ export interface Closable {
 }
 
 /**
- * The closing of one application. All its lock services share it: they close at once, and work that holds a lock of one of
- * them gets those of the others that it needs to finish.
+ * The closing of one application. All its lock services share it, and close together: work that holds a lock of one service may need locks of
+ * the others to finish.
  */
 export class Shutdown {
   readonly #services = new Set<Closable>();
@@ -41,10 +41,10 @@ export class Shutdown {
     this.#services.delete(service);
   }
 
-  /** Asks work under a lock to end, and rejects waiting calls that hold no lock. Locks that are free can still be acquired. */
+  /** Asks work under a lock to end, and refuses waiting calls that hold no lock. Calls can still acquire free locks. */
   begin(): void {
     if (this.newcomers.phase !== 'open') return;
-    this.#advance(this.newcomers, 'waiting-ends'); // before any work ends: its lock must not go to a call that is refused
+    this.#advance(this.newcomers, 'waiting-ends'); // before any work ends: its lock must not go to a call that will be refused
     for (const { engine, elections } of this.#services) {
       engine.leases.askToEnd();
       for (const election of elections.values()) election.stopCampaigning();
@@ -52,8 +52,8 @@ export class Shutdown {
   }
 
   /**
-   * Refuses new calls that hold no lock, and waits until all work under a lock has ended, for the longest `timeoutMs` of all
-   * services at most. Nothing is held after that.
+   * Refuses new calls that hold no lock, and waits until all work under a lock has ended, at most for the longest `timeoutMs` of all services.
+   * Then no lock is held any more.
    */
   drain(): Promise<void> {
     return (this.#drained ??= this.#drain());
@@ -72,9 +72,10 @@ export class Shutdown {
     const services = [...this.#services];
     const timeoutMs = Math.max(0, ...services.map((service) => service.timeoutMs));
     for (const { engine } of services) engine.leases.announceWait(timeoutMs);
-    if (timeoutMs === 0) return; // at once, also where a test has faked the timers
+    if (timeoutMs === 0) return; // at once, even if a test has faked the timers
     const allIdle = async () => {
-      for (let busy; (busy = services.find(({ engine }) => !engine.leases.isIdle));) await busy.engine.leases.whenIdle();
+      for (let busy; (busy = services.find(({ engine }) => !engine.leases.isIdle));)
+        await busy.engine.leases.whenIdle();
     };
     await inTime(allIdle(), timeoutMs, () => {});
   }
@@ -86,9 +87,9 @@ export class Shutdown {
 }
 
 /**
- * Closes a store. The application does not wait longer for one that never answers.
- * @param idle when nothing is in flight any more
- * @throws NodeError when the time is over; or what the store throws
+ * Closes a store, and waits for that up to a time limit.
+ * @param idle settles when nothing is in flight any more
+ * @throws NodeError when the time is over; or the error of the store
  */
 export async function closeStore(
   backend: Pick<LockBackend, 'attemptTimeoutMs' | 'close'>,

@@ -17,14 +17,14 @@ import { LockSetHandle, type Held } from '../locks/lock-set-handle.js';
 import type { Call } from './call.js';
 import { LockContext } from './lock-context.js';
 
-/** Each acquire, while it has subscribers. */
+/** The channel for acquires. */
 export const acquires = channelOf<AcquireTrace>('nest-redis-lock:acquire');
-/** The work under locks, while it has subscribers. */
+/** The channel for work under locks. */
 export const holds = channelOf<HoldTrace>('nest-redis-lock:hold');
 
 function channelOf<Trace extends object>(name: string): TracingChannel<unknown, Trace> {
   const tracing = tracingChannel<unknown, Trace>(name);
-  // In Bun 1.4 only the channels that it consists of know whether they have subscribers.
+  // In Bun 1.4 only the parts of the channel know whether they have subscribers.
   if ((tracing.hasSubscribers as boolean | undefined) === undefined) {
     const parts = [tracing.start, tracing.end, tracing.asyncStart, tracing.asyncEnd, tracing.error];
     Object.defineProperty(tracing, 'hasSubscribers', { get: () => parts.some((part) => part.hasSubscribers) });
@@ -32,19 +32,19 @@ function channelOf<Trace extends object>(name: string): TracingChannel<unknown, 
   return tracing;
 }
 
-/** How the locks of a set were granted: the first of these that applies to any of them. */
+/** The origin of a set of locks is the first of these that one of its locks has. */
 const ORIGINS = ['waited', 'passed', 'free', 'reentrant'] as const;
 
-/** What is observed of a call. */
+/** How a part of a call is observed. */
 interface Observed<T> {
   readonly begin: (observer: LockObserver) => Observation | undefined;
-  /** Fills in the trace at the end, with its `error` if it has one. */
+  /** Completes the trace at the end, with `error` if there is one. */
   readonly note: (outcome: PromiseSettledResult<T>) => void;
 }
 
 /**
- * The telemetry of one service: tracing channels of Node.js, and the observer of the option `telemetry`. A call that nobody
- * observes passes by: the service looks at the channels and at `observer` first.
+ * The telemetry of one service: the tracing channels of Node.js, and the observer of the option `telemetry`. The service calls it only if a
+ * channel has subscribers, or there is an observer.
  */
 export class Telemetry {
   observer?: LockObserver;
@@ -57,17 +57,17 @@ export class Telemetry {
 
   open(telemetry: LockTelemetry, locks: ObservedLocks): void {
     const { leases, events } = this.engine;
-    const observer = (this.observer = LockContext.beside(() => telemetry.open(locks)));
+    const observer = (this.observer = LockContext.outside(() => telemetry.open(locks)));
     leases.onExtension = ({ key }, status, tookMs) => {
       const outcome = status === 'unavailable' ? 'failed' : status;
-      LockContext.beside(() => this.#safely(key, () => this.observer?.extended({ tookMs, outcome })));
+      LockContext.outside(() => this.#safely(key, () => this.observer?.extended({ tookMs, outcome })));
     };
-    // What a subscriber throws would end the process.
+    // An error of a subscriber would end the process.
     if (observer.noted) events.subscribe((event) => this.#safely(event.key, () => observer.noted?.(event)));
   }
 
   close(): void {
-    LockContext.beside(() => this.#safely('', () => this.observer?.close()));
+    LockContext.outside(() => this.#safely('', () => this.observer?.close()));
     this.observer = undefined;
   }
 
@@ -110,17 +110,17 @@ export class Telemetry {
     });
   }
 
-  /** Observes work of a call: outside of the locks under which that runs. */
+  /** Observes a part of a call, outside of the locks of that call. */
   #observe<T, Trace extends AcquireTrace | HoldTrace>(
     tracing: TracingChannel<unknown, Trace>,
     trace: Trace,
     work: () => T | PromiseLike<T>,
     { begin, note }: Observed<T>,
   ): Promise<T> {
-    return LockContext.beside(async (under) => {
+    return LockContext.outside(async (under) => {
       const observation = this.#safely(trace.key, () => this.observer && begin(this.observer));
       let outcome!: PromiseSettledResult<T>;
-      // Without a result, as the channel would publish it: a lock has its owner value.
+      // It returns nothing: the channel would publish a lock with its owner value.
       const run = async () => {
         try {
           outcome = { status: 'fulfilled', value: await this.#under(observation, trace.key, () => under(work)) };
@@ -137,7 +137,7 @@ export class Telemetry {
     });
   }
 
-  /** Runs the work in the async context of an observation; once, and also if the observer fails before or after it. */
+  /** Runs the work once in the async context of an observation, even if the observer fails. */
   #under<T>(observation: Observation | undefined, key: string, work: () => T | PromiseLike<T>): Promise<T> {
     let running: Promise<T> | undefined;
     const begin = () => (running ??= (async () => work())());
@@ -145,20 +145,20 @@ export class Telemetry {
     return begin();
   }
 
-  /** Telemetry that fails must not cost a lock, or the result of its work. */
+  /** If telemetry fails, the lock and the result of its work must not be lost. */
   #safely<T>(key: string, observe: () => T): T | undefined {
     try {
       return observe();
     } catch (error) {
       if (this.#hasFailed) return undefined;
-      this.#hasFailed = true; // before the warning, which is an event, and as such observed
+      this.#hasFailed = true; // before the warning, which is an event that telemetry observes
       this.engine.events.warn(key, `The telemetry of locks has failed, and may again: ${printed(error)}.`);
       return undefined;
     }
   }
 }
 
-/** Anything can be thrown, also what cannot be printed. */
+/** The text of an error, which can be any value, even one that cannot be printed. */
 function printed(error: unknown): string {
   try {
     return printable(String(error));

@@ -6,15 +6,15 @@ import type { LockEngine } from '../locks/lock-engine.js';
 import { LockHandle } from '../locks/lock-handle.js';
 import { abort, sharedController } from '../time/notify.js';
 
-/** Work of the leader, with a handle of its own on the leader's lock, which it releases. */
+/** Work of the leader, with its own handle of the leader's lock, which it releases. */
 export type LeaderWork<T> = (lock: LockHandle) => Promise<T>;
 
 /**
- * One term of this process as the leader: the lock, and the work that runs under it. It is over once, for the first reason; its
- * signal aborts in that line, and all else follows later: the work ends, then the lock is released.
+ * One term of this process as the leader: the lock, and the work under it. The first reason ends the term: its signal aborts at once, then its
+ * work ends, and then the lock is released.
  */
 export class Term implements Leadership {
-  /** Settles when the term is over, with the reason. */
+  /** Settles with the reason when the term is over. */
   readonly over: Promise<LeadershipEnd>;
   readonly #ending = sharedController();
   readonly #running = new Set<Promise<unknown>>();
@@ -47,7 +47,7 @@ export class Term implements Leadership {
     return this.lock.isHeld;
   }
 
-  /** Whether it is not over: the deadline of its lock is looked at now. */
+  /** Whether it is not over, by the deadline of its lock. */
   get isOpen(): boolean {
     return this.isHeld && !this.signal.aborted;
   }
@@ -60,14 +60,14 @@ export class Term implements Leadership {
     return this.lock.lease;
   }
 
-  /** Ends the term while its lock is held. Does nothing when it is over. */
+  /** Ends the term while its lock is held. Does nothing if the term is over. */
   giveUp(reason: 'resigned' | 'failed'): void {
     const why = reason === 'resigned' ? 'this process resigned' : 'its work failed';
     const ended = `The leadership of ${quoted(this.key)} has ended, as ${why}: what runs under it should end, too.`;
     this.#end(reason, new LockUnavailableError(ended, this.key));
   }
 
-  /** Runs work under the lock, which is not released before that has ended. */
+  /** Runs work under the lock. The lock is not released before the work has ended. */
   run<T>(work: LeaderWork<T>): Promise<T> {
     const running = work(LockHandle.another(this.lease, this.engine));
     this.#running.add(running);
@@ -76,7 +76,7 @@ export class Term implements Leadership {
     return running;
   }
 
-  /** Called when it is over: waits until its work has ended, and releases the lock. */
+  /** Called when the term is over: waits until its work has ended, and releases the lock. */
   close(): Promise<void> {
     return (this.#closed ??= this.#close());
   }
@@ -92,7 +92,7 @@ export class Term implements Leadership {
     abort(this.#ending, error);
   }
 
-  /** The fields that are logged or sent: not its internals. */
+  /** The fields for logs and messages, without internals. */
   toJSON(): { key: string; term: number | undefined; isHeld: boolean } {
     return { key: this.key, term: this.lease.fencingToken, isHeld: this.isHeld };
   }

@@ -5,10 +5,10 @@ import { splitScope } from '../keys/scope.js';
 import { described } from '../options/checks.js';
 import type { AskingMethod } from './lock-order.js';
 
-/** How many subjects a warning is remembered for: keys are unbounded, memory is not. */
+/** For how many subjects it remembers that it has warned: keys are unbounded, memory is not. */
 const REMEMBERED = 100;
 
-/** Finds locks that are taken inside a database transaction: they are released before its commit. */
+/** Finds locks that calls take inside a database transaction: such a lock is released before the commit. */
 export class TransactionCheck {
   readonly #warned = new Set<string>();
   #failed = false;
@@ -20,7 +20,7 @@ export class TransactionCheck {
 
   /**
    * Called in the async context of the call, before it asks for the lock.
-   * @param method the method that asks by its decorator, if one does
+   * @param method the method that asks by its decorator
    * @throws LockOptionsError with `onTransaction: 'refuse'`
    */
   check(key: string, onTransaction: LeaseOptions['onTransaction'], method: AskingMethod | undefined): void {
@@ -38,12 +38,12 @@ export class TransactionCheck {
     this.warn(key, message);
   }
 
-  /** Asks the application. A failure does not refuse the lock: without an answer there may be no database either. */
+  /** Asks the application. If that fails, the call goes on: it may not use a database at all. */
   #isInside(key: string): boolean {
     try {
       const answer: unknown = this.insideTransaction();
       if (typeof answer === 'boolean') return answer;
-      // The promise is ignored, and its rejection must not end the process.
+      // The promise is ignored, but its rejection must not end the process.
       if (answer instanceof Promise) answer.catch(() => {});
       throw new TypeError(`it has to return true or false: got ${described(answer)}`);
     } catch (error) {
