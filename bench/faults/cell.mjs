@@ -13,6 +13,7 @@ import { Worker } from './worker-process.mjs';
 
 const KEY = 'hot';
 const PROCESSES = 3;
+const START_MS = 120_000; // of 20 processes, on a busy machine
 const BEFORE_MS = 1_500;
 const AFTERWARDS_MS = 8_000;
 const JITTER_MS = 200; // the seed moves the fault by up to so much
@@ -51,7 +52,7 @@ async function run() {
     );
   });
   const cell = new Cell(store, proxies, workers);
-  await Promise.all(workers.map((worker) => worker.hears('ready', 60_000)));
+  await Promise.all(workers.map((worker) => worker.hears('ready', START_MS)));
   cell.run();
   await sleep(BEFORE_MS + cell.jitterMs());
   await fault.act(cell);
@@ -63,7 +64,7 @@ async function run() {
   const crashed = workers.filter(({ hasEnded, isKilled }) => hasEnded && !isKilled).length;
   const { times, killedAt } = cell;
   const journals = workers.map((worker) => worker.notes());
-  return { ...judge({ journals, fault: times, killedAt, endedAt, sum: resource.sum() }), crashed };
+  return { ...judge({ journals, fault: times, killedAt, endedAt, sum: resource.sum(), ttlMs }), crashed };
 }
 
 /** What a fault can do. */

@@ -1,8 +1,10 @@
 /** Whether the controls failed, as they must: otherwise the other figures prove nothing. */
-import { PARTICIPANTS } from './settings.mjs';
+import { PARTICIPANTS, TTL_MS } from './settings.mjs';
 
 /** Where `SET NX` with one value must lose updates: the holder that wakes deletes the lock of another one. */
 const TELLING = 'holder-paused';
+/** Where it must wait for the lock that it does not know it has, until that expires. */
+const ORPHANING = 'acquire-reply-lost';
 
 /** @returns what is wrong, in sentences */
 export function blindControls(cells) {
@@ -16,6 +18,8 @@ export function blindControls(cells) {
   const naive = cells.filter(({ contestant, result }) => contestant === 'set-nx' && result);
   if (naive.some(({ fault }) => fault === TELLING) && naive.every(({ result }) => result.lost === 0))
     problems.push('SET NX with one value lost no update in any cell: the run cannot see a lock that lets two in.');
+  if (naive.some(({ fault, result }) => fault === ORPHANING && result.idleMs < TTL_MS / 2))
+    problems.push(`SET NX waited for no lock in ${ORPHANING}: another command was cut than the one that was meant.`);
   const failed = cells.filter((cell) => isControl(cell) && cell.failure);
   for (const { contestant, fault, failure } of failed)
     problems.push(`The control ${contestant} did not run in ${fault}: ${failure}`);

@@ -219,7 +219,7 @@ export const FAULTS = {
   },
   failover: { title: 'failover to a replica 1 s behind', stores: ONLY_REDIS, form: 'replica', act: failsOver },
   'failover-20': {
-    title: 'the same with 20 processes',
+    title: 'failover with 20 processes',
     stores: ONLY_REDIS,
     form: 'replica',
     processes: 20,

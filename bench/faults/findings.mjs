@@ -17,7 +17,7 @@ const VERDICTS = {
 const COUNTS = {
   'calls refused': ({ refused }) => total(refused),
   'releases answered with false': ({ notReleased }) => notReleased,
-  'calls that did not return within 6 s': ({ stuck }) => stuck,
+  'calls without an answer for two leases': ({ stuck }) => stuck,
   'unhandled rejections': ({ unhandled }) => unhandled,
   'processes that ended': ({ crashed }) => crashed,
   'tokens that did not grow': ({ tokensBack }) => tokensBack,
@@ -70,6 +70,7 @@ const OURS = { redis: 'library', postgres: 'library-postgres', mariadb: 'library
 
 /** Where each seed of a peer is better than each seed of this library on the same store, by more than the margin. */
 export function betterPeers(cells) {
+  if (!present(PARTICIPANTS, cells, 'contestant').some(isPeer)) return 'No peer took part.';
   return Object.entries(OURS)
     .flatMap(([store, own]) =>
       betterThan(
@@ -81,10 +82,10 @@ export function betterPeers(cells) {
 }
 
 function betterThan(own, cells) {
+  const peers = present(PARTICIPANTS, cells, 'contestant').filter(isPeer);
   return present(FAULTS, cells, 'fault').flatMap((fault) => {
     const ours = resultsOf(cells, own, fault).results;
     if (ours.length === 0) return [];
-    const peers = present(PARTICIPANTS, cells, 'contestant').filter((id) => isPeer(id));
     const found = Object.entries(measuresOf(fault)).flatMap(([name, { of, margin, text }]) => {
       const least = Math.min(...ours.map(of));
       const better = peers.flatMap((id) => {

@@ -2,7 +2,8 @@
  * What the histories of a cell say. A pure function: it sees what the processes have noted, and nothing else. Times are
  * milliseconds of the monotonic clock, which all processes of a machine share.
  */
-const STUCK_MS = 6_000;
+/** A call that has no answer for so many leases cannot be waiting for one that has to expire. */
+const STUCK_LEASES = 2;
 /** A holder that asks its library every 20 ms may have believed a little longer than the last time that it noted. */
 const TOLERANCE_MS = 2;
 
@@ -12,8 +13,9 @@ const TOLERANCE_MS = 2;
  * @param killedAt when the victim, process 0, was killed, if it was
  * @param endedAt when the last turn that counts had begun
  * @param sum what the resource says
+ * @param ttlMs of the leases
  */
-export function judge({ journals, fault, killedAt, endedAt, sum }) {
+export function judge({ journals, fault, killedAt, endedAt, sum, ttlMs }) {
   const turns = journals.flatMap(turnsOf);
   const isKilled = (turn) => turn.worker === 0 && killedAt !== undefined;
   const lastOf = (turn) => turn.end ?? (isKilled(turn) ? killedAt : endedAt);
@@ -22,7 +24,8 @@ export function judge({ journals, fault, killedAt, endedAt, sum }) {
   const notes = journals.flat();
   const unhandled = notes.filter(({ what }) => what === 'unhandled').map(({ error }) => error);
   const stalls = journals.slice(1).flatMap((lines) => lines.filter(({ what }) => what === 'stopped'));
-  const isStuck = (turn) => turn.settled === undefined && !isKilled(turn) && endedAt - turn.asked > STUCK_MS;
+  const isStuck = (turn) =>
+    turn.settled === undefined && !isKilled(turn) && endedAt - turn.asked > STUCK_LEASES * ttlMs;
   const ordered = turns.find((turn) => turn.isOrdered);
   return {
     turns: held.length,

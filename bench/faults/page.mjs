@@ -29,7 +29,7 @@ export function report(runs) {
     matrices(cells),
     section('Where a peer is better than this library', betterPeers(cells)),
     section('What else was counted', otherCounts(cells)),
-    section('Where seeds disagree, and what failed', disagreements(cells)),
+    section('Where seeds disagree, or a cell failed', disagreements(cells)),
     settings(cells),
   ].join('\n\n');
 }

@@ -6,6 +6,7 @@ import { runCell } from '../run-cell.mjs';
 import { readArguments, USAGE } from './arguments.mjs';
 import { describeConditions } from './conditions.mjs';
 import { blindControls } from './controls.mjs';
+import { FAULTS } from './faults.mjs';
 import { publish, report } from './page.mjs';
 import { planCells } from './plan.mjs';
 
@@ -37,17 +38,26 @@ async function run({ parallel, ...settings }) {
   const write = (line) => appendFileSync(file, `${JSON.stringify(line)}\n`);
   write(conditions);
 
-  const todo = cells.values();
   const done = [];
-  const runNext = async () => {
-    for (const cell of todo) {
-      const result = await runCell(cell, LIMIT_MS, process.execPath, here('cell.mjs'));
-      write(result);
-      done.push(result);
-      console.error(progress(result, done.length, cells.length));
-    }
+  const runAll = (some, atATime) => {
+    const todo = some.values();
+    const runNext = async () => {
+      for (const cell of todo) {
+        const result = await runCell(cell, LIMIT_MS, process.execPath, here('cell.mjs'));
+        write(result);
+        done.push(result);
+        console.error(progress(result, done.length, cells.length));
+      }
+    };
+    return Promise.all(Array.from({ length: atATime }, runNext));
   };
-  await Promise.all(Array.from({ length: parallel }, runNext));
+  // A cell of many processes takes the place of several others.
+  const isLarge = ({ fault }) => FAULTS[fault].processes !== undefined;
+  await runAll(cells.filter(isLarge), Math.ceil(parallel / 4));
+  await runAll(
+    cells.filter((cell) => !isLarge(cell)),
+    parallel,
+  );
   console.error(`${((Date.now() - begin) / 60_000).toFixed(1)} minutes; all figures: ${file}`);
 
   const problems = blindControls(done);

@@ -11,7 +11,7 @@ interface Cell {
   contestant: string;
   fault: string;
   seed: number;
-  result?: { lost: number };
+  result?: { lost: number; idleMs?: number };
   failure?: string;
 }
 const bench = (path: string) => import(new URL(`../../bench/faults/${path}`, import.meta.url).href) as Promise<object>;
@@ -40,7 +40,7 @@ function turnOf(begin: number, end: number, terms: { believed?: number; knew?: n
 }
 
 const verdict = (journals: Note[][], more: object = {}) =>
-  judge({ journals, fault: { start: 1_000, end: 2_000 }, endedAt: 10_000, sum: { lost: 0 }, ...more });
+  judge({ journals, fault: { start: 1_000, end: 2_000 }, endedAt: 10_000, sum: { lost: 0 }, ttlMs: 3_000, ...more });
 
 it('the judge counts a turn that begins while an earlier holder takes itself for the holder', () => {
   const journals = [turnOf(900, 3_000), turnOf(1_500, 1_600), turnOf(2_500, 2_600), turnOf(3_100, 3_200)];
@@ -103,7 +103,7 @@ it('the resource counts an overwritten update, and refuses an old token, even on
   expect(sum()).toEqual({ writes: 2, lost: 1, lostFenced: 0, refusedWrites: 1 });
 });
 
-it('a run in which a control loses nothing is refused', () => {
+it('a run in which a control does not fail is refused', () => {
   const cell = (contestant: string, fault: string, lost: number): Cell => ({
     contestant,
     fault,
@@ -117,5 +117,11 @@ it('a run in which a control loses nothing is refused', () => {
     expect.stringContaining('failover (seed 1)'),
   ]);
   expect(blindControls([cell('set-nx', 'none', 0), cell('set-nx', 'holder-paused', 0)])).toHaveLength(1);
+  const cut = (idleMs: number) => ({
+    ...cell('set-nx', 'acquire-reply-lost', 0),
+    result: { lost: 0, idleMs },
+  });
+  expect(blindControls([cut(2_900)])).toEqual([]);
+  expect(blindControls([cut(200)])).toHaveLength(1);
   expect(blindControls([{ contestant: 'no-lock', fault: 'none', seed: 1, failure: 'no result' }])).toHaveLength(1);
 });
