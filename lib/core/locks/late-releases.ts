@@ -24,7 +24,7 @@ export class LateReleases {
     return [...this.#timers.keys()].some(({ grant }) => grant.owner === owner);
   }
 
-  /** A lock that was held for too long runs on in the store, so that its work has that time to end while no other call has the lock. */
+  /** A lock that was held for too long runs on in the store. So its work has time to end before another call gets the lock. */
   add(lease: Lease): void {
     const { ttlMs: extendedMs, provisionalTtlMs = extendedMs } = lease;
     const ttlMs = Math.min(provisionalTtlMs, extendedMs);

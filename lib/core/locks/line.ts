@@ -70,7 +70,7 @@ type LineState = 'idle' | 'asking' | 'queued' | 'resting';
  * asking          ──▶ idle      granted; or no call waits any more
  * asking          ──▶ queued    refused, as others hold the lock
  * asking          ──▶ resting   refused, and nobody holds it
- * asking          ──▶ asking    refused, but its turn came meanwhile, or it has no place yet; or not answered, and calls have come since
+ * asking          ──▶ asking    refused, but its turn has come, or it has no place yet; or not answered, and later calls wait
  * queued          ──▶ asking    its turn has come, its pause is over, or its check is due
  * queued          ──▶ idle      its turn has come with the lock
  * resting         ──▶ asking    its pause is over
@@ -405,8 +405,8 @@ export class Line implements Paced<Line> {
   }
 
   /**
-   * Begins with a handed-over lock, while its lease is extended: docs/adr/0018-begin-with-the-grant.md. An attempt has to confirm the grant
-   * first if nothing extends the lease of the call, if too little time remains, or if the backend cannot vouch for the grant.
+   * Begins with a handed-over lock, while its lease is extended: docs/adr/0018-begin-with-the-grant.md. It asks instead
+   * if nothing extends the lease of the call, if too little time remains, or if the backend cannot vouch for the grant.
    * @returns whether it has used the grant, or given it back
    */
   #beginWith(handOver: HandOver): boolean {
@@ -598,7 +598,7 @@ export class Line implements Paced<Line> {
   }
 
   #refuse(waiter: Waiter, reason: unknown): void {
-    if (!waiter.list) return; // a lost lock made it give up meanwhile, or it is being granted
+    if (!waiter.list) return; // a lost lock has made it give up, or it is being granted
     this.#waiters.remove(waiter);
     waiter.refuse(reason);
   }

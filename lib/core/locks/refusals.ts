@@ -1,15 +1,16 @@
-import { keptUntil, type Hold, type LockBackend } from '../backend/lock-backend.js';
+import { keptUntil, type LockBackend } from '../backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../api/errors.js';
 import { heldAs, type Lease } from './lease.js';
 import { parseOwner } from '../../api/holder.js';
+import type { Waiter, WaitRequest } from './waiter.js';
 
 /** The last answer about a lock that others hold. */
 export interface HolderSeen {
   /** The owner value of the holder; undefined if nobody won. */
   owner?: string;
-  /** How many others hold it too, if the store told. */
+  /** How many others hold it too, if the store says so. */
   others?: number;
-  /** When the holder's lease ends, if the store told. */
+  /** When the holder's lease ends, if the store says so. */
   endsAt?: number;
   /** The store keeps the lock although the holder's work has ended. */
   isKept?: boolean;
@@ -24,28 +25,14 @@ export interface Knowledge {
   lease?: Lease;
   seen?: HolderSeen;
   now: number;
-  backend: Pick<LockBackend, 'problems' | 'unreleased'>;
-}
-
-/** The call that is refused: a waiter. */
-interface Refused {
-  /** When it joined its line. */
-  readonly startedAt: number;
-  readonly waitedMs: number;
-  readonly request: { readonly waitMs: number };
-  /** Whether an earlier attempt of the call was refused a moment ago. */
-  readonly wasRefused: boolean;
-  /** The keys that it holds while it waits. */
-  readonly holding?: readonly string[];
-  /** @default exclusive */
-  readonly hold?: Hold;
+  backend: LockBackend;
 }
 
 /** When an answer takes longer than this, the last one counts as outdated, in milliseconds. */
 const ANSWER_DUE_MS = 200;
 
 /** The refusal of a call whose time is over. It names the holder, or says that the store has not answered. */
-export function timedOut(call: Refused, known: Knowledge): LockContendedError | LockUnavailableError {
+export function timedOut(call: Waiter, known: Knowledge): LockContendedError | LockUnavailableError {
   const { key, lease, seen, now } = known;
   const unansweredMs = now - (seen ? (seen.askedAt ?? now) : call.startedAt);
   const isKnownHeld = seen !== undefined || call.wasRefused;
@@ -68,8 +55,8 @@ export function lostBefore(
 export function notKept(
   key: string,
   unansweredMs: number,
-  request: Refused['request'],
-  backend: Knowledge['backend'],
+  request: WaitRequest,
+  backend: LockBackend,
 ): LockUnavailableError {
   return LockUnavailableError.from('kept', key, unansweredCauses(key, unansweredMs, request, backend));
 }
@@ -78,8 +65,8 @@ export function notKept(
 function unansweredCauses(
   key: string,
   ms: number,
-  { waitMs }: Refused['request'],
-  backend: Knowledge['backend'],
+  { waitMs }: WaitRequest,
+  backend: LockBackend,
 ): readonly NodeError[] {
   const silence = `no answer for ${Math.round(ms)} ms${waitMs > 0 ? ', and waitMs is over' : ''}`;
   const problems = backend.problems(silence, key);
@@ -88,7 +75,7 @@ function unansweredCauses(
 
 /** The refusal of a call whose lock is held by others. @param maxWaiters given when the call may not even wait */
 export function contended(
-  { waitedMs, holding, hold }: Refused,
+  { waitedMs, holding, hold }: Waiter,
   known: Knowledge,
   maxWaiters?: number,
 ): LockContendedError {

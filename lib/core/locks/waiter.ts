@@ -32,10 +32,7 @@ export interface WaitRequest {
 }
 
 /** How long a call may take, in milliseconds: without `waitMs` as long as an attempt. */
-export function timeOf(
-  { waitMs }: Pick<WaitRequest, 'waitMs'>,
-  backend: Pick<LockBackend, 'attemptTimeoutMs'>,
-): number {
+export function timeOf({ waitMs }: WaitRequest, backend: LockBackend): number {
   return waitMs > 0 ? waitMs : backend.attemptTimeoutMs();
 }
 

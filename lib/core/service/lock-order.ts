@@ -63,8 +63,8 @@ interface Added {
 }
 
 /**
- * Finds locks that calls take in different orders, so that two calls could wait for each other. It has a graph of classes of keys, with an edge
- * from the class of a lock that a call holds to the class of the lock that it asks for. A cycle is a possible deadlock, before any deadlock
+ * Finds locks that calls take in different orders, so that two calls could wait for each other. It has a graph of classes of keys. An
+ * edge leads from a lock that a call holds to the lock that it asks for. A cycle is a possible deadlock, before any deadlock
  * happens. Lockdep does the same for Linux: docs.kernel.org/locking/lockdep-design.html.
  *
  * A call for several keys takes them sorted, so it adds an edge from each key to the next. Calls that keep the order of keys never wait for each

@@ -179,7 +179,7 @@ export class LockService {
    * Acquires the locks of all keys, 1 to 100, or none: in one round trip if they are free. Otherwise it holds those before the
    * first one that is taken, and waits for that one, for up to `waitMs` milliseconds in all. All calls use the same order of
    * keys, so no two of them wait for each other; work under one lock that acquires more locks still can.
-   * @throws like `acquire`; the `key` of the error is that of the lock that was refused
+   * @throws like `acquire`; the error has the `key` of the lock that was refused
    */
   acquireAll(keys: readonly string[], options?: AcquireOptions): Promise<LockSet> {
     return this.#acquire<LockSetHandle>({ kind: 'acquire', key: keys, isForSeveral: true, options });
