@@ -29,6 +29,12 @@ const toc = sections
   })
   .join('\n\n');
 
+/** What the search knows of a page. */
+function renderForSearch(text, env, md) {
+  const html = md.render(text, env);
+  return env.relativePath.startsWith('adr/') ? '' : html;
+}
+
 export default defineConfig({
   title: 'nest-redis-lock',
   description,
@@ -45,7 +51,8 @@ export default defineConfig({
     },
   },
   themeConfig: {
-    search: { provider: 'local' },
+    // The records of decisions would come before the guides.
+    search: { provider: 'local', options: { _render: renderForSearch } },
     outline: [2, 3],
     nav: [
       { text: 'Start', link: '/start' },
