@@ -153,10 +153,10 @@ describe('docs/start.md', () => {
     await app.close();
   });
 
-  it('answers contention without an error in the log, with the filter of docs/handlers.md', async () => {
+  it('answers contention without an error in the log, with the filter of docs/errors.md', async () => {
     const { OrderModule, OrdersController } = await examples();
     const { LockErrorsModule } = await exampleWith<{ LockErrorsModule: Class }>(
-      'docs/handlers.md',
+      'docs/errors.md',
       'class LockErrorsModule',
     );
     const errors: unknown[] = [];
