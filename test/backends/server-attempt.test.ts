@@ -5,11 +5,11 @@ import { EXCLUSIVE, type Grant, type Place, type WaitQueue } from '../../lib/cor
 import {
   ServerBackend,
   type Answer,
-  type Attempted,
+  type AttemptCallback,
   type AwaitedReplicas,
   type Failed,
-  type GaveBack,
-  type GivingBack,
+  type ReleaseResult,
+  type ReleaseRequest,
   type NodeConnection,
 } from '../../lib/stores/node/server.backend.js';
 import { placeOf } from '../support/claims.js';
@@ -19,7 +19,7 @@ const WAITING = placeOf('me', 3);
 const LIMIT_MS = 1_000;
 const REQUEST = { key: 'key', hold: EXCLUSIVE, owner: 'again', ttlMs: 1_000 };
 
-type Reply = [answer: Answer<AcquireOutcome>, gaveBack?: GaveBack];
+type Reply = [answer: Answer<AcquireOutcome>, releaseResult?: ReleaseResult];
 
 const GRANTED: Reply[0] = { status: 'acquired', grant: { key: 'key', owner: 'again', fencingToken: 7 }, sentAt: 0 };
 const REFUSED: Reply[0] = { status: 'contended', owner: 'other', remainingMs: 5, queued: true };
@@ -48,10 +48,10 @@ class Server extends ServerBackend {
   override readonly waitQueue = {
     leave: (_key: string, { ticket }: Place) => void this.left.push(ticket),
   } as unknown as WaitQueue;
-  readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.inOneStep;
+  readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.releaseThenAttempt;
   readonly isAnswered = true;
   readonly asked: (string | undefined)[] = [];
-  readonly givenBack: string[] = [];
+  readonly ownerToRelease: string[] = [];
 
   constructor(
     private readonly replies: Reply[],
@@ -60,16 +60,16 @@ class Server extends ServerBackend {
     super({ commandTimeoutMs: LIMIT_MS, now: () => 0 }, { report: vi.fn<LockBackend['report']>(), replicas });
   }
 
-  attempt(_request: AcquireRequest, done: Attempted, givenBack?: string): void {
-    this.asked.push(givenBack);
+  attempt(_request: AcquireRequest, done: AttemptCallback, ownerToRelease?: string): void {
+    this.asked.push(ownerToRelease);
     const reply = this.replies[this.asked.length - 1];
     if (!reply) throw new Error('a mistake');
-    const [answer, gaveBack] = reply;
-    queueMicrotask(() => done(answer, 0, gaveBack));
+    const [answer, releaseResult] = reply;
+    queueMicrotask(() => done(answer, 0, releaseResult));
   }
 
-  protected giveBack({ owner }: Grant, _how: GivingBack, done: (answer: Answer<ReleaseOutcome>) => void): void {
-    this.givenBack.push(owner);
+  protected giveBack({ owner }: Grant, _how: ReleaseRequest, done: (answer: Answer<ReleaseOutcome>) => void): void {
+    this.ownerToRelease.push(owner);
     done({ status: 'released' });
   }
 
@@ -90,35 +90,35 @@ async function turn(replies: Reply[]) {
   const outcome = await new Promise<AcquireOutcome>((done) =>
     server.releaseAndAcquire({ key: 'key', owner: 'mine' }, (each) => void released.push(each), request, done),
   );
-  const { asked, givenBack } = server;
-  return { outcome: outcome.status, released: released.map(({ status }) => status), asked, givenBack };
+  const { asked, ownerToRelease } = server;
+  return { outcome: outcome.status, released: released.map(({ status }) => status), asked, ownerToRelease };
 }
 
 it.each<[string, Reply[], object]>([
   [
     'that is answered says what became of both',
     [[GRANTED, 'released']],
-    { outcome: 'acquired', released: ['released'], asked: ['mine'], givenBack: [] },
+    { outcome: 'acquired', released: ['released'], asked: ['mine'], ownerToRelease: [] },
   ],
   [
     'that finds the lock of another says so',
     [[REFUSED, 'gone']],
-    { outcome: 'contended', released: ['gone'], asked: ['mine'], givenBack: [] },
+    { outcome: 'contended', released: ['gone'], asked: ['mine'], ownerToRelease: [] },
   ],
   [
     'that may have run does not call a lock lost which it may have given back: that is repeated by itself',
     [[BROKEN], [REFUSED, 'gone']],
-    { outcome: 'contended', released: ['unavailable'], asked: ['mine', undefined], givenBack: ['mine'] },
+    { outcome: 'contended', released: ['unavailable'], asked: ['mine', undefined], ownerToRelease: ['mine'] },
   ],
   [
     'that was never sent, as none of its calls waits any more, only gives the lock back, and says what became of it',
     [[NOT_RUN]],
-    { outcome: 'unavailable', released: ['released'], asked: ['mine'], givenBack: ['mine'] },
+    { outcome: 'unavailable', released: ['released'], asked: ['mine'], ownerToRelease: ['mine'] },
   ],
   [
     'whose store makes a mistake gives the lock back by itself',
     [],
-    { outcome: 'unavailable', released: ['unavailable'], asked: ['mine'], givenBack: ['mine'] },
+    { outcome: 'unavailable', released: ['unavailable'], asked: ['mine'], ownerToRelease: ['mine'] },
   ],
 ])('A turn %s [G626]', async (_what, replies, expected) => {
   expect(await turn(replies)).toEqual(expected);
@@ -156,7 +156,7 @@ it.each<[string, Reply[], Partial<AwaitedReplicas>?]>([
     );
     expect(isCalled).toBe(false);
     expect(await outcome).toMatchObject({ status: 'unavailable', causes: [{ problem: 'Error: a mistake' }] });
-    expect(server.givenBack).toEqual(['again']);
+    expect(server.ownerToRelease).toEqual(['again']);
   },
 );
 
@@ -170,15 +170,15 @@ it('An attempt for more than one call that may have run, and is refused when it 
   } as const;
   const outcome = await new Promise<AcquireOutcome>((done) => server.acquire(request, done));
   expect(outcome.status).toBe('contended');
-  expect(server.givenBack).toEqual(['beside']);
+  expect(server.ownerToRelease).toEqual(['beside']);
   expect(server.left).toEqual([]);
 });
 
 /** Two masters of a Cluster: the one of `a` refuses for a moment, the one of every other key owes an answer. */
 class Masters extends Server {
-  readonly owing: Attempted[] = [];
+  readonly owing: AttemptCallback[] = [];
 
-  override attempt({ key }: AcquireRequest, done: Attempted): void {
+  override attempt({ key }: AcquireRequest, done: AttemptCallback): void {
     if (key === 'a') queueMicrotask(() => done(failed(false, true), 0));
     else this.owing.push(done);
   }

@@ -8,7 +8,7 @@ export const GRANT_TTL_MS = 2_000;
 export const TAKEN = 'taken';
 
 /** The grant that a message tells of. */
-export interface ToldGrant {
+export interface GrantMessage {
   /** The first and the last of its tokens. Permits have none: then both are the time of the server. */
   fencingToken: number;
   lastToken: number;
@@ -21,7 +21,7 @@ export interface Message {
   /** The ticket whose turn has come, or the owner value that a lock was taken from. */
   ticket: string;
   /** The grant, if it is one that an acquisition could have. */
-  grant?: ToldGrant;
+  grant?: GrantMessage;
   /** The lock that was handed over to the ticket, by the name that the store has for it. */
   lock?: string;
   /** The key of a lock that was taken by force. */
@@ -81,20 +81,20 @@ export function hintOf(
 }
 
 /** A message that a lock was handed over to a ticket. Anybody who may publish can send one. */
-export class ToldHandOver implements HandOver {
+export class HandOverMessage implements HandOver {
   readonly ttlMs = GRANT_TTL_MS;
 
   /** @param timeAt reads a time of the server by the monotonic clock, in milliseconds */
   constructor(
     private readonly ticket: string,
-    private readonly told: ToldGrant,
+    private readonly message: GrantMessage,
     private readonly timeAt: (key: string, serverUs: number) => number | undefined,
   ) {}
 
   grantOf(key: string, { turns, hold, hint }: Place): ReturnType<HandOver['grantOf']> {
     if (!(hint instanceof LastRefusal)) return undefined;
     const { latestToken, sentAt } = hint;
-    const { fencingToken, lastToken, boundUs } = this.told;
+    const { fencingToken, lastToken, boundUs } = this.message;
     // No store that gave the last answer can have minted these tokens since.
     if (fencingToken < latestToken || fencingToken > latestToken + TOKEN_LEAD_US) return undefined;
     if (lastToken - fencingToken >= turns) return undefined;

@@ -64,7 +64,7 @@ export function noteTtl(grant: Grant, ttlMs: number): void {
 }
 
 /** The longest that a lock may stand, in milliseconds from now. */
-export function standsMs(grant: Grant): number {
+export function maxRemainingMs(grant: Grant): number {
   const ttlMs = grant instanceof StoredGrant ? grant.longestTtlMs : LONGEST_TTL_MS;
   return ttlMs + driftMs(ttlMs);
 }
@@ -81,13 +81,13 @@ export interface Failed extends Unavailable {
 export type Answer<Outcome> = Exclude<Outcome, Unavailable> | Failed;
 
 /** Takes the answer to an attempt. @param sentAt when it was sent; when it failed, if it never was */
-export type Attempted = (answer: Answer<AcquireOutcome>, sentAt: number, gaveBack?: GaveBack) => void;
+export type AttemptCallback = (answer: Answer<AcquireOutcome>, sentAt: number, releaseResult?: ReleaseResult) => void;
 
 /** What became of a lock that was given back in the same step as an attempt. Undefined: that is not known. */
-export type GaveBack = 'released' | 'gone';
+export type ReleaseResult = 'released' | 'gone';
 
 /** How a lock is given back, or kept; or how a place in its queue is given back, with the lock if that was handed over to the place. */
-export interface GivingBack extends Releasing {
+export interface ReleaseRequest extends Releasing {
   /** The entry of the place in the queue; '' for a ticket that has none. Undefined: it is a lock that was granted. */
   readonly entry?: string;
 }
@@ -163,13 +163,13 @@ export abstract class ServerBackend implements LockBackend {
   /** Releases in flight, and what is sent to others because of them. */
   protected readonly releasing = new InFlight();
   /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
-  readonly #retry: ReleaseRetry<GivingBack & { readonly grant: Grant; readonly cause?: NodeError }>;
+  readonly #retry: ReleaseRetry<ReleaseRequest & { readonly grant: Grant; readonly cause?: NodeError }>;
   readonly #commandTimeoutMs: number;
   readonly #now: () => number;
   readonly #alone?: Alone;
   readonly #replicas?: AwaitedReplicas;
   /** Why the attempts have failed that are to be sent again. */
-  readonly #failing = new Map<AcquireRequest, NodeError>();
+  readonly #lastFailures = new Map<AcquireRequest, NodeError>();
 
   /** @param alone undefined for a server that keeps locks together with others */
   protected constructor({ commandTimeoutMs, now }: ServerSettings, alone?: Alone) {
@@ -188,13 +188,13 @@ export abstract class ServerBackend implements LockBackend {
   protected abstract readonly isAnswered: boolean;
   /**
    * Tries to acquire a lock. With a place, a refused attempt is queued.
-   * @param givenBack the owner value of a lock of the same key that is given back in the same step: only where there is a queue
+   * @param ownerToRelease the owner value of a lock of the same key that is given back in the same step: only where there is a queue
    */
-  protected abstract attempt(request: AcquireRequest, done: Attempted, givenBack?: string): void;
+  protected abstract attempt(request: AcquireRequest, done: AttemptCallback, ownerToRelease?: string): void;
   protected abstract prolong(request: ExtendRequest, done: (answer: Answer<ExtendOutcome>) => void): void;
   protected abstract move(request: Transfer, done: (answer: Answer<TransferOutcome>) => void): void;
   /** Gives a lock or a place back, or keeps the lock: once. */
-  protected abstract giveBack(grant: Grant, how: GivingBack, done: (answer: Answer<ReleaseOutcome>) => void): void;
+  protected abstract giveBack(grant: Grant, how: ReleaseRequest, done: (answer: Answer<ReleaseOutcome>) => void): void;
   /** Who holds a lock. Never rejects. */
   abstract view(key: string): Promise<Holding | undefined | Failed>;
   /** Searches for locks, held or free meanwhile. Takes the budget of the request, and one time limit more, at most. Never rejects. */
@@ -216,7 +216,7 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
-    if (this.#canHold(request)) this.#try(request, (answer, sentAt) => this.#attempted(request, answer, sentAt, done));
+    if (this.#canHold(request)) this.#try(request, (answer, sentAt) => this.#onAnswer(request, answer, sentAt, done));
     else this.#refuseHold(done);
   }
 
@@ -224,22 +224,22 @@ export abstract class ServerBackend implements LockBackend {
    * `releaseAndAcquire` of a store that has a queue. A lock whose release was never sent is given back as by any release: also where no
    * call wants the other half any more. After a lost answer nothing says whether the lock that was given back was still held, so it is released by itself.
    */
-  protected readonly inOneStep: NonNullable<LockBackend['releaseAndAcquire']> = (grant, released, request, done) => {
+  protected readonly releaseThenAttempt: NonNullable<LockBackend['releaseAndAcquire']> = (grant, released, request, done) => {
     if (!this.#canHold(request)) {
       this.release(grant, {}, released);
       this.#refuseHold(done);
       return;
     }
-    const attempted: Attempted = (outcome, sentAt, gaveBack) => {
-      if (gaveBack) {
-        released({ status: gaveBack });
+    const attempted: AttemptCallback = (outcome, sentAt, releaseResult) => {
+      if (releaseResult) {
+        released({ status: releaseResult });
       } else if (outcome.status === 'unavailable' && outcome.mayHaveRun) {
         this.release(grant, {});
         released(outcome);
       } else {
         this.release(grant, {}, released);
       }
-      this.#attempted(request, outcome, sentAt, done);
+      this.#onAnswer(request, outcome, sentAt, done);
     };
     this.#try(request, attempted, grant.owner);
   };
@@ -250,14 +250,14 @@ export abstract class ServerBackend implements LockBackend {
     if (this.#replicas) {
       void this.#replicas
         .extend(request)
-        .catch(this.#mistake)
+        .catch(this.#unexpectedFailure)
         .then((outcome) => done(outcome.status === 'extended' ? { ...outcome, sentAt: askedAt } : outcome));
       return;
     }
     try {
       this.prolong(request, done);
     } catch (error) {
-      this.#answerMistake(error, done);
+      this.#answerUnexpected(error, done);
     }
   }
 
@@ -268,9 +268,9 @@ export abstract class ServerBackend implements LockBackend {
    */
   release(
     grant: Grant,
-    { keepUntil, entry }: GivingBack,
+    { keepUntil, entry }: ReleaseRequest,
     done?: (outcome: Answer<ReleaseOutcome>) => void,
-    forMs = standsMs(grant),
+    forMs = maxRemainingMs(grant),
   ): void {
     const how = { keepUntil, entry };
     this.releasing.begin();
@@ -291,11 +291,11 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   transfer(request: Transfer): Promise<TransferOutcome> {
-    return this.#transferred(request).catch(this.#mistake);
+    return this.#transferWithRetries(request).catch(this.#unexpectedFailure);
   }
 
   /** Rides out what an attempt does: the new owner value makes it safe to send the same request again. */
-  async #transferred(request: Transfer): Promise<TransferOutcome> {
+  async #transferWithRetries(request: Transfer): Promise<TransferOutcome> {
     const { ttlMs, atLeast } = request;
     const recovered = this.#recovery(this.#now());
     let mayHaveRun = false;
@@ -305,7 +305,7 @@ export abstract class ServerBackend implements LockBackend {
       if (answer.status === 'transferred') {
         const { grant } = answer;
         noteTtl(grant, atLeast ? LONGEST_TTL_MS : ttlMs);
-        const cause = await this.#missing({ grant, ttlMs, atLeast });
+        const cause = await this.#replicationProblem({ grant, ttlMs, atLeast });
         return cause ? { status: 'unavailable', causes: [cause], mayHaveRun: true } : answer;
       }
       mayHaveRun ||= answer.mayHaveRun;
@@ -330,7 +330,7 @@ export abstract class ServerBackend implements LockBackend {
 
   problems(silence: string, key: string): NodeError[] {
     const problem = this.problem(silence) ?? new NodeError(this.name, silence);
-    const [, refusal] = [...this.#failing].find(([request]) => request.key === key) ?? [];
+    const [, refusal] = [...this.#lastFailures].find(([request]) => request.key === key) ?? [];
     return [problem.problem === silence && refusal ? refusal : problem]; // it has answered
   }
 
@@ -371,7 +371,7 @@ export abstract class ServerBackend implements LockBackend {
    * the time for which the command has to wait in this process.
    * @returns the problem; undefined when it answered
    */
-  async pinged(): Promise<NodeError | undefined> {
+  async pingProblem(): Promise<NodeError | undefined> {
     if (!this.connection.isReady) return this.connection.problem;
     const limitMs = this.#commandTimeoutMs;
     const answer = this.view(PING_KEY).then((view) => (isFailed(view) ? view.causes[0] : undefined));
@@ -379,7 +379,7 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   async ping(): Promise<BackendPing> {
-    return pingOfOne(await this.pinged());
+    return pingOfOne(await this.pingProblem());
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
@@ -415,28 +415,28 @@ export abstract class ServerBackend implements LockBackend {
     this.onReachable?.();
   }
 
-  #giveBackOnce(grant: Grant, how: GivingBack, done: (answer: Answer<ReleaseOutcome>) => void): void {
+  #giveBackOnce(grant: Grant, how: ReleaseRequest, done: (answer: Answer<ReleaseOutcome>) => void): void {
     try {
       this.giveBack(grant, how, done);
     } catch (error) {
-      this.#answerMistake(error, done);
+      this.#answerUnexpected(error, done);
     }
   }
 
-  #try(request: AcquireRequest, done: Attempted, givenBack?: string): void {
+  #try(request: AcquireRequest, done: AttemptCallback, ownerToRelease?: string): void {
     try {
-      this.attempt(request, done, givenBack);
+      this.attempt(request, done, ownerToRelease);
     } catch (error) {
-      this.#answerMistake(error, (answer) => done(answer, this.#now()));
+      this.#answerUnexpected(error, (answer) => done(answer, this.#now()));
     }
   }
 
-  #answerMistake(error: unknown, done: (answer: Failed) => void): void {
-    queueMicrotask(() => done(this.#mistake(error)));
+  #answerUnexpected(error: unknown, done: (answer: Failed) => void): void {
+    queueMicrotask(() => done(this.#unexpectedFailure(error)));
   }
 
   /** The answer of what must not throw, nor reject: if it does, nobody must be left waiting. */
-  readonly #mistake = (error: unknown): Failed => failed(new NodeError(this.name, String(error)), true);
+  readonly #unexpectedFailure = (error: unknown): Failed => failed(new NodeError(this.name, String(error)), true);
 
   /** Its connection lives, and nothing has run. A Redlock has other nodes, and does not wait for this one. */
   #isRefusedForNow({ disconnected, mayHaveRun }: Failed): boolean {
@@ -453,7 +453,7 @@ export abstract class ServerBackend implements LockBackend {
     void Promise.resolve().then(() => done({ status: 'unavailable', causes: [cause] }));
   }
 
-  #attempted(
+  #onAnswer(
     request: AcquireRequest,
     answer: Answer<AcquireOutcome>,
     sentAt: number,
@@ -461,13 +461,13 @@ export abstract class ServerBackend implements LockBackend {
   ): void {
     const isSettled = answer.status === 'contended' || (answer.status === 'acquired' && !this.#replicas);
     if (isSettled) return done(answer);
-    void this.#settled(request, answer, sentAt)
+    void this.#retryUntilSettled(request, answer, sentAt)
       .catch((error: unknown): Failed => {
         this.#undo(request);
-        return this.#mistake(error);
+        return this.#unexpectedFailure(error);
       })
       .then((outcome) => {
-        this.#failing.delete(request);
+        this.#lastFailures.delete(request);
         done(outcome);
       });
   }
@@ -476,12 +476,12 @@ export abstract class ServerBackend implements LockBackend {
    * Rides out a short break of the connection, and a refusal that passes: its owner value makes it safe to send the same attempt again.
    * Then waits for replicas.
    */
-  async #settled(request: AcquireRequest, answer: Answer<AcquireOutcome>, sentAt: number): Promise<AcquireOutcome> {
+  async #retryUntilSettled(request: AcquireRequest, answer: Answer<AcquireOutcome>, sentAt: number): Promise<AcquireOutcome> {
     const recovered = this.#recovery(sentAt);
     let mayHaveRun = false;
     while (answer.status === 'unavailable') {
       mayHaveRun ||= answer.mayHaveRun;
-      this.#failing.set(request, answer.causes[0]!);
+      this.#lastFailures.set(request, answer.causes[0]!);
       const problem = await recovered(answer);
       if (problem) {
         if (mayHaveRun) this.#undo(request);
@@ -495,7 +495,7 @@ export abstract class ServerBackend implements LockBackend {
       return { ...answer, hint: undefined }; // its place may have been granted the lock
     }
     // Its others are in the same value, so what has it has them.
-    const cause = await this.#missing({ grant: answer.grant, ttlMs: request.ttlMs });
+    const cause = await this.#replicationProblem({ grant: answer.grant, ttlMs: request.ttlMs });
     if (!cause) return answer;
     this.#undo(request);
     return unavailable(cause);
@@ -514,7 +514,7 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   /** Why the replicas do not have a lock that was granted; undefined when they do, or are not waited for. */
-  async #missing(request: ReplicatedExtension): Promise<NodeError | undefined> {
+  async #replicationProblem(request: ReplicatedExtension): Promise<NodeError | undefined> {
     const extension = await this.#replicas?.extend(request);
     if (!extension || extension.status === 'extended') return undefined;
     if (extension.status === 'unavailable') return extension.causes[0];

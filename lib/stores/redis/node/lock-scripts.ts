@@ -16,7 +16,7 @@ import type {
 } from '../../../core/backend/lock-backend.js';
 import type { ServerClock } from '../../../core/time/server-clock.js';
 import { hintOf } from '../../node/messages.js';
-import { failed, StoredGrant, type Answer, type Failed, type GaveBack } from '../../node/server.backend.js';
+import { failed, StoredGrant, type Answer, type Failed, type ReleaseResult } from '../../node/server.backend.js';
 import { nodeError } from '../client/advice.js';
 import * as lua from '../scripts/lua.js';
 import type { Script } from '../scripts/script.js';
@@ -63,7 +63,7 @@ export interface LockCall {
 export interface Attempt {
   readonly sign: Sign;
   /** The owner value of a lock that is given back in the same step. */
-  readonly givenBack?: string;
+  readonly ownerToRelease?: string;
   /** Its place in the queue. */
   readonly entry?: string;
   /** When it came, by the clock of the server in microseconds; undefined where that is not known. */
@@ -160,11 +160,11 @@ export function readAcquire(
 export function turnCall(
   keys: LockKeys,
   { key, owner, ttlMs, turns = 1, place }: AcquireRequest,
-  { sign, givenBack, entry = '', number }: Attempt,
+  { sign, ownerToRelease, entry = '', number }: Attempt,
 ): LockCall {
-  const give = givenBack === undefined ? '' : ownerPart(givenBack);
+  const give = ownerToRelease === undefined ? '' : ownerPart(ownerToRelease);
   return {
-    script: givenBack === undefined ? lua.TURN : GIVE_AND_TURN,
+    script: ownerToRelease === undefined ? lua.TURN : GIVE_AND_TURN,
     keys: [keys.fence(key), keys.lock(key), keys.queue(key)],
     args: [sign, give, ownerPart(owner), ttlMs, turns, entry, number ?? '', place?.isTaken ? 1 : 0, place?.calls ?? 0],
   };
@@ -186,14 +186,14 @@ export function crowdCall(
   keys: LockKeys,
   hold: Exclude<Hold, { mode: 'exclusive' }>,
   { key, owner, ttlMs, place, others = [] }: Omit<AcquireRequest, 'hold'>,
-  { sign, givenBack, entry = '', number }: Attempt,
+  { sign, ownerToRelease, entry = '', number }: Attempt,
 ): LockCall {
   const placed = place?.isTaken ? 1 : 0;
   const waiting = [entry, number ?? '', placed, place?.calls ?? 0];
   return {
-    script: givenBack === undefined ? lua.CROWD : GIVE_CROWD,
+    script: ownerToRelease === undefined ? lua.CROWD : GIVE_CROWD,
     keys: keysToHandOver(keys, key),
-    args: [sign, givenBack ?? '', owner, ttlMs, ...crowdArgs(hold), ...waiting, others.join(' ')],
+    args: [sign, ownerToRelease ?? '', owner, ttlMs, ...crowdArgs(hold), ...waiting, others.join(' ')],
   };
 }
 
@@ -218,7 +218,7 @@ export function leaveCrowdCall(
   { key, owner }: Grant,
   sign: Sign,
 ): LockCall {
-  return crowdCall(keys, hold, { key, owner: NOBODY, ttlMs: 0 }, { sign, givenBack: owner });
+  return crowdCall(keys, hold, { key, owner: NOBODY, ttlMs: 0 }, { sign, ownerToRelease: owner });
 }
 
 /** Of `turn.lua` and `crowd.lua`. */
@@ -245,7 +245,7 @@ function readNoGrant(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
 }
 
 /** What became of the lock that was given back by `turn.lua` or `crowd.lua`. */
-export function readGaveBack(reply: Reply): GaveBack | undefined {
+export function readReleaseResult(reply: Reply): ReleaseResult | undefined {
   if (!Array.isArray(reply)) return undefined;
   return Number(reply[1]) === 1 ? 'released' : 'gone';
 }

@@ -22,15 +22,15 @@ import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
 import type { InboxListener, Listening } from '../../node/ear.js';
-import { GRANT_TTL_MS, readMessage, ToldHandOver } from '../../node/messages.js';
+import { GRANT_TTL_MS, readMessage, HandOverMessage } from '../../node/messages.js';
 import {
   failed,
   ServerBackend,
   type Alone,
   type Answer,
-  type Attempted,
+  type AttemptCallback,
   type Failed,
-  type GivingBack,
+  type ReleaseRequest,
   type Scan,
 } from '../../node/server.backend.js';
 import { nodeError, unreachable } from '../client/advice.js';
@@ -79,7 +79,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   override readonly waitQueue = this;
   /** No node of a Redlock could keep a limit, or know all readers. */
   override readonly modes?: readonly LockMode[];
-  readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.inOneStep;
+  readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.releaseThenAttempt;
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   readonly #keys: LockKeys;
@@ -187,12 +187,12 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     this.#inbox.check(key);
   }
 
-  protected attempt(request: AcquireRequest, done: Attempted, givenBack?: string): void {
+  protected attempt(request: AcquireRequest, done: AttemptCallback, ownerToRelease?: string): void {
     const { key, hold, place, turns = 1, inOrder, asker } = request;
-    const isForOne = hold.mode === 'exclusive' && !place && turns === 1 && givenBack === undefined;
+    const isForOne = hold.mode === 'exclusive' && !place && turns === 1 && ownerToRelease === undefined;
     // Its answer tells no time, by which the next call may have to get its place.
     const isTimeKnown = !inOrder || this.#clockOf(key).isFresh(monotonic());
-    if (!isForOne || !isTimeKnown) return this.#attemptToWait(request, done, givenBack);
+    if (!isForOne || !isTimeKnown) return this.#attemptToWait(request, done, ownerToRelease);
     const taken = (reply: Reply | ScriptFault, sentAt: number) => {
       if (reply instanceof ScriptFault) done(this.#failedBy(reply), sentAt);
       else if (scripts.isForQueue(reply)) this.#attemptToWait(request, done);
@@ -202,13 +202,13 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   }
 
   /** With a place, or for many turns, or in one step with a release; or where the lock may have a queue that comes first. */
-  #attemptToWait(request: AcquireRequest, done: Attempted, givenBack?: string): void {
+  #attemptToWait(request: AcquireRequest, done: AttemptCallback, ownerToRelease?: string): void {
     const { key, hold, place, asker } = request;
     const keys = this.#keys;
     const clock = this.#clockOf(key);
     const attempt: Attempt = {
       sign: this.#inbox.signOf(key),
-      givenBack,
+      ownerToRelease,
       entry: place && this.#entry(place),
       number: place && clock.at(place.arrivedAt),
     };
@@ -229,7 +229,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
       };
       const answer = isAlone ? scripts.readTurn(reply, asked) : scripts.readCrowdAttempt(reply, asked);
       const isUnknown = answer.status === 'unavailable' && answer.mayHaveRun;
-      done(answer, sentAt, isUnknown ? undefined : scripts.readGaveBack(reply));
+      done(answer, sentAt, isUnknown ? undefined : scripts.readReleaseResult(reply));
     };
     this.#run(call, answered, asker);
   }
@@ -294,7 +294,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   }
 
   /** Replicas are not waited for when it is kept: without this command they have the lock for as long as it was extended. */
-  protected giveBack(grant: Grant, how: GivingBack, done: (answer: Answer<ReleaseOutcome>) => void): void {
+  protected giveBack(grant: Grant, how: ReleaseRequest, done: (answer: Answer<ReleaseOutcome>) => void): void {
     // A place that can only be woken does no harm if it stays; a lock that was handed over to one must go on.
     const isHarmless = how.entry !== undefined && !this.handsOver;
     const given = (answer: Answer<ReleaseOutcome>) =>
@@ -302,7 +302,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     this.#run(this.#releaseCall(grant, how), this.#reading(scripts.readRelease, isHarmless ? given : done));
   }
 
-  #releaseCall(grant: Grant, { entry, keepUntil }: GivingBack): LockCall {
+  #releaseCall(grant: Grant, { entry, keepUntil }: ReleaseRequest): LockCall {
     const keys = this.#keys;
     const { key, owner, hold = EXCLUSIVE } = grant;
     const keptForMs = leftMs(keepUntil);
@@ -396,7 +396,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     }
     // A lock is not held before its replicas have it, and none is begun that cannot be extended now.
     const mayBegin = grant && this.#settings.handsOver && this.#settings.awaitedReplicas === 0 && this.isReady;
-    const handOver = mayBegin ? new ToldHandOver(ticket, grant, this.#timeAt) : undefined;
+    const handOver = mayBegin ? new HandOverMessage(ticket, grant, this.#timeAt) : undefined;
     this.#listener?.onTurn(ticket, handOver, lock && this.#keys.keyIn(lock));
   }
 

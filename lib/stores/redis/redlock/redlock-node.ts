@@ -123,7 +123,7 @@ export class RedlockNode {
 
   /** Asks the node once, unless it is known not to vote. @returns why it does not vote */
   async ping(): Promise<NodeError | undefined> {
-    return (this.node.isReady && this.abstention) || this.node.pinged();
+    return (this.node.isReady && this.abstention) || this.node.pingProblem();
   }
 
   /** Why it does not vote although it answers. */

@@ -18,9 +18,9 @@ import {
   StoredGrant,
   type Alone,
   type Answer,
-  type Attempted,
+  type AttemptCallback,
   type Failed,
-  type GivingBack,
+  type ReleaseRequest,
 } from '../../node/server.backend.js';
 import { sqlError } from '../advice.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
@@ -57,7 +57,7 @@ export class MysqlNode extends SqlNode {
     this.ddl = ddl(settings.table);
   }
 
-  protected attempt(request: AcquireRequest, done: Attempted): void {
+  protected attempt(request: AcquireRequest, done: AttemptCallback): void {
     const { key, owner, ttlMs, turns = 1, asker } = request;
     const values = [stored(key), owner, ttlMs, turns];
     const taken: Answered = (row, sentAt) => {
@@ -106,7 +106,7 @@ export class MysqlNode extends SqlNode {
 
   protected giveBack(
     { key, owner }: Grant,
-    { keepUntil }: GivingBack,
+    { keepUntil }: ReleaseRequest,
     done: (answer: Answer<ReleaseOutcome>) => void,
   ): void {
     const keptForMs = leftMs(keepUntil);

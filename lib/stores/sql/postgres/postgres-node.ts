@@ -18,15 +18,15 @@ import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { nextTick } from '../../../core/time/event-loop.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
 import type { InboxListener } from '../../node/ear.js';
-import { GRANT_TTL_MS, hintOf, readMessage, TAKEN, ToldHandOver } from '../../node/messages.js';
+import { GRANT_TTL_MS, hintOf, readMessage, TAKEN, HandOverMessage } from '../../node/messages.js';
 import {
   StoredGrant,
   type Alone,
   type Answer,
-  type Attempted,
+  type AttemptCallback,
   type Failed,
-  type GaveBack,
-  type GivingBack,
+  type ReleaseResult,
+  type ReleaseRequest,
 } from '../../node/server.backend.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
@@ -58,7 +58,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   readonly store = 'PostgreSQL';
   readonly handsOver = true;
   override readonly waitQueue = this;
-  readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.inOneStep;
+  readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.releaseThenAttempt;
   protected readonly statements: PostgresStatements;
   readonly #inbox: PostgresInbox;
   readonly #channel: string;
@@ -85,7 +85,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     );
   }
 
-  protected attempt(request: AcquireRequest, done: Attempted, give?: string): void {
+  protected attempt(request: AcquireRequest, done: AttemptCallback, give?: string): void {
     const { place, turns = 1 } = request;
     if (turns === 1 && !place && give === undefined && this.runner.isAnswered) this.#take(request, done);
     else this.#ask(request, give, done);
@@ -163,7 +163,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     else
       this.#listener?.onTurn(
         ticket,
-        grant && this.connection.isReady ? new ToldHandOver(ticket, grant, this.#timeAt) : undefined,
+        grant && this.connection.isReady ? new HandOverMessage(ticket, grant, this.#timeAt) : undefined,
         lock && fromStored(lock),
       );
   }
@@ -181,20 +181,20 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     );
   }
 
-  #ask(request: AcquireRequest, give: string | undefined, done: Attempted): void {
+  #ask(request: AcquireRequest, give: string | undefined, done: AttemptCallback): void {
     const { key, owner, ttlMs, place, turns = 1, asker } = request;
     const number = place && this.#clock.at(place.arrivedAt);
     const waiting = { ticket: place?.ticket, number, queues: place !== undefined, calls: place?.calls };
     const answered: Answered = (row, sentAt) => {
       if (row instanceof SqlFault) return done(this.failedBy(row), sentAt);
       this.#learn(row, sentAt);
-      done(this.#outcomeOf(row, request, sentAt), sentAt, give === undefined ? undefined : gaveBackBy(row));
+      done(this.#outcomeOf(row, request, sentAt), sentAt, give === undefined ? undefined : releaseResultOf(row));
     };
     this.#turn({ key, give, owner, ttlMs, turns, ...waiting }, answered, asker);
   }
 
   /** Tries to take a lock alone, as if it were free and nobody waited for it. */
-  #take(request: AcquireRequest, done: Attempted): void {
+  #take(request: AcquireRequest, done: AttemptCallback): void {
     const { key, owner, ttlMs, asker } = request;
     const taken: Answered = (row, sentAt) => {
       if (row instanceof SqlFault) return done(this.failedBy(row), sentAt);
@@ -242,7 +242,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
 
   protected giveBack(
     { key, owner, fencingToken = 0, nobodyBefore }: Grant,
-    { keepUntil, entry }: GivingBack,
+    { keepUntil, entry }: ReleaseRequest,
     done: (answer: Answer<ReleaseOutcome>) => void,
   ): void {
     const keptForMs = leftMs(keepUntil);
@@ -335,7 +335,7 @@ function channelOf(owner: string): string | undefined {
 }
 
 /** What became of the lock that was given back in the same step: that is not known while a transaction guards it. */
-function gaveBackBy(row: Row): GaveBack | undefined {
+function releaseResultOf(row: Row): ReleaseResult | undefined {
   if (!is(row.gives)) return 'gone';
   return is(row.is_guarded) ? undefined : 'released';
 }
