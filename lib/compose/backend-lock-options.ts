@@ -2,7 +2,7 @@ import { LockOptionsError, LockUnavailableError } from '../api/errors.js';
 import type { LockServiceOptions } from '../api/options.js';
 import { fromPromises, type PromiseBackend } from '../core/backend/from-promises.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
-import { checked, described, isFunction, milliseconds, invalidOption } from '../core/options/checks.js';
+import { checked, described, isClass, isFunction, milliseconds, invalidOption } from '../core/options/checks.js';
 import { closeStore } from '../core/service/shutdown.js';
 import { inTime } from '../core/time/time-limit.js';
 import type { ResolvedLockOptions, StoreKind } from './composition.js';
@@ -49,10 +49,9 @@ export const BACKEND: StoreKind<LockModuleOptions, ResolvedBackendOptions> = {
   },
   resolve: (options) => {
     const { backend: make } = options;
-    const isClass = isFunction(make) && /^class\b/.test(String(make));
-    if (!isFunction(make) || isClass)
+    if (!isFunction(make) || isClass(make))
       throw new LockOptionsError(
-        `backend must be a function that makes the store, as in backend: () => new MyStore(): got ${isClass ? 'a class' : described(make)}.`,
+        `backend must be a function that makes the store, as in backend: () => new MyStore(): got ${isClass(make) ? 'a class' : described(make)}.`,
       );
     return { commandTimeoutMs: 1_000, ...checked(options, CHECKS), backend: { kind: 'backend', make } };
   },

@@ -12,7 +12,7 @@ import {
   ageCheck,
   IN_TRANSACTION as IN_POSTGRES,
   NOT_GUARDED as BY_POSTGRES,
-  READ_BEFORE,
+  READ_TOO_EARLY,
 } from '../stores/sql/postgres/statements.js';
 
 /** Runs a statement in the transaction of the work: `(text, values) => tx.query(text, values)`. What it resolves to is not read. */
@@ -144,7 +144,7 @@ function refusalOf(handles: readonly LockHandle[], error: unknown): unknown {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 8; cause = cause.cause, depth++) {
     const { number, stolen } = (BY_POSTGRES.exec(cause.message) ?? BY_MYSQL.exec(cause.message))?.groups ?? {};
     const lock = handles[Number(number) - 1];
-    if (cause.message.includes(READ_BEFORE))
+    if (cause.message.includes(READ_TOO_EARLY))
       return Object.assign(new Error(OUTDATED, { cause: error }), { code: SERIALIZATION_FAILURE });
     if (lock) return new LockLostError(lock.key, stolen === undefined ? 'expired' : 'stolen', undefined, error);
     if (OUTSIDE.has((cause as { code?: unknown }).code))

@@ -3,7 +3,7 @@ import { LockOptionsError } from 'nest-redis-lock';
 import type { RedisCluster } from '../support/redis-cluster.js';
 import { redisCluster } from '../support/stage.js';
 import { until } from '../support/until.js';
-import { DEAF, describeAdapter } from './describe-adapter.js';
+import { NOT_LISTENING, describeAdapter } from './describe-adapter.js';
 import { PACKAGES } from './packages.js';
 
 // In simulated time.
@@ -47,7 +47,7 @@ it.each<[where: string, source: string | object]>([
 async function readyIn(cluster: RedisCluster) {
   const client = await nodeRedis.open({ rootNodes: cluster.nodes.map(({ url }) => ({ url })) } as never, 'test');
   onTestFinished(() => client.close());
-  client.listen(DEAF);
+  client.listen(NOT_LISTENING);
   client.connect();
   await until(() => client.isReady, { what: 'it is ready' });
   return client;

@@ -18,7 +18,7 @@ export interface Package {
 }
 
 /** Listens to nothing. */
-export const DEAF = () => {};
+export const NOT_LISTENING = () => {};
 
 /** What every adapter has to do, as its port says. */
 export function describeAdapter(name: string, { driver, clientOf, clusterOf, withPrefix }: Package): void {
@@ -251,7 +251,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       const [master] = client.topology.masters();
       const another = master!.topology.duplicate('another');
       onTestFinished(() => another.close());
-      another.listen(DEAF);
+      another.listen(NOT_LISTENING);
       await ready(another);
       const server = serverOf(cluster, master!.name);
       expect(String(await server.command('CLIENT', 'LIST'))).toMatch(/ name=another /);
@@ -269,7 +269,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
           await driver.open(clusterOf([node!.url]).client as never, 'left', true),
         ];
         for (const client of clients) {
-          client.listen(DEAF);
+          client.listen(NOT_LISTENING);
           client.connect();
         }
         for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);

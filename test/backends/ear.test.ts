@@ -33,7 +33,7 @@ class TestEar extends Ear {
     this.log.push(this.isOpen() ? 'open' : 'not open');
   }
 
-  protected override onDeaf(): void {
+  protected override onNothingDelivered(): void {
     this.log.push('deaf');
   }
 

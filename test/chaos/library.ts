@@ -14,10 +14,10 @@ export { Lease } from '../../lib/core/locks/lease.js';
 export { Leases } from '../../lib/core/locks/leases.js';
 export {
   ACQUIRE,
-  CROWD,
+  ACQUIRE_TOGETHER,
   DOWNGRADE,
   EXTEND,
-  EXTEND_CROWD,
+  EXTEND_TOGETHER,
   FORCE_RELEASE,
   RELEASE,
   RESTORE,
@@ -27,7 +27,7 @@ export {
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
-export { GIVE_AND_TURN, GIVE_CROWD } from '../../lib/stores/redis/node/lock-scripts.js';
+export { RELEASE_AND_TURN, RELEASE_AND_ACQUIRE_TOGETHER } from '../../lib/stores/redis/node/lock-scripts.js';
 export { Line } from '../../lib/core/locks/line.js';
 export { Term } from '../../lib/core/service/term.js';
 export { openLocks } from '../../lib/compose/open-locks.js';

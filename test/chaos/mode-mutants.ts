@@ -6,8 +6,8 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   'expired-holders-count': {
     what: 'a holder beside others still counts when its time is over',
     inject(library) {
-      const { EXTEND_CROWD } = library;
-      const scripts = [...servingScripts(library).filter(({ name }) => name !== 'release'), EXTEND_CROWD];
+      const { EXTEND_TOGETHER } = library;
+      const scripts = [...servingScripts(library).filter(({ name }) => name !== 'release'), EXTEND_TOGETHER];
       replacePart(scripts, 'local is_live = tonumber(finish) >= now', 'local is_live = true');
     },
     nodes: 1,
@@ -16,8 +16,8 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'a waiter that fits is served before the head of the queue, which does not fit',
     inject(library) {
       const parsed = "if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end";
-      const fits = "(kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest))";
-      const passed = `${parsed} if kind and crowd and not (kind == crowd.kind and ${fits}) then kind = nil end`;
+      const fits = "(kind == 's' or holders.used + weight <= math.min(most, holders.smallest))";
+      const passed = `${parsed} if kind and holders and not (kind == holders.kind and ${fits}) then kind = nil end`;
       replacePart(servingScripts(library), parsed, passed);
     },
     nodes: 1,
@@ -25,15 +25,19 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   'limit-ignored': {
     what: 'permits are granted beyond their limit',
     inject(library) {
-      replacePart(servingScripts(library), 'crowd.used + weight <= math.min(most, crowd.smallest)', 'true');
+      replacePart(servingScripts(library), 'holders.used + weight <= math.min(most, holders.smallest)', 'true');
     },
     nodes: 1,
   },
   'reader-joins-writer': {
     what: 'a reader shares a lock that another one holds alone',
-    inject({ CROWD, GIVE_CROWD }) {
-      const foreign = 'local is_foreign = value and not is_crowd';
-      replacePart([CROWD, GIVE_CROWD], foreign, `${foreign} and not (kind == 's' and owner ~= '')`);
+    inject({ ACQUIRE_TOGETHER, RELEASE_AND_ACQUIRE_TOGETHER }) {
+      const foreign = 'local is_foreign = value and not is_together';
+      replacePart(
+        [ACQUIRE_TOGETHER, RELEASE_AND_ACQUIRE_TOGETHER],
+        foreign,
+        `${foreign} and not (kind == 's' and owner ~= '')`,
+      );
     },
     nodes: 1,
   },
@@ -104,6 +108,24 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
 
 /** All that serve the queue of a lock. */
 function servingScripts(library: Library): Script[] {
-  const { CROWD, DOWNGRADE, FORCE_RELEASE, GIVE_AND_TURN, GIVE_CROWD, RELEASE, TURN, WITHDRAW } = library;
-  return [CROWD, DOWNGRADE, FORCE_RELEASE, GIVE_AND_TURN, GIVE_CROWD, RELEASE, TURN, WITHDRAW];
+  const {
+    ACQUIRE_TOGETHER,
+    DOWNGRADE,
+    FORCE_RELEASE,
+    RELEASE_AND_TURN,
+    RELEASE_AND_ACQUIRE_TOGETHER,
+    RELEASE,
+    TURN,
+    WITHDRAW,
+  } = library;
+  return [
+    ACQUIRE_TOGETHER,
+    DOWNGRADE,
+    FORCE_RELEASE,
+    RELEASE_AND_TURN,
+    RELEASE_AND_ACQUIRE_TOGETHER,
+    RELEASE,
+    TURN,
+    WITHDRAW,
+  ];
 }

@@ -53,8 +53,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'counter-not-seeded': {
     what: 'a counter that was lost starts again at 1',
-    inject({ ACQUIRE, TURN, GIVE_AND_TURN, RELEASE, WITHDRAW, FORCE_RELEASE }) {
-      for (const script of [ACQUIRE, TURN, GIVE_AND_TURN, RELEASE, WITHDRAW, FORCE_RELEASE])
+    inject({ ACQUIRE, TURN, RELEASE_AND_TURN, RELEASE, WITHDRAW, FORCE_RELEASE }) {
+      for (const script of [ACQUIRE, TURN, RELEASE_AND_TURN, RELEASE, WITHDRAW, FORCE_RELEASE])
         interceptCommands(script, FIRST_MICROSECOND);
     },
     nodes: 1,
@@ -197,8 +197,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'lock-without-ttl': {
     what: 'a lock is set without a ttl',
-    inject({ ACQUIRE, VOTE, TURN, GIVE_AND_TURN, VOTE_OR_QUEUE }) {
-      for (const script of [ACQUIRE, VOTE, TURN, GIVE_AND_TURN, VOTE_OR_QUEUE])
+    inject({ ACQUIRE, VOTE, TURN, RELEASE_AND_TURN, VOTE_OR_QUEUE }) {
+      for (const script of [ACQUIRE, VOTE, TURN, RELEASE_AND_TURN, VOTE_OR_QUEUE])
         interceptCommands(script, SET_WITHOUT_TTL);
     },
     nodes: 1,

@@ -26,7 +26,7 @@ describe('fencing over a Redlock', () => {
 });
 
 const TTL_MS = 600_000;
-const LIMIT_US = 1_000_000;
+const MAX_PROPOSAL_DISTANCE_US = 1_000_000;
 const FIRST_US = 1_800_000_000_000_000;
 /** One is the beginning of another. */
 const OWNERS = ['a', 'b/1', 'b/10'];
@@ -67,7 +67,7 @@ it('a node of the model gives the same answers and keeps the same keys as the sc
       const [lock, owner, drawn] = [LOCKS[at]!, OWNERS[pick(OWNERS.length)]!, pick(5)];
       const node: KeyOnNode = { fence: known.fence, lock: known.locks[at] };
       const token = (node.lock?.token ?? node.fence ?? FIRST_US) + STEPS_UP[drawn]!;
-      const asked = { proposal: us + OFFSETS_US[drawn]!, clock: us, limit: LIMIT_US };
+      const asked = { proposal: us + OFFSETS_US[drawn]!, clock: us, limit: MAX_PROPOSAL_DISTANCE_US };
       const vote = `${owner}@${textOf(asked.proposal)}`;
       const queue = `${lock}:queue`;
       const steps: (() => readonly [real: unknown, model: readonly [KeyOnNode, { status: string }]])[] = [

@@ -6,9 +6,9 @@ import {
   AHEAD,
   CHANNEL,
   client,
-  DEAF,
+  NOT_LISTENING,
   FENCE,
-  HEARD,
+  LISTENING,
   heard,
   onServer,
   queueEntry,
@@ -17,7 +17,7 @@ import {
   runner,
   type Script,
   server,
-  UNHEARD,
+  UNVERIFIED,
   whileFull,
 } from './script-server.js';
 
@@ -74,10 +74,10 @@ async function prepare({ lock, fence, shard, queue, calls, guard }: Keys, state:
     if (what === 'admitted') await put([guard], name === 'list' ? name : `${name} 20 run`);
     if (what === 'told') await client.set(calls, name, 'PX', EARLIER_MS);
     if (what === 'queue') await client.zadd(queue, ...names.flatMap((each, index) => [index + 1, placeOf(each)]));
-    if (what === 'heard') await sign(HEARD, 0);
-    if (what === 'unheard') await sign(UNHEARD, 0);
-    if (what === 'deaf') await sign(DEAF, 0);
-    if (what === 'silent') await sign(UNHEARD, 2_500);
+    if (what === 'heard') await sign(LISTENING, 0);
+    if (what === 'unheard') await sign(UNVERIFIED, 0);
+    if (what === 'deaf') await sign(NOT_LISTENING, 0);
+    if (what === 'silent') await sign(UNVERIFIED, 2_500);
   }
 }
 
@@ -98,7 +98,7 @@ const operations = (me: string): Record<string, Operation> => {
   const turn = ({ give = '', place = placeOf(me), number = '' as number | '', placed = 0, tokens = 1 } = {}) =>
     [scripts.TURN, FREES, () => ['h', give, `${me}@`, TTL_MS, tokens, place, number, placed, 1]] as Operation;
   const joins = (kind: (string | number)[], place = '', others = ''): Operation => [
-    scripts.CROWD,
+    scripts.ACQUIRE_TOGETHER,
     FREES,
     () => ['h', '', me, TTL_MS, ...kind, place, '', 0, 1, others],
   ];
@@ -142,8 +142,8 @@ const operations = (me: string): Record<string, Operation> => {
     'force release from an owner': forceRelease('other'),
     share: joins(['s', 1, 0], placeOf(`reader/${me}`)),
     permits: joins(['p', 1, 3], '', 'b c d'),
-    leave: [scripts.CROWD, FREES, () => ['h', me, '', 0, 's', 1, 0, '', '', 0, 0, '']],
-    'extend together': [scripts.EXTEND_CROWD, ['lock'], () => [TTL_MS, me]],
+    leave: [scripts.ACQUIRE_TOGETHER, FREES, () => ['h', me, '', 0, 's', 1, 0, '', '', 0, 0, '']],
+    'extend together': [scripts.EXTEND_TOGETHER, ['lock'], () => [TTL_MS, me]],
     downgrade: [scripts.DOWNGRADE, FREES, () => [`${me}@`, `${me}/s`, TTL_MS]],
     withdraw: [scripts.WITHDRAW, FREES, () => [`${me}@`, placeOf(me)]],
   };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LIMIT_US } from '../../lib/stores/redis/node/lock-scripts.js';
+import { MAX_PROPOSAL_DISTANCE_US } from '../../lib/stores/redis/node/lock-scripts.js';
 import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { together } from '../support/together.js';
 import {
@@ -145,21 +145,21 @@ describe('A call that acquires many locks', () => {
 describe('A proposal for a vote', () => {
   const vote = async (proposal: number) => run(VOTE, [ADMISSION, LOCK, FENCE], '', 10_000, `me@${tokenText(proposal)}`);
   /** Near the time of the node for nearly two seconds from now. */
-  const nearUs = async () => (await timeUs()) + 0.9 * LIMIT_US;
+  const nearUs = async () => (await timeUs()) + 0.9 * MAX_PROPOSAL_DISTANCE_US;
 
   it('that is far from the time of the node is moved as near to it as it has to be', async () => {
     const [, highest, nodeTimeUs] = (await vote(Number.MAX_SAFE_INTEGER)) as [string, string, number];
-    expect(highest).toBe(tokenText(nodeTimeUs + LIMIT_US));
+    expect(highest).toBe(tokenText(nodeTimeUs + MAX_PROPOSAL_DISTANCE_US));
     await client.del(LOCK, FENCE);
     const [, lowest, laterUs] = (await vote(0)) as [string, string, number];
-    expect(lowest).toBe(tokenText(laterUs - LIMIT_US));
+    expect(lowest).toBe(tokenText(laterUs - MAX_PROPOSAL_DISTANCE_US));
   });
 
   it('that is behind a counter of an old snapshot is moved to the time of the node', async () => {
     const old = (await timeUs()) - 3_600_000_000;
     await client.set(FENCE, tokenText(old));
     const [, text, nodeTimeUs] = (await vote(old + 1)) as [string, string, number];
-    expect(text).toBe(tokenText(nodeTimeUs - LIMIT_US));
+    expect(text).toBe(tokenText(nodeTimeUs - MAX_PROPOSAL_DISTANCE_US));
   });
 
   it('that the counter equals is moved to the next token', async () => {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { LIMIT_US, WIPED } from '../../lib/stores/redis/node/lock-scripts.js';
+import { MAX_PROPOSAL_DISTANCE_US, WIPED } from '../../lib/stores/redis/node/lock-scripts.js';
 import { GRANT_TTL_MS, TAKEN } from '../../lib/stores/node/messages.js';
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
 import { scriptOf, type Script, type ScriptParts } from '../../lib/stores/redis/scripts/script.js';
@@ -74,6 +74,29 @@ describe('The generated module of the scripts', () => {
     expect(readFileSync(join(copy, 'lua.ts'), 'utf8')).toBe(readFileSync(join(SCRIPTS, 'lua.ts'), 'utf8'));
   });
 
+  it.each([
+    ['a script lacks what a part needs', 'lua/extend.lua', 'local owner = ARGV[2]', 'local holder = ARGV[2]', 'owner'],
+    ['a script includes a part too early', 'lua/release.lua', 'local us, minted', '', 'us'],
+    [
+      'a part uses a name that its header lacks',
+      'lua/parts/mint.lua',
+      'needs  fence, count, us',
+      'needs  fence, us',
+      'count',
+    ],
+    [
+      'a part does not use what it needs',
+      'lua/parts/is-mine.lua',
+      'needs  value, owner',
+      'needs  value, owner, ttl',
+      'ttl',
+    ],
+    ['a part does not set what it sets', 'lua/parts/fits.lua', 'sets   fits', 'sets   fits, room', 'room'],
+  ])('is not generated when %s, and the error names it', (_what, file, find, put, name) => {
+    const { status, stderr } = generate(changed(file, find, put));
+    expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining(` ${name}`) });
+  });
+
   it('has each script once, by its name, with the SHA-1 of its source', () => {
     const scripts = Object.values<Script>(LUA);
     const files = readdirSync(join(SCRIPTS, 'lua')).filter((file) => file.endsWith('.lua'));
@@ -94,12 +117,12 @@ describe('The generated module of the scripts', () => {
     expect(said).toEqual([
       ['acquire', 3, 50, 1, 1],
       ['acquire-in-order', 3, 50, 1, 1],
+      ['acquire-together', 3, 50, 1, 1],
       ['admit', 0, 50, 0, 0],
-      ['crowd', 3, 50, 1, 1],
       ['downgrade', 1, 50, 1, 0],
       ['extend', 2, 100, 0, 1],
       ['extend-and-tell', 2, 100, 0, 1],
-      ['extend-crowd', 2, 100, 0, 1],
+      ['extend-together', 2, 100, 0, 1],
       ['force-release', 1, 50, 1, 1],
       ['inspect', 4, 5, 0, 0],
       ['keep', 1, 50, 0, 0],
@@ -159,13 +182,13 @@ describe('The generated module of the scripts', () => {
     expect(new Set(values)).toEqual(
       new Set([
         `GRANT_TTL_MS ${GRANT_TTL_MS}`,
-        `LIMIT_US ${LIMIT_US}`,
+        `MAX_PROPOSAL_DISTANCE_US ${MAX_PROPOSAL_DISTANCE_US}`,
         'LOST_MS 60000',
         `TAKEN ${TAKEN}`,
         `WIPED ${WIPED}`,
-        'MOST_AHEAD_US 1000',
-        'MOST_PLACES 100',
-        'MOST_UNKNOWN 1000',
+        'MAX_TOKEN_LEAD_US 1000',
+        'MAX_PLACES 100',
+        'MAX_UNKNOWN 1000',
         'PAGE 100',
         'QUEUE_TTL_MS 10000',
         'SILENT_US 2000000',

@@ -5,7 +5,7 @@ import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
 import {
   client,
-  HEARD,
+  LISTENING,
   heard,
   onServer,
   queueEntry,
@@ -14,7 +14,7 @@ import {
   ScriptRunner,
   server,
   TURN,
-  UNHEARD,
+  UNVERIFIED,
   WITHDRAW,
 } from './script-server.js';
 
@@ -94,8 +94,8 @@ describe('a release', () => {
   it('passes over all whose processes have been silent for longer than a grant stands, however many, in one step [G270]', async () => {
     const dead = Array.from({ length: 20 }, (_, index) => entryOf(`dead-${index}`, 'grant', `inbox:dead-${index}`));
     await line(...dead, entryOf('elsewhere', 'grant', 'inbox:elsewhere'), entryOf('next'));
-    for (const index of dead.keys()) await signs({ [`${UNHEARD} inbox:dead-${index}`]: 2_100 });
-    await signs({ [`${UNHEARD} inbox:elsewhere`]: 1_500, [`${HEARD} inbox:alive`]: 50 });
+    for (const index of dead.keys()) await signs({ [`${UNVERIFIED} inbox:dead-${index}`]: 2_100 });
+    await signs({ [`${UNVERIFIED} inbox:elsewhere`]: 1_500, [`${LISTENING} inbox:alive`]: 50 });
     await hold('me');
     expect(await release('me')).toBe(1);
     expect(await holder()).toBe('elsewhere');
@@ -108,8 +108,8 @@ describe('a release', () => {
       entryOf('elsewhere', 'grant', 'inbox:elsewhere'),
       entryOf('before', 'grant', 'inbox:before'),
     );
-    await signs({ [`${UNHEARD} inbox:silent`]: 2_500, [`${UNHEARD} inbox:elsewhere`]: 500 });
-    await signs({ [`${UNHEARD} inbox:before`]: -3_600_000 });
+    await signs({ [`${UNVERIFIED} inbox:silent`]: 2_500, [`${UNVERIFIED} inbox:elsewhere`]: 500 });
+    await signs({ [`${UNVERIFIED} inbox:before`]: -3_600_000 });
     await hold('me');
     await release('me');
     expect(await holder()).toBe('elsewhere');
@@ -118,7 +118,7 @@ describe('a release', () => {
   it('leaves no signs behind the last place', async () => {
     await hold('me');
     await line(entryOf('dead', 'grant', 'inbox:dead'), entryOf('last'));
-    await signs({ [`${HEARD} inbox:dead`]: 900, [`${HEARD} inbox:alive`]: 0 });
+    await signs({ [`${LISTENING} inbox:dead`]: 900, [`${LISTENING} inbox:alive`]: 0 });
     await release('me');
     expect(await holder()).toBe('last');
     expect(await client.exists(QUEUE)).toBe(0);
@@ -130,7 +130,7 @@ describe('a release', () => {
     onTestFinished(() => mute.disconnect());
     await mute.ping();
     await line(entryOf('elsewhere', 'grant', 'inbox:elsewhere'), entryOf('alive'));
-    await signs({ [`${UNHEARD} inbox:elsewhere`]: 0, [`${UNHEARD} inbox:alive`]: 0 });
+    await signs({ [`${UNVERIFIED} inbox:elsewhere`]: 0, [`${UNVERIFIED} inbox:alive`]: 0 });
     await hold('me');
     expect(await runScript(new ScriptRunner(portOf(mute), 5_000), RELEASE, KEYS, ['me@'])).toBe(1);
     expect(await client.exists(LOCK)).toBe(0);
@@ -224,24 +224,24 @@ describe('who waits', () => {
   it('gives a sign for its process with each attempt, for as long as it has a place', async () => {
     const sign = async (kind: string) => -Number(await client.zscore(QUEUE, `${kind} inbox:alive`));
     await hold('other');
-    await turn('a', { entry: entryOf('a'), sign: UNHEARD });
-    const first = await sign(UNHEARD);
-    await turn('a', { entry: entryOf('a'), sign: HEARD });
-    expect(await sign(HEARD)).toBeGreaterThan(first);
-    expect(await sign(UNHEARD)).toBe(first);
+    await turn('a', { entry: entryOf('a'), sign: UNVERIFIED });
+    const first = await sign(UNVERIFIED);
+    await turn('a', { entry: entryOf('a'), sign: LISTENING });
+    expect(await sign(LISTENING)).toBeGreaterThan(first);
+    expect(await sign(UNVERIFIED)).toBe(first);
     expect(await withdraw('a', entryOf('a'))).toBe(0);
     expect(await client.exists(QUEUE)).toBe(0);
   });
 
   it('removes the signs of processes that came by long ago when it takes a place', async () => {
     await line(entryOf('first'));
-    await signs({ [`${HEARD} inbox:gone`]: 11_000, [`${UNHEARD} inbox:lately`]: 9_000 });
+    await signs({ [`${LISTENING} inbox:gone`]: 11_000, [`${UNVERIFIED} inbox:lately`]: 9_000 });
     await hold('other');
     await turn('a', { entry: entryOf('a') });
     expect(await client.zrange(QUEUE, '-inf', '(0', 'BYSCORE')).toEqual([
-      `${HEARD} inbox:alive`,
+      `${LISTENING} inbox:alive`,
       'n inbox:alive',
-      `${UNHEARD} inbox:lately`,
+      `${UNVERIFIED} inbox:lately`,
     ]);
   });
 });

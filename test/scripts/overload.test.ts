@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { COMMANDS_IN_FLIGHT, type Wanted } from '../../lib/core/backend/lane.js';
 import type { RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
-import { GIVE_AND_TURN } from '../../lib/stores/redis/node/lock-scripts.js';
+import { RELEASE_AND_TURN } from '../../lib/stores/redis/node/lock-scripts.js';
 import { ACQUIRE, EXTEND, RELEASE, TURN } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { type Reply, ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
@@ -111,10 +111,10 @@ describe('Of the operations for a server that is busy', () => {
     for (const lock of locks(50, 'acquired')) run(ACQUIRE, lock);
     for (const lock of locks(50, 'asked for')) run(TURN, lock);
     for (const lock of locks(50, 'released')) run(RELEASE, lock);
-    for (const lock of locks(50, 'given back')) run(GIVE_AND_TURN, lock);
+    for (const lock of locks(50, 'given back')) run(RELEASE_AND_TURN, lock);
     await endOfTick();
     for (let command = 0; command < COMMANDS_IN_FLIGHT; command++) await answerNext();
-    expect(sent().map(([name]) => name)).toEqual(['release', 'give-and-turn', 'acquire', 'turn']);
+    expect(sent().map(([name]) => name)).toEqual(['release', 'release-and-turn', 'acquire', 'turn']);
   });
 
   it('no release is overtaken by a later acquire of its lock, which joins a command that waits [G260]', async () => {

@@ -10,7 +10,7 @@ import { runScript } from '../support/run-script.js';
 // What the tests of the scripts have in common.
 
 export * from '../../lib/stores/redis/scripts/lua.js';
-export { DEAF, HEARD, queueEntry, UNHEARD } from '../../lib/stores/redis/node/lock-keys.js';
+export { NOT_LISTENING, LISTENING, queueEntry, UNVERIFIED } from '../../lib/stores/redis/node/lock-keys.js';
 export { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 export { ScriptRunner, type Message, type Reply, type Script };
 

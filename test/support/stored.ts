@@ -1,4 +1,4 @@
-import { LockKeys, readCrowd, readValue, type Member } from '../../lib/stores/redis/node/lock-keys.js';
+import { LockKeys, readHolderSet, readValue, type Member } from '../../lib/stores/redis/node/lock-keys.js';
 import type { RedisServer } from './redis-server.js';
 import { until } from './until.js';
 
@@ -44,7 +44,7 @@ export async function ownerOn(server: RedisServer, key: string): Promise<string 
 /** Who hold a lock together, as the server knows: also those whose time was over a moment ago. Empty where nobody does, or one alone. */
 export async function membersOn(server: RedisServer, key: string): Promise<Member[]> {
   const value = (await server.command('GET', `lock:{${key}}`)) as string | null;
-  return readCrowd(value ?? '')?.members ?? [];
+  return readHolderSet(value ?? '')?.members ?? [];
 }
 
 /** The clock of a server, in milliseconds. */

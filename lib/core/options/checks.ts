@@ -45,6 +45,11 @@ export function isFunction(value: unknown): boolean {
   return typeof value === 'function';
 }
 
+/** Whether a value is a class, which cannot be called without `new`. */
+export function isClass(value: unknown): boolean {
+  return isFunction(value) && /^class\b/.test(String(value));
+}
+
 /** Checks the options that have a check, and returns the given ones. @param place a prefix of each name in messages */
 export function checked(options: object, checks: Readonly<Record<string, Check>>, place = ''): object {
   const result: Record<string, unknown> = {};

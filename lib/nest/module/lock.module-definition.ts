@@ -3,7 +3,7 @@ import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { composeLocks, type ComposedLocks, type StoreKind } from '../../compose/composition.js';
-import { checked, fits, isFunction, isOptions, invalidOption, type Check } from '../../core/options/checks.js';
+import { checked, fits, isClass, isFunction, isOptions, invalidOption, type Check } from '../../core/options/checks.js';
 import { withDefaults } from '../../core/options/option-rows.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { Shutdown } from '../../core/service/shutdown.js';
@@ -37,7 +37,7 @@ export interface LockModuleExtras {
 const ASYNC_FORMS = ['useFactory', 'useClass', 'useExisting'] as const;
 /** What Nest would fail for with an error of its own. */
 const ASYNC_CHECKS: Readonly<Record<string, Check>> = {
-  useFactory: fits((value) => isFunction(value) && !/^class\b/.test(String(value)), 'a function that returns options'),
+  useFactory: fits((value) => isFunction(value) && !isClass(value), 'a function that returns options'),
   useClass: fits((value) => isFunction(value) && 'prototype' in (value as object), 'a class that makes options'),
   imports: fits(Array.isArray, 'an array of modules'),
   inject: fits(Array.isArray, 'an array of tokens'),

@@ -28,13 +28,13 @@ import { leftMs } from '../../core/time/clock.js';
 import { matcherOf } from '../../core/backend/matcher.js';
 import { pingOfOne, type BackendPing, type BackendReport } from '../../core/backend/report.js';
 
-const EXCLUDES_NO_OTHERS: Finding = {
+const SINGLE_PROCESS_WARNING: Finding = {
   severity: 'warning',
   code: 'memory',
   message: 'Locks are kept in the memory of this process and exclude no other process. Use redis or redlock for that.',
 };
 
-const UNKNOWN_MODE: AcquireOutcome = {
+const UNSUPPORTED_MODE: AcquireOutcome = {
   status: 'unavailable',
   causes: [new NodeError('memory', 'locks in memory are exclusive, shared or permits', 'Ask for one of these.', true)],
 };
@@ -110,7 +110,7 @@ export class MemoryBackend implements LockBackend, WaitQueue {
   }
 
   #acquire({ key, hold, owner, others = [], ttlMs, turns = 1, place }: AcquireRequest): AcquireOutcome {
-    if (hold.mode !== 'exclusive' && !this.modes.includes(hold.mode)) return UNKNOWN_MODE;
+    if (hold.mode !== 'exclusive' && !this.modes.includes(hold.mode)) return UNSUPPORTED_MODE;
     const now = this.#now();
     const entry: Entry = this.#live(key, now) ?? { mode: hold.mode, holders: [] };
     entry.holders = living(entry, now);
@@ -232,7 +232,7 @@ export class MemoryBackend implements LockBackend, WaitQueue {
   }
 
   async report(): Promise<BackendReport> {
-    return { backend: 'memory', where: 'in the memory of this process', nodes: [], findings: [EXCLUDES_NO_OTHERS] };
+    return { backend: 'memory', where: 'in the memory of this process', nodes: [], findings: [SINGLE_PROCESS_WARNING] };
   }
 
   async close(): Promise<void> {

@@ -1,7 +1,7 @@
 // Messages repeat no text, as it may hold a password.
 
-export const IS_IT_SET = 'Is the variable that it comes from set?';
-export const URL_OBJECT = 'a URL object. Give its text: url.href.';
+export const VARIABLE_HINT = 'Is the variable that it comes from set?';
+export const URL_OBJECT_PROBLEM = 'a URL object. Give its text: url.href.';
 
 /** Options as their driver sees them. */
 export type Given = Readonly<Record<string, unknown>>;
@@ -18,14 +18,14 @@ const PARTS: readonly [name: string, isFit: (value: unknown) => boolean, what: s
 export function problemOfAddress({ port, ...address }: Given): string | undefined {
   const given: Given = address.path || address.socketPath ? address : { port, ...address }; // drivers do not look at it beside these
   const [name, , what] = PARTS.find(([part, isFit]) => kindOf(given[part]) !== 'nothing' && !isFit(given[part])) ?? [];
-  return name && `${name} ${numberOrKind(given[name])}, which is not ${what}. ${IS_IT_SET}`;
+  return name && `${name} ${numberOrKind(given[name])}, which is not ${what}. ${VARIABLE_HINT}`;
 }
 
 /** @param names the options that can have the address */
 export function withoutAddress(names: string): string {
   return (
     `options without the address of a server, so the client would connect to localhost. Give ${names}, even if you mean ` +
-    `localhost. ${IS_IT_SET}`
+    `localhost. ${VARIABLE_HINT}`
   );
 }
 

@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { inTime } from '../../core/time/time-limit.js';
 
 /** How long after a message a channel is trusted, in milliseconds. */
-const HEARD_LATELY_MS = 500;
+const RECENT_MESSAGE_MS = 500;
 /** How long a message may take to be sent, and then to arrive, in milliseconds. */
 const ECHO_LIMIT_MS = 1_000;
 /** The message that a process sends to itself. No ticket looks like it. */
@@ -44,8 +44,8 @@ export class Channel {
     private readonly onMessage: (text: string) => void,
   ) {}
 
-  get wasHeardLately(): boolean {
-    return performance.now() - this.#heardAt < HEARD_LATELY_MS;
+  get hasRecentMessage(): boolean {
+    return performance.now() - this.#heardAt < RECENT_MESSAGE_MS;
   }
 
   /** A message has arrived on it. */
@@ -112,7 +112,7 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
   protected abstract onChange(): void;
 
   /** The server has accepted the subscription, and messages do not arrive. */
-  protected onDeaf(): void {}
+  protected onNothingDelivered(): void {}
 
   /** Whether messages arrive, as far as is known. */
   isOpen(): boolean {
@@ -134,7 +134,7 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
   }
 
   protected doubt(channel: Channel): void {
-    if (this.#state !== 'open' || channel.wasHeardLately) return;
+    if (this.#state !== 'open' || channel.hasRecentMessage) return;
     const doubted = this.#enter('doubted');
     void channel
       .isHeard()
@@ -158,11 +158,11 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
   protected async opened(): Promise<void> {
     if (this.onlyChannel && (this.mustProve || this.#wasRefused)) {
       const opened = this.#changes;
-      const isHeard = await isHeardAtLast(this.onlyChannel);
+      const isHeard = await isHeardAfterRetry(this.onlyChannel);
       if (this.#changes !== opened) return;
       if (isHeard === undefined) return this.end();
       if (isHeard instanceof Refused) return this.refuse(isHeard.report);
-      if (!isHeard) return this.refuse(() => this.onDeaf());
+      if (!isHeard) return this.refuse(() => this.onNothingDelivered());
       this.#wasRefused = false;
     }
     this.#enter('open');
@@ -200,7 +200,7 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
 }
 
 /** @returns undefined: it is not known */
-function isHeardAtLast(channel: Channel): Promise<boolean | Refused | undefined> {
+function isHeardAfterRetry(channel: Channel): Promise<boolean | Refused | undefined> {
   const again = (isHeard: boolean) => isHeard || channel.isHeard();
   return channel
     .isHeard()

@@ -1,7 +1,7 @@
 /** Stands in a message for a credential. */
 const HIDDEN = '***';
 /** A password of fewer characters is found as a whole word only: in others it would be found by chance. */
-const FOUND_ANYWHERE = 4;
+const MIN_SUBSTRING_LENGTH = 4;
 
 /** What a client logs in with, at servers and at Sentinels. */
 export interface Credentials {
@@ -10,7 +10,7 @@ export interface Credentials {
   usernames: string[];
 }
 
-const NOBODY: Credentials = { passwords: [], usernames: [] };
+const NO_CREDENTIALS: Credentials = { passwords: [], usernames: [] };
 
 /** Those that are there, once each. A password may be a function, of which the server knows nothing. */
 export function credentials(passwords: readonly unknown[], usernames: readonly unknown[]): Credentials {
@@ -27,7 +27,7 @@ export function credentials(passwords: readonly unknown[], usernames: readonly u
  * not know, and errors of clients carry the command with its arguments, AUTH included, as properties.
  * @param of credentials that it must not repeat, in whatever words
  */
-export function problemOf(error: unknown, of = NOBODY): string {
+export function problemOf(error: unknown, of = NO_CREDENTIALS): string {
   if (!(error instanceof Error)) return withoutCredentials(String(error), of);
   // A host name with several addresses: one error for each, and no message of its own.
   if (error instanceof AggregateError) return error.errors.map((each) => problemOf(each, of)).join(', ');
@@ -37,8 +37,8 @@ export function problemOf(error: unknown, of = NOBODY): string {
 
 /** A text of a server, or of the client, without the credentials that it repeats, also in the forms that URLs and quotes have. */
 function withoutCredentials(text: string, { passwords, usernames }: Credentials): string {
-  const anywhere = passwords.filter((each) => each.length >= FOUND_ANYWHERE);
-  const asWords = [...passwords.filter((each) => each.length < FOUND_ANYWHERE), ...usernames];
+  const anywhere = passwords.filter((each) => each.length >= MIN_SUBSTRING_LENGTH);
+  const asWords = [...passwords.filter((each) => each.length < MIN_SUBSTRING_LENGTH), ...usernames];
   const patterns = [
     ...formsOf(anywhere),
     ...formsOf(asWords).map((each) => `(?<![\\p{L}\\p{N}_])${each}(?![\\p{L}\\p{N}_])`),

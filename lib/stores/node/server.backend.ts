@@ -140,7 +140,7 @@ export interface ServerSettings {
 }
 
 /** What a server needs that keeps locks alone. */
-export interface Alone {
+export interface Standalone {
   /** Checks the server. */
   readonly report: LockBackend['report'];
   /** Undefined: they are not waited for. */
@@ -166,13 +166,13 @@ export abstract class ServerBackend implements LockBackend {
   readonly #retry: ReleaseRetry<ReleaseRequest & { readonly grant: Grant; readonly cause?: NodeError }>;
   readonly #commandTimeoutMs: number;
   readonly #now: () => number;
-  readonly #alone?: Alone;
+  readonly #alone?: Standalone;
   readonly #replicas?: AwaitedReplicas;
   /** Why the attempts have failed that are to be sent again. */
   readonly #lastFailures = new Map<AcquireRequest, NodeError>();
 
   /** @param alone undefined for a server that keeps locks together with others */
-  protected constructor({ commandTimeoutMs, now }: ServerSettings, alone?: Alone) {
+  protected constructor({ commandTimeoutMs, now }: ServerSettings, alone?: Standalone) {
     this.#commandTimeoutMs = commandTimeoutMs;
     this.#now = now;
     this.#alone = alone;
@@ -224,7 +224,12 @@ export abstract class ServerBackend implements LockBackend {
    * `releaseAndAcquire` of a store that has a queue. A lock whose release was never sent is given back as by any release: also where no
    * call wants the other half any more. After a lost answer nothing says whether the lock that was given back was still held, so it is released by itself.
    */
-  protected readonly releaseThenAttempt: NonNullable<LockBackend['releaseAndAcquire']> = (grant, released, request, done) => {
+  protected readonly releaseThenAttempt: NonNullable<LockBackend['releaseAndAcquire']> = (
+    grant,
+    released,
+    request,
+    done,
+  ) => {
     if (!this.#canHold(request)) {
       this.release(grant, {}, released);
       this.#refuseHold(done);
@@ -476,7 +481,11 @@ export abstract class ServerBackend implements LockBackend {
    * Rides out a short break of the connection, and a refusal that passes: its owner value makes it safe to send the same attempt again.
    * Then waits for replicas.
    */
-  async #retryUntilSettled(request: AcquireRequest, answer: Answer<AcquireOutcome>, sentAt: number): Promise<AcquireOutcome> {
+  async #retryUntilSettled(
+    request: AcquireRequest,
+    answer: Answer<AcquireOutcome>,
+    sentAt: number,
+  ): Promise<AcquireOutcome> {
     const recovered = this.#recovery(sentAt);
     let mayHaveRun = false;
     while (answer.status === 'unavailable') {

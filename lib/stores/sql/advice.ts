@@ -14,7 +14,7 @@ export const BINARY_LOG =
   'Set binlog_format of the server to ROW or MIXED: with STATEMENT it refuses each write under READ COMMITTED, which locks need.';
 
 /** What to do about errors of the database. */
-const ADVICE_ON: Readonly<Record<string, string>> = {
+const ADVICE: Readonly<Record<string, string>> = {
   '25006': READ_ONLY,
   '42P01': NO_TABLE,
   '42501': `${RIGHTS} ${ROW_SECURITY}`,
@@ -30,7 +30,7 @@ const ADVICE_ON: Readonly<Record<string, string>> = {
 };
 
 /** The same errors, as MySQL calls them. */
-const AS_POSTGRES: Readonly<Record<string, string>> = {
+const POSTGRES_CODES: Readonly<Record<string, string>> = {
   ER_OPTION_PREVENTS_STATEMENT: '25006',
   ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: '25006',
   ER_READ_ONLY_MODE: '25006',
@@ -44,7 +44,7 @@ const AS_POSTGRES: Readonly<Record<string, string>> = {
   ER_LOCK_WAIT_TIMEOUT: '55P03',
 };
 
-const OF_DATA =
+const DATA_ADVICE =
   'Other keys are not affected. Either the database cannot store that key, or another program wrote its row: use another key, or delete that row.';
 
 /** For applications: a command line has no such option. */
@@ -58,14 +58,14 @@ const CERTIFICATE = /^HANDSHAKE_SSL_ERROR$|SELF_SIGNED_CERT|^UNABLE_TO_(GET|VERI
 
 /** The error of a database, with what to do about it. @param code what the database calls the error */
 export function sqlError(name: string, problem: string, code?: string, isOfKey = false): NodeError {
-  return new NodeError(name, problem, adviceOn(problem, code) ?? (isOfKey ? OF_DATA : undefined), isOfKey);
+  return new NodeError(name, problem, adviceOn(problem, code) ?? (isOfKey ? DATA_ADVICE : undefined), isOfKey);
 }
 
 function adviceOn(problem: string, code = ''): string | undefined {
   if (/no answer within|timeout expired|connection timeout|ETIMEDOUT/i.test(problem)) return TOO_BUSY;
   if (/does not support (SSL|secure) connection/i.test(problem)) return NO_TLS;
   if (CERTIFICATE.test(code)) return NOT_TRUSTED;
-  return ADVICE_ON[AS_POSTGRES[code] ?? code];
+  return ADVICE[POSTGRES_CODES[code] ?? code];
 }
 
 /** An application starts without the table of the locks. */

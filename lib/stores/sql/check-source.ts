@@ -1,12 +1,12 @@
 import { LockOptionsError } from '../../api/errors.js';
 import { invalidOption } from '../../core/options/checks.js';
-import { IS_IT_SET, problemOfAddress, URL_OBJECT, withoutAddress, type Given } from '../node/address.js';
+import { VARIABLE_HINT, problemOfAddress, URL_OBJECT_PROBLEM, withoutAddress, type Given } from '../node/address.js';
 
 /** @throws LockOptionsError, which does not repeat a text, as it may hold a password */
 export function checkUrl(name: string, url: unknown, scheme: RegExp, example: string): void {
   if (typeof url !== 'string') throw invalidOption(name, url, `a URL like ${example}`);
   if (scheme.test(url)) return;
-  const got = url === '' ? `an empty string. ${IS_IT_SET}` : 'another text.';
+  const got = url === '' ? `an empty string. ${VARIABLE_HINT}` : 'another text.';
   throw new LockOptionsError(`${name} must be a URL like ${example}: got ${got}`);
 }
 
@@ -28,7 +28,7 @@ export function checkOptions(
   const given: Given = own.connectionString ? own : { ...own, host: own.host || host };
   const problem =
     source instanceof URL
-      ? URL_OBJECT
+      ? URL_OBJECT_PROBLEM
       : ['stream', ...names].some((each) => given[each])
         ? problemOfAddress(given)
         : withoutAddress(names.join(' or '));

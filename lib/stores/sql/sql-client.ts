@@ -23,6 +23,6 @@ export interface SqlSource<Client extends SqlClient = SqlClient> {
 }
 
 /** An error of a driver, in whose message its server may repeat who logs in. */
-export function cleaned(error: unknown, of: Credentials): unknown {
+export function withoutSecrets(error: unknown, of: Credentials): unknown {
   return error instanceof Error ? Object.assign(error, { message: problemOf(error, of) }) : error;
 }

@@ -15,37 +15,37 @@ export class SqlFault {
 }
 
 /** Errors that a statement which is sent once more at once may not have: it lost a race with another one, and was rolled back. */
-const OF_A_RACE = new Set(['40001', '40P01', 'ER_LOCK_DEADLOCK']);
+const RETRYABLE_ERRORS = new Set(['40001', '40P01', 'ER_LOCK_DEADLOCK']);
 /** Another session holds the table, or a row that this one would insert, and has for a while. */
-const IS_HELD = new Set(['55P03', 'ER_LOCK_WAIT_TIMEOUT']);
+const ROW_LOCKED_ERRORS = new Set(['55P03', 'ER_LOCK_WAIT_TIMEOUT']);
 /** Classes of SQLSTATE: a value, a constraint, a check of a view, the length of a key in an index, what a trigger raises. */
-const OF_DATA = /^(22|23|44|45|P0)|^54000$/;
+const DATA_ERRORS = /^(22|23|44|45|P0)|^54000$/;
 /** MySQL has no SQLSTATE for it. */
-const CHECK = 'ER_CHECK_CONSTRAINT_VIOLATED';
+const CHECK_VIOLATED = 'ER_CHECK_CONSTRAINT_VIOLATED';
 /** It is a replica, or refuses to write. */
-const READS_ONLY = new Set([
+const READ_ONLY_ERRORS = new Set([
   '25006',
   'ER_OPTION_PREVENTS_STATEMENT',
   'ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION',
   'ER_READ_ONLY_MODE',
 ]);
 /** The connection ends: by an administrator, since the server stops, or starts, or by an error of the network, of TLS or of its stream. */
-const OF_THE_CONNECTION =
+const CONNECTION_ERRORS =
   /^(57P0\d|08...|E[A-Z]+|ERR_\w+|PROTOCOL_\w+|ER_(SERVER_SHUTDOWN|CONNECTION_KILLED|NET_\w+|CLIENT_INTERACTION_TIMEOUT))$/;
 
 /** Whether the statement may succeed if each of its operations is sent alone, once more. */
-export function isRace({ code }: SqlFault): boolean {
-  return code !== undefined && OF_A_RACE.has(code);
+export function isRetryable({ code }: SqlFault): boolean {
+  return code !== undefined && RETRYABLE_ERRORS.has(code);
 }
 
 /** Whether one of its operations may have failed all: the others may succeed if each is sent alone. */
-export function isOfSome({ code, isOfKey }: SqlFault): boolean {
-  return isOfKey || (code !== undefined && IS_HELD.has(code));
+export function isWorthSplitting({ code, isOfKey }: SqlFault): boolean {
+  return isOfKey || (code !== undefined && ROW_LOCKED_ERRORS.has(code));
 }
 
 /** Whether the server only reads. @param code what the database calls the error */
 export function isReadOnly(code: string): boolean {
-  return READS_ONLY.has(code);
+  return READ_ONLY_ERRORS.has(code);
 }
 
 /** The error of an operation whose statements before it have taken effect: it does not undo them. */
@@ -67,9 +67,9 @@ export function faultOf(error: unknown, isEnded: boolean): SqlFault {
     message = String(error),
   } = error as { code?: unknown; sqlState?: unknown; message?: string };
   const name = typeof code === 'string' ? code : undefined;
-  const disconnected = isEnded || name === undefined || OF_THE_CONNECTION.test(name);
+  const disconnected = isEnded || name === undefined || CONNECTION_ERRORS.test(name);
   const problem = name !== undefined && !disconnected ? `${message} (${name})` : message;
   // An error of the statement has rolled it back, as it is a transaction of its own.
-  const isOfKey = !disconnected && (OF_DATA.test(String(sqlState)) || name === CHECK);
+  const isOfKey = !disconnected && (DATA_ERRORS.test(String(sqlState)) || name === CHECK_VIOLATED);
   return new SqlFault(problem.replace(/\.$/, ''), disconnected, disconnected, name, isOfKey);
 }

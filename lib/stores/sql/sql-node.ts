@@ -16,7 +16,7 @@ import {
   failed,
   ServerBackend,
   StoredGrant,
-  type Alone,
+  type Standalone,
   type Answer,
   type Failed,
   type Scan,
@@ -80,7 +80,7 @@ export abstract class SqlNode extends ServerBackend {
   protected constructor(
     source: SqlSource,
     protected readonly settings: SqlSettings,
-    alone?: Alone,
+    alone?: Standalone,
   ) {
     super(settings, alone);
     const { commandTimeoutMs, keepMs, now, processName } = settings;

@@ -3,7 +3,7 @@ import { nextTick, outsideOfCalls, setImmediate } from '../../core/time/event-lo
 import { ACQUISITION, Command, EXTENSION, Lane, type Operation, type Wanted } from '../../core/backend/lane.js';
 import type { Row, SqlClient } from './sql-client.js';
 import type { SqlConnection } from './sql-connection.js';
-import { faultOf, isOfSome, isRace, SqlFault } from './sql-fault.js';
+import { faultOf, isWorthSplitting, isRetryable, SqlFault } from './sql-fault.js';
 import type { Statement } from './statement.js';
 
 /**
@@ -13,7 +13,7 @@ import type { Statement } from './statement.js';
 export type Answered = (answer: Row | SqlFault, sentAt: number) => void;
 
 /** A statement for one key. */
-interface Part extends Operation {
+interface KeyedOperation extends Operation {
   /** No statement has two operations with one key. */
   readonly key: string;
   /** An element of each array that the statement takes. */
@@ -24,7 +24,7 @@ interface Part extends Operation {
   pauseMs?: number;
 }
 
-class StatementCommand extends Command<StatementCommand, Part> {
+class StatementCommand extends Command<StatementCommand, KeyedOperation> {
   readonly #keys = new Set<string>();
   /** When it was sent, by the clock of the service. */
   sentAt = 0;
@@ -37,17 +37,17 @@ class StatementCommand extends Command<StatementCommand, Part> {
     super(statement.order, statement.most);
   }
 
-  suits({ key }: Part): boolean {
+  suits({ key }: KeyedOperation): boolean {
     return this.firstSentAt === undefined && !this.#keys.has(key);
   }
 
-  add(operation: Part): void {
+  add(operation: KeyedOperation): void {
     this.#keys.add(operation.key);
     this.operations.push(operation);
   }
 
   /** Takes out the operations with one of these keys. @returns them */
-  without(keys: { has(key: string): boolean }): readonly Part[] {
+  without(keys: { has(key: string): boolean }): readonly KeyedOperation[] {
     const out = this.operations.filter(({ key }) => keys.has(key));
     if (out.length > 0) this.operations = this.operations.filter(({ key }) => !keys.has(key));
     return out;
@@ -78,7 +78,7 @@ const WITHDRAWN = new SqlFault('withdrawn before it was sent', false);
 export class StatementRunner {
   readonly #lane = new Lane<StatementCommand>(1);
   /** By key: what has met a row that another session holds, and behind it what would change that row later. A late message must not overtake a release. */
-  readonly #paused = new Map<string, [Statement, Part][]>();
+  readonly #paused = new Map<string, [Statement, KeyedOperation][]>();
   #unsettled = 0;
   #isFlushing = false;
   #timer?: NodeJS.Timeout;
@@ -113,7 +113,7 @@ export class StatementRunner {
     this.#add(statement, { key, values, done, wanted });
   }
 
-  #add(statement: Statement, operation: Part): void {
+  #add(statement: Statement, operation: KeyedOperation): void {
     const waiting = this.#lane.commandFor(statement, operation);
     if (waiting) {
       waiting.add(operation);
@@ -210,8 +210,8 @@ export class StatementRunner {
   }
 
   #mayRepeat({ firstSentAt, operations, sentAt }: StatementCommand, fault: SqlFault): boolean {
-    if (isOfSome(fault)) return operations.length > 1;
-    return isRace(fault) && this.now() - (firstSentAt ?? sentAt) < this.commandTimeoutMs;
+    if (isWorthSplitting(fault)) return operations.length > 1;
+    return isRetryable(fault) && this.now() - (firstSentAt ?? sentAt) < this.commandTimeoutMs;
   }
 
   /** Sends each operation alone: what is wrong with one lock must keep no other from its answer. */
@@ -241,12 +241,12 @@ export class StatementRunner {
   }
 
   /** Whether an operation still waits for a row that another session holds. Nothing of it has taken effect. */
-  #waits(operation: Part): boolean {
+  #waits(operation: KeyedOperation): boolean {
     operation.skippedAt ??= performance.now();
     return performance.now() - operation.skippedAt < this.commandTimeoutMs / 4;
   }
 
-  #addLater(statement: Statement, operation: Part): void {
+  #addLater(statement: Statement, operation: KeyedOperation): void {
     const { key } = operation;
     operation.pauseMs = Math.min(LONGEST_PAUSE_MS, 2 * (operation.pauseMs ?? 0.5));
     this.#paused.set(key, [[statement, operation]]);
@@ -267,7 +267,7 @@ export class StatementRunner {
   }
 
   /** Answers operations that were never sent, but not at once: their callers may just be asking. */
-  #drop(operations: readonly Part[], fault: SqlFault): void {
+  #drop(operations: readonly KeyedOperation[], fault: SqlFault): void {
     if (operations.length === 0) return;
     void Promise.resolve().then(() => {
       for (const operation of operations) deliver(operation, fault, this.now());
@@ -276,13 +276,13 @@ export class StatementRunner {
 }
 
 /** The row of each operation, if the statement says anything of its key. */
-function byKey(operations: readonly Part[], rows: readonly Row[]): (Row | undefined)[] {
+function byKey(operations: readonly KeyedOperation[], rows: readonly Row[]): (Row | undefined)[] {
   const found = new Map(rows.map((row) => [row.key, row]));
   return operations.map(({ values }) => found.get(values[0]));
 }
 
 /** Answers one operation. A callback that throws must not keep the other operations of its statement from their answers. */
-function deliver({ done }: Part, answer: Row | SqlFault, sentAt: number): void {
+function deliver({ done }: KeyedOperation, answer: Row | SqlFault, sentAt: number): void {
   try {
     done(answer, sentAt);
   } catch (bug) {

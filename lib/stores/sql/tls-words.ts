@@ -1,11 +1,11 @@
 import { LockOptionsError } from '../../api/errors.js';
 
 /** A word of a URL, or the name of an option, that is about TLS in any driver. Each driver ignores the words of the others, and connects in the clear. */
-const ABOUT_TLS = /ssl|tls|cert|secur|encrypt|gssenc|channel_?binding/i;
+const TLS_NAME = /ssl|tls|cert|secur|encrypt|gssenc|channel_?binding/i;
 /** A value that demands something of the connection, whatever its word. */
-const DEMAND = /^(requir|verif)/i;
+const STRICT_VALUE = /^(requir|verif)/i;
 /** `scheme://user:password@host:port/database?query`: anything else is read with another host than its writer meant. */
-const SHAPE = /^\w+:\/\/([^/?#]*@)?[^/?#@]*(\/[^?#@]*)?(\?[^#@=]*(=[^#]*)?)?$/;
+const URL_SHAPE = /^\w+:\/\/([^/?#]*@)?[^/?#@]*(\/[^?#@]*)?(\?[^#@=]*(=[^#]*)?)?$/;
 const BROKEN_ESCAPE = /%(?![\da-f]{2})/i;
 
 /** The words about TLS that a driver understands, with their values. */
@@ -16,11 +16,11 @@ export type TlsWords = Readonly<Record<string, RegExp>>;
  * @throws LockOptionsError for one that the driver does not understand; for a URL with characters that must be encoded. It repeats no value
  */
 export function tlsWordsOf(url: string, understood: TlsWords): [word: string, value: string][] {
-  if (!SHAPE.test(url) || BROKEN_ESCAPE.test(url)) throw unreadable();
+  if (!URL_SHAPE.test(url) || BROKEN_ESCAPE.test(url)) throw unreadable();
   const query = [...new URLSearchParams(url.replace(/^[^?]*/, ''))];
-  const words = query.filter(([word, value]) => ABOUT_TLS.test(word) || DEMAND.test(value));
+  const words = query.filter(([word, value]) => TLS_NAME.test(word) || STRICT_VALUE.test(value));
   words.forEach(([word, value], at) => {
-    if (!understood[word]?.test(value)) throw notUnderstood('in the URL of the database', word);
+    if (!understood[word]?.test(value)) throw unknownTlsWord('in the URL of the database', word);
     if (words.findIndex(([other]) => other === word) !== at)
       throw new LockOptionsError(`${word} is in the URL of the database more than once. Write it once.`);
   });
@@ -31,7 +31,7 @@ export function tlsWordsOf(url: string, understood: TlsWords): [word: string, va
 export function checkTlsOptions(options: object, understood: readonly string[], place = ''): void {
   for (const [name, value] of Object.entries(options)) {
     if (place === '' && understood.includes(name)) continue;
-    if (value && ABOUT_TLS.test(name)) throw notUnderstood('in the options of the database', place + name);
+    if (value && TLS_NAME.test(name)) throw unknownTlsWord('in the options of the database', place + name);
     const isPlain = typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
     if (isPlain && place.length < 100) checkTlsOptions(value as object, understood, `${place}${name}.`);
   }
@@ -44,7 +44,7 @@ export function unreadable(): LockOptionsError {
   );
 }
 
-function notUnderstood(where: string, word: string): LockOptionsError {
+function unknownTlsWord(where: string, word: string): LockOptionsError {
   const shown = /^[\w.-]{1,40}$/.test(word) ? word : 'a word';
   return new LockOptionsError(
     `${shown} ${where} is not understood, and the connection could be without TLS. ` +

@@ -117,7 +117,7 @@ export class World {
       hostname: `host-${number}`,
     };
     const copy = this.library.take(home, this.plan.mutant);
-    this.queueWitness.serving.add(copy.library.CROWD.sha);
+    this.queueWitness.serving.add(copy.library.ACQUIRE_TOGETHER.sha);
     const application = new Application(this, copy.library, { number, incarnation, process });
     this.processes[number] = { ...home, number, incarnation, application };
     scheduler.trace(`process ${name} starts`);

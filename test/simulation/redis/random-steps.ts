@@ -153,7 +153,7 @@ export function randomStep(random: () => number, us: number): Step {
         [ttl(), ...names.map(() => `${owner()}@`)],
       ];
     },
-    CROWD: () => {
+    ACQUIRE_TOGETHER: () => {
       const names = many(lock);
       const each = () => {
         const by = pick(['', 'x/1', ...CROWD_OWNERS]);
@@ -217,7 +217,7 @@ export function randomStep(random: () => number, us: number): Step {
         [ttl(), ...names.flatMap(() => [`${owner()}@`, count(), ttl()])],
       ];
     },
-    EXTEND_CROWD: () => {
+    EXTEND_TOGETHER: () => {
       const names = many(lock);
       return [names.map(lockOf), [ttlOfMany(), ...names.map(() => pick(CROWD_OWNERS))]];
     },

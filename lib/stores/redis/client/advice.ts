@@ -11,7 +11,7 @@ export const NEEDS_PASSWORD =
   'defaults of node-redis.';
 
 /** What to do about errors that say by their first word what is wrong with a server that is up. */
-const ADVICE_ON: Readonly<Record<string, string>> = {
+const ADVICE: Readonly<Record<string, string>> = {
   OOM: 'Its memory is full: raise maxmemory, or find what fills it. Locks need little of it.',
   MISCONF:
     'It cannot write to its disk, and refuses writes until it can (stop-writes-on-bgsave-error): look at its log, and at the space that is left.',
@@ -46,7 +46,7 @@ function adviceOn(problem: string): string | undefined {
     );
   }
   const [, code = ''] = /\b(OOM|MISCONF|NOREPLICAS|BUSY) /.exec(problem) ?? [];
-  return ADVICE_ON[code];
+  return ADVICE[code];
 }
 
 /** The commands that locks on one Redis need: docs/rights.md says what for. */

@@ -1,10 +1,11 @@
 import { LockOptionsError } from '../../../api/errors.js';
+import { isClass, isFunction } from '../../../core/options/checks.js';
 import {
-  IS_IT_SET,
+  VARIABLE_HINT,
   kindOf,
   numberOrKind,
   problemOfAddress,
-  URL_OBJECT,
+  URL_OBJECT_PROBLEM,
   withoutAddress,
   type Given,
 } from '../../node/address.js';
@@ -12,13 +13,13 @@ import type { IoredisClient, NodeRedisClient, NodeRedisOptions } from './source.
 
 // Messages repeat no value, as it may hold a password.
 
-const GIVE_ONE = 'Give one of ioredis 5.4 or later or 6, or of redis 5.10 or later or 6, or the URL by itself.';
-const ENCODE = 'Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.';
+const CLIENT_ADVICE = 'Give one of ioredis 5.4 or later or 6, or of redis 5.10 or later or 6, or the URL by itself.';
+const ENCODING_ADVICE = 'Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.';
 const HTTP = /^https?:\/\//i;
-const BY_HTTP =
+const HTTP_PROBLEM =
   'a Redis that is reached by HTTP. Locks need a connection to it, on which it says whose turn it is: ' +
   'give the redis:// or rediss:// URL of the same server.';
-const SEVERAL = 'options with several kinds of addresses. Give one of them.';
+const SEVERAL_ADDRESSES = 'options with several kinds of addresses. Give one of them.';
 const NO_ADDRESS = withoutAddress('host, path, url, sentinels or rootNodes');
 
 /**
@@ -27,7 +28,7 @@ const NO_ADDRESS = withoutAddress('host, path, url, sentinels or rootNodes');
  * @throws LockOptionsError
  */
 export function checkSource(name: string, source: unknown): void {
-  if (typeof source === 'function' && !isClass(source)) return; // its result is checked when it has been called
+  if (isFunction(source) && !isClass(source)) return; // its result is checked when it has been called
   const problem = typeof source === 'string' ? problemOfUrl(source) : problemOfObject(source);
   if (problem === undefined) return;
   throw new LockOptionsError(
@@ -44,7 +45,7 @@ export function checkMade(made: unknown): asserts made is IoredisClient | NodeRe
   if (isClient(made)) return;
   const isAsOptions = typeof made === 'string' || isGiven(made);
   const problem =
-    mistaken(made) ??
+    problemOfLookalike(made) ??
     `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) or createClient(…) with what it returns now.' : ''}`;
   throw new LockOptionsError(
     `A function given as a Redis source must return a client of ioredis or node-redis: got ${problem}`,
@@ -84,8 +85,8 @@ function isPool(source: object): boolean {
   return 'totalClients' in source;
 }
 
-/** Describes a value that is neither a client nor options, but is easily mistaken for one of them. */
-function mistaken(source: unknown): string | undefined {
+/** Describes a value that is neither a client nor options, but is easily problemOfLookalike for one of them. */
+function problemOfLookalike(source: unknown): string | undefined {
   if (!isGiven(source)) return undefined;
   const { then, evalsha, EVALSHA, isOpen, destroy, disconnect, isPipeline, url, client } = source;
   if (typeof then === 'function') {
@@ -94,24 +95,19 @@ function mistaken(source: unknown): string | undefined {
   if (isPipeline === true) return 'a pipeline of ioredis. Give its client.';
   // The options of @upstash/redis, and its client, whose class has no name.
   const address = url ?? (client as { baseUrl?: unknown } | undefined)?.baseUrl;
-  if (typeof address === 'string' && HTTP.test(address)) return BY_HTTP;
+  if (typeof address === 'string' && HTTP.test(address)) return HTTP_PROBLEM;
   if (isPool(source))
     return 'a pool of node-redis, whose connections have no common order. Give a client: createClient(…).';
   if (typeof EVALSHA === 'function' && typeof destroy !== 'function') {
     return typeof isOpen === 'boolean' && typeof disconnect === 'function'
-      ? `a client of redis 4. ${GIVE_ONE}`
+      ? `a client of redis 4. ${CLIENT_ADVICE}`
       : 'what multi() or legacy() of a client of node-redis returns. Give the client itself.';
   }
-  if (typeof evalsha === 'function') return `a client of neither (${classOf(source)}). ${GIVE_ONE}`;
+  if (typeof evalsha === 'function') return `a client of neither (${classOf(source)}). ${CLIENT_ADVICE}`;
   if (Array.isArray(source)) {
     return 'an array. The nodes of a Cluster belong in a client, new Cluster(nodes), or in { rootNodes } of node-redis; independent masters in redlock.';
   }
-  return source instanceof URL ? URL_OBJECT : undefined;
-}
-
-/** It cannot be called without `new`. */
-function isClass(source: unknown): boolean {
-  return typeof source === 'function' && /^class\b/.test(String(source));
+  return source instanceof URL ? URL_OBJECT_PROBLEM : undefined;
 }
 
 function classOf(source: object): string {
@@ -121,13 +117,13 @@ function classOf(source: object): string {
 /** What is wrong with a URL, or the path of a socket. */
 function problemOfUrl(source: string): string | undefined {
   if (source.startsWith('/')) return undefined; // the path of a socket
-  if (source.trim() === '') return `an empty string. ${IS_IT_SET}`;
-  if (HTTP.test(source)) return BY_HTTP;
+  if (source.trim() === '') return `an empty string. ${VARIABLE_HINT}`;
+  if (HTTP.test(source)) return HTTP_PROBLEM;
   if (!/^rediss?:\/\//.test(source) || !URL.canParse(source)) {
-    return `a string of another form. Write redis://host:port, or the /path of a socket. ${ENCODE}`;
+    return `a string of another form. Write redis://host:port, or the /path of a socket. ${ENCODING_ADVICE}`;
   }
   const { hostname, username, password } = new URL(source);
-  if (![username, password].every(canDecode)) return `a URL whose user or password cannot be read. ${ENCODE}`;
+  if (![username, password].every(canDecode)) return `a URL whose user or password cannot be read. ${ENCODING_ADVICE}`;
   if (hostname === '') return 'a URL without a host, so it would mean localhost. Write redis://host:port.';
   return isDatabase(databaseOf(new URL(source)) ?? 0)
     ? undefined
@@ -147,7 +143,7 @@ function problemOfObject(source: unknown): string | undefined {
   if (isClient(source)) return undefined;
   if (isClass(source)) return 'a class. Give an object of it, new Redis(…), or its options.';
   if (!isGiven(source)) return `${kindOf(source)}.`;
-  return mistaken(source) ?? problemOfOptions({ ...source }); // copied as the packages do: what is inherited is left out
+  return problemOfLookalike(source) ?? problemOfOptions({ ...source }); // copied as the packages do: what is inherited is left out
 }
 
 function problemOfOptions(given: Given): string | undefined {
@@ -162,17 +158,17 @@ function problemOfOptions(given: Given): string | undefined {
 /** What is wrong with options, whichever servers they name. */
 function problemOfSettings(given: Given): string | undefined {
   const { db = 0, database = db, rootNodes, defaults, sentinels, sentinelRootNodes, name, nodeClientOptions } = given;
-  if (!isDatabase(database)) return `database ${numberOrKind(database)}, which is not a database. ${IS_IT_SET}`;
+  if (!isDatabase(database)) return `database ${numberOrKind(database)}, which is not a database. ${VARIABLE_HINT}`;
   if ((sentinels || sentinelRootNodes) && !name)
-    return `${sentinels ? 'sentinels' : 'sentinelRootNodes'} without the name of the master. ${IS_IT_SET}`;
-  const ofNodes = [...listOf(rootNodes), defaults, nodeClientOptions].filter(isGiven);
-  if (ofNodes.some(({ keyPrefix }) => keyPrefix !== undefined)) {
+    return `${sentinels ? 'sentinels' : 'sentinelRootNodes'} without the name of the master. ${VARIABLE_HINT}`;
+  const nodeOptions = [...listOf(rootNodes), defaults, nodeClientOptions].filter(isGiven);
+  if (nodeOptions.some(({ keyPrefix }) => keyPrefix !== undefined)) {
     return 'a keyPrefix in options of nodes, where node-redis ignores it. Give it beside rootNodes or sentinelRootNodes.';
   }
   const { url, socket, path, host } = given;
   const own = isNodeRedisOptions(given) || !isByDefault(host) ? host : undefined;
   const addresses = [url ?? socket, rootNodes, sentinelRootNodes, sentinels, own ?? path];
-  return addresses.filter(Boolean).length > 1 ? SEVERAL : undefined;
+  return addresses.filter(Boolean).length > 1 ? SEVERAL_ADDRESSES : undefined;
 }
 
 /** The options of a client of ioredis have this host beside any other address. */
@@ -202,9 +198,9 @@ function problemOfServer(server: Given): string | undefined {
   const { url, host, path } = server;
   if (url === undefined) {
     if (!host && !path) return NO_ADDRESS;
-    return host && path && !isByDefault(host) ? SEVERAL : problemOfAddress(server);
+    return host && path && !isByDefault(host) ? SEVERAL_ADDRESSES : problemOfAddress(server);
   }
-  if (typeof url !== 'string') return `url ${kindOf(url)}. ${IS_IT_SET}`;
+  if (typeof url !== 'string') return `url ${kindOf(url)}. ${VARIABLE_HINT}`;
   if (url.startsWith('/')) return 'url that is the path of a socket. Write socket: { path }.';
   const problem = problemOfUrl(url);
   if (problem !== undefined || agrees(new URL(url), server)) return problem;

@@ -12,7 +12,7 @@ export interface ServerIdentity {
 }
 
 /** The run of a server with this setting: it never forgets a lock that it acknowledged, however often it restarts. */
-const ON_DISK = 'appendfsync always';
+const DURABLE_RUN = 'appendfsync always';
 
 /** Asks a server for its identity. @throws the client's error; an Error when INFO lacks the fields */
 export async function identify(client: RedisClient): Promise<ServerIdentity> {
@@ -29,7 +29,7 @@ export async function identify(client: RedisClient): Promise<ServerIdentity> {
   const wasReplica = !/^0+$/.test(fields.get('master_replid2') ?? '');
   // Redis counts how often the second has changed since its start: it may say one second after a moment.
   const sinceStartS = Math.max(0, uptimeS - 1);
-  return { run: isOnDisk && !wasReplica ? ON_DISK : run, uptimeS: wasReplica ? 0 : sinceStartS };
+  return { run: isOnDisk && !wasReplica ? DURABLE_RUN : run, uptimeS: wasReplica ? 0 : sinceStartS };
 }
 
 /** Whether every write is on disk before it is acknowledged; false where CONFIG may not be read. */

@@ -8,11 +8,11 @@ const CLOCK_TOLERANCE_MS = 1_000;
 /** Clocks are not set back by more than this, in milliseconds: a counter that is further ahead was probably written by another program. */
 const FAR_AHEAD_MS = 86_400_000;
 /** The first version with `SET … GET`. */
-const OLDEST = [6, 2] as const;
+const OLDEST_VERSION = [6, 2] as const;
 
 /** The findings about these servers, errors first. */
 export function findingsOf(backend: RedisKind, nodes: readonly ExaminedNode[]): RedisFinding[] {
-  const useless = nodes.map((node) => found('error', USELESS, node.name, node));
+  const useless = nodes.map((node) => found('error', CANNOT_GRANT, node.name, node));
   // A Redlock can do without a minority of its nodes; a single server is always needed.
   const missing = useless.filter((reasons) => reasons.length > 0).length;
   const severity: RedisFinding['severity'] =
@@ -20,7 +20,7 @@ export function findingsOf(backend: RedisKind, nodes: readonly ExaminedNode[]): 
   const findings: RedisFinding[] = nodes.flatMap((node, index) => [
     ...useless[index]!.map((finding) => ({ ...finding, severity })),
     ...found('error', UNSAFE, node.name, node),
-    ...found('warning', DOUBTS, node.name, { ...node, backend }),
+    ...found('warning', WARNINGS, node.name, { ...node, backend }),
   ]);
   if (backend === 'redlock') findings.push(...dependent(nodes));
   findings.push(...differingClocks(nodes));
@@ -28,7 +28,7 @@ export function findingsOf(backend: RedisKind, nodes: readonly ExaminedNode[]): 
 }
 
 /** Reasons why a server gives no lock, or no vote. */
-const USELESS: Findings<ExaminedNode, FindingCode> = {
+const CANNOT_GRANT: Findings<ExaminedNode, FindingCode> = {
   unreachable: ({ reachable, problem }) =>
     !reachable && `cannot be reached: ${problem}. Start it, or correct the address, the credentials or the database.`,
   'read-only-replica': ({ readOnly, replicaOf }) =>
@@ -37,7 +37,7 @@ const USELESS: Findings<ExaminedNode, FindingCode> = {
       'Name its master, or let Sentinel find the master.',
   'too-old': ({ server, version }) =>
     isTooOld({ server, version }) &&
-    `runs ${server} ${version}: locks need ${server} ${OLDEST.join('.')} or newer. Update it.`,
+    `runs ${server} ${version}: locks need ${server} ${OLDEST_VERSION.join('.')} or newer. Update it.`,
   'no-scripts': ({ refusesScripts }) =>
     refusesScripts !== undefined &&
     `does not run scripts (${refusesScripts}): no lock can be taken. Start Garnet with --lua and --lua-transaction-mode.`,
@@ -81,7 +81,7 @@ const UNSAFE: Findings<ExaminedNode, FindingCode> = {
 };
 
 /** What may cost locks, or shows that another program writes where they are. */
-const DOUBTS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
+const WARNINGS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
   eviction: ({ server, evictionPolicy, maxMemoryBytes }) =>
     evictionPolicy !== undefined &&
     evictionPolicy !== 'noeviction' &&
@@ -131,7 +131,7 @@ const DOUBTS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
 function isTooOld({ server, version = '' }: Pick<ExaminedNode, 'server' | 'version'>): boolean {
   if (server !== 'Redis' && server !== 'KeyDB') return false;
   const [major = 0, minor = 0] = version.split('.').map(Number);
-  return major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]);
+  return major < OLDEST_VERSION[0] || (major === OLDEST_VERSION[0] && minor < OLDEST_VERSION[1]);
 }
 
 /** A script that the server does not know yet takes two round trips, and any command longer when either side is busy. */

@@ -25,7 +25,7 @@ export interface Usage {
 }
 
 /** The part of the time that a step may take which can be done without: the rest is still reported in time. */
-const FOR_ONE_STEP = 0.9;
+const MAX_STEP_FRACTION = 0.9;
 
 /** Checks a Redis server, or each master of a Cluster, and changes nothing there. */
 export class NodeProbe {
@@ -110,7 +110,7 @@ export class NodeProbe {
   ): Promise<number | undefined> {
     if (clockToleranceMs === undefined) return undefined;
     const firstMs = rounded(2 * clockToleranceMs);
-    const leftMs = (endsAt - performance.now()) * FOR_ONE_STEP;
+    const leftMs = (endsAt - performance.now()) * MAX_STEP_FRACTION;
     if (2 * firstMs <= this.usage.commandTimeoutMs || leftMs < 1) return firstMs;
     const second = await inTime<ClockReading>(clockOf(client), leftMs, () => ({}));
     return Math.min(firstMs, rounded(2 * (second.clockToleranceMs ?? Infinity)));

@@ -20,7 +20,7 @@ import { IoredisMessages } from './ioredis-messages.js';
 import { IoredisCluster } from './ioredis-cluster.js';
 
 /** Options of a duplicate. It may send nothing again: WAIT answers for the writes of its own connection. */
-const DUPLICATE = {
+const DUPLICATE_OPTIONS = {
   lazyConnect: true,
   enableOfflineQueue: false,
   enableAutoPipelining: false,
@@ -31,10 +31,10 @@ const DUPLICATE = {
   socketTimeout: undefined,
 } satisfies RedisOptions;
 
-const ONE_SERVER: Route = [0];
+const ONLY_ROUTE: Route = [0];
 
 /** So many keys and arguments are handed to the client one by one: those of one lock. */
-const MOST_SPREAD = 12;
+const MAX_SPREAD_ARGUMENTS = 12;
 
 /** A client of ioredis, 5.4 or later: for one server, a master that Sentinel names, or a Cluster. */
 export class IoredisAdapter implements RedisClient {
@@ -133,7 +133,7 @@ export class IoredisAdapter implements RedisClient {
     if (this.#client.isCluster) this.#failure ??= failure;
     else this.#failure = failure;
     // Whatever the reason, the client would go on in database 0, where other processes do not look for the lock.
-    if (isOfSelect(error)) {
+    if (isFromSelect(error)) {
       this.#givenUp = this.#single.stream;
       this.#givenUp?.destroy();
     }
@@ -186,7 +186,8 @@ export class IoredisAdapter implements RedisClient {
     try {
       let reply: Promise<unknown>;
       if (!bySha) reply = this.#client.eval(script.source, count, ...keys, ...args);
-      else if (count + args.length <= MOST_SPREAD) reply = this.#client.evalsha(script.sha, count, ...keys, ...args);
+      else if (count + args.length <= MAX_SPREAD_ARGUMENTS)
+        reply = this.#client.evalsha(script.sha, count, ...keys, ...args);
       // The client flattens a list, which costs less than to spread hundreds of arguments.
       else reply = this.#client.evalsha(script.sha, count, [...keys, ...args] as unknown as string);
       void reply.then(
@@ -269,7 +270,7 @@ export class IoredisServer implements RedisTopology {
   }
 
   routeOf(): Route {
-    return ONE_SERVER;
+    return ONLY_ROUTE;
   }
 
   masters(): readonly RedisClient[] {
@@ -281,7 +282,7 @@ export class IoredisServer implements RedisTopology {
     const more = this.cluster
       ? { db: 0, keyPrefix: this.cluster.options.keyPrefix, retryStrategy: () => null }
       : { db: condition?.select ?? options.db }; // the application may have selected another database than that of its options
-    return this.adapter(this.client.duplicate({ ...DUPLICATE, connectionName, ...more }));
+    return this.adapter(this.client.duplicate({ ...DUPLICATE_OPTIONS, connectionName, ...more }));
   }
 }
 
@@ -313,9 +314,9 @@ function refusedBy(error: Error, client: IoredisClient): ConnectionFailure['refu
   // After a password that was refused other commands are answered by NOAUTH, too.
   if (needsLogin(error.message) && credentialsOf(client).passwords.length === 0) return 'login';
   if (refusesCredentials(error.message)) return 'credentials';
-  return isOfSelect(error) && refusesDatabase(error.message) ? 'database' : undefined;
+  return isFromSelect(error) && refusesDatabase(error.message) ? 'database' : undefined;
 }
 
-function isOfSelect(error: Error & { command?: { name: string } }): boolean {
+function isFromSelect(error: Error & { command?: { name: string } }): boolean {
   return isReplyError(error) && error.command?.name === 'select';
 }

@@ -8,7 +8,7 @@ import { loadIoredis } from './ioredis.js';
  * Options of the clients that this library makes. A command fails as soon as its connection breaks, and the client does not
  * send it again, because a late acquire would leave an orphan; the backend decides what is retried.
  */
-const OWN_CLIENT = {
+const OWN_OPTIONS = {
   lazyConnect: true,
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: true, // with 0 retries all fail at the first close; `false` would never settle them
@@ -29,7 +29,7 @@ export const ioredis: RedisDriver = {
   open: async (source, clientName, isOwned = false) => {
     const { Redis } = await loadIoredis();
     if (isIoredisClient(source)) return new IoredisAdapter(source, isOwned);
-    const own = { ...OWN_CLIENT, connectionName: clientName };
+    const own = { ...OWN_OPTIONS, connectionName: clientName };
     const client =
       typeof source === 'string' ? new Redis(source, own) : new Redis({ ...own, ...(source as RedisOptions) });
     return new IoredisAdapter(client, true);

@@ -11,7 +11,7 @@ import { ListeningConnection, Subscriber, type Report } from '../client/subscrib
 import { faultOf } from './ioredis.js';
 
 /** Options of a connection that listens, so that the client it is made from is neither changed nor blocked. */
-const LISTENING = {
+const LISTENER_OPTIONS = {
   lazyConnect: true,
   keyPrefix: '', // it would be put before channels of sharded messages, too: they count as keys
   enableOfflineQueue: false,
@@ -55,7 +55,7 @@ export class IoredisMessages implements RedisMessages {
     onChange: (change: 'opened' | 'closed') => void,
   ): ShardedSubscription {
     return outsideOfCalls(() => {
-      const client = (this.client as Redis).duplicate({ ...LISTENING, connectionName });
+      const client = (this.client as Redis).duplicate({ ...LISTENER_OPTIONS, connectionName });
       client.on('smessage', (channel: string, text: string) => onMessage(text, channel));
       const report: Report = (fault) => onChange(fault ? 'closed' : 'opened');
       return new ShardedListening(client, () => Promise.resolve(), report);
@@ -67,7 +67,7 @@ export class IoredisMessages implements RedisMessages {
   }
 
   #another(connectionName: string): IoredisClient {
-    if (!this.client.isCluster) return (this.client as Redis).duplicate({ ...LISTENING, connectionName });
+    if (!this.client.isCluster) return (this.client as Redis).duplicate({ ...LISTENER_OPTIONS, connectionName });
     const cluster = this.client as Cluster;
     // All of redisOptions: those given here replace the client's in ioredis 5, credentials included.
     const redisOptions = { ...cluster.options.redisOptions, connectionName };

@@ -12,14 +12,23 @@ import {
   type RedisTopology,
   type Route,
 } from '../client/redis-client.js';
-import { COMMAND, credentialsOf, end, ignoreErrors, ONCE, OWN, type Client, type ClientOptions } from './node-redis.js';
+import {
+  COMMAND_OPTIONS,
+  credentialsOf,
+  end,
+  ignoreErrors,
+  CONNECT_ONCE,
+  OWN_OPTIONS,
+  type Client,
+  type ClientOptions,
+} from './node-redis.js';
 import { NodeRedisCommands } from './node-redis-commands.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
 
 /** How long after a failure a Sentinel is asked again for its master, in milliseconds. */
 const ASK_AGAIN_MS = 250;
 
-const ONE_SERVER: Route = [0];
+const ONLY_ROUTE: Route = [0];
 
 /** What an adapter for one server is made of. */
 export interface OneServer {
@@ -147,7 +156,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
 
   protected send(args: readonly string[]): Promise<unknown> {
     if (!this.#client) return Promise.reject(new Error('not connected'));
-    return this.#client.sendCommand(args, COMMAND);
+    return this.#client.sendCommand(args, COMMAND_OPTIONS);
   }
 
   /** Makes a client anew, and connects it. Never rejects: it tries for as long as no client can be made. */
@@ -155,7 +164,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     if (this.#isClosed) return; // or a Sentinel that was closed would be asked, and stay connected
     const onChange = this.#onChange;
     try {
-      const client = await this.server.another(OWN);
+      const client = await this.server.another(OWN_OPTIONS);
       if (this.#isClosed) this.server.onClose?.(); // of what was connected meanwhile
       if (this.#isClosed || this.#client) return end(client);
       this.#client = client;
@@ -263,7 +272,7 @@ class NodeRedisServer implements RedisTopology {
   }
 
   routeOf(): Route {
-    return ONE_SERVER;
+    return ONLY_ROUTE;
   }
 
   masters(): readonly RedisClient[] {
@@ -273,7 +282,7 @@ class NodeRedisServer implements RedisTopology {
   duplicate(connectionName: string): RedisClient {
     const { name, asksAgain, connectsOnce, keyPrefix } = this.server;
     const another = (options: ClientOptions) =>
-      this.server.another({ ...options, ...(connectsOnce && ONCE), name: connectionName });
+      this.server.another({ ...options, ...(connectsOnce && CONNECT_ONCE), name: connectionName });
     return new NodeRedisAdapter({ name, asksAgain, keyPrefix, isOwned: true, another });
   }
 }

@@ -11,11 +11,11 @@ import {
   type Route,
 } from '../client/redis-client.js';
 import {
-  COMMAND,
+  COMMAND_OPTIONS,
   credentialsOf,
   end,
   ignoreErrors,
-  likeness,
+  duplicateClient,
   type Client,
   type ClientOptions,
   type ClusterClient,
@@ -28,7 +28,7 @@ import { NodeRedisMessages } from './node-redis-messages.js';
 /** How long after a failure a Cluster is looked for again, in milliseconds. */
 const CONNECT_AGAIN_MS = 250;
 
-/** How long after a node could not be reached it is asked anew which master has which slot, in milliseconds. */
+/** How long after a node could not be connectedClient it is asked anew which master has which slot, in milliseconds. */
 const LOOK_AGAIN_MS = 2_000;
 
 /** How long a node may take to say which master has which slot, in milliseconds: node-redis would wait for one that hangs without end. */
@@ -180,8 +180,10 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
 
   protected async send(args: readonly string[], key?: string): Promise<unknown> {
     const node = key === undefined ? this.#anyMaster() : this.client.slots[clusterSlot(key)]?.master;
-    const client = await reached(this.client, node);
-    return key === undefined ? client.sendCommand(args, COMMAND) : this.client.sendCommand(key, false, args, COMMAND);
+    const client = await connectedClient(this.client, node);
+    return key === undefined
+      ? client.sendCommand(args, COMMAND_OPTIONS)
+      : this.client.sendCommand(key, false, args, COMMAND_OPTIONS);
   }
 
   routeOf(key: string): Route {
@@ -209,7 +211,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
   }
 
   async #anyOf(options: ClientOptions): Promise<Client> {
-    return likeness(await reached(this.client, this.#anyMaster()), options);
+    return duplicateClient(await connectedClient(this.client, this.#anyMaster()), options);
   }
 
   /** Another one with each attempt, as one may hang; none that is known to be down, if there are others. */
@@ -227,7 +229,7 @@ class Master extends NodeRedisAdapter {
     private readonly cluster: ClusterClient,
     private readonly node: ClusterNode,
   ) {
-    const another = async (options: ClientOptions) => likeness(await reached(cluster, node), options);
+    const another = async (options: ClientOptions) => duplicateClient(await connectedClient(cluster, node), options);
     const keyPrefix = cluster._options?.keyPrefix;
     super({ name: node.address, isOwned: false, keyPrefix, another, connectsOnce: true });
   }
@@ -245,7 +247,7 @@ class Master extends NodeRedisAdapter {
   }
 
   protected override async send(args: readonly string[]): Promise<unknown> {
-    return (await reached(this.cluster, this.node)).sendCommand(args, COMMAND);
+    return (await connectedClient(this.cluster, this.node)).sendCommand(args, COMMAND_OPTIONS);
   }
 }
 
@@ -256,7 +258,7 @@ const FIRST_ATTEMPTS = new WeakMap<Client, Promise<unknown>>();
  * The client of a node, once its first attempt to connect has ended: node-redis itself would keep commands until it has succeeded.
  * @throws Error when it is not connected
  */
-async function reached(cluster: ClusterClient, node?: ClusterNode): Promise<Client> {
+async function connectedClient(cluster: ClusterClient, node?: ClusterNode): Promise<Client> {
   if (node && !isReady(node) && cluster.masters.includes(node)) {
     const connecting = cluster.nodeClient(node);
     const client = node.client!;

@@ -1,16 +1,16 @@
 import { LockOptionsError } from '../../../api/errors.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import { IS_IT_SET } from '../../node/address.js';
+import { VARIABLE_HINT } from '../../node/address.js';
 import { isNodeRedisClient, isNodeRedisOptions } from '../client/check-source.js';
 import { makeRoom, type RedisClient, type RedisDriver } from '../client/redis-client.js';
 import {
   credentialsOf,
   end,
   ignoreErrors,
-  likeness,
+  duplicateClient,
   loadNodeRedis,
-  ONCE,
-  OWN,
+  CONNECT_ONCE,
+  OWN_OPTIONS,
   type AnyClient,
   type Client,
   type ClientOptions,
@@ -26,7 +26,7 @@ export const nodeRedis: RedisDriver = {
   open: async (source, clientName, isOwned = false) => {
     if (isNodeRedisClient(source)) return adapterOf(source as unknown as AnyClient, isOwned);
     const { createClient, createCluster, createSentinel } = await loadNodeRedis();
-    const own = { ...OWN, name: clientName };
+    const own = { ...OWN_OPTIONS, name: clientName };
     const given = (typeof source === 'string' ? optionsOf(source) : source) as GivenOptions;
     if (given.rootNodes) {
       const rootNodes = given.rootNodes.map((root) => ({
@@ -34,7 +34,7 @@ export const nodeRedis: RedisDriver = {
         socket: { socketTimeout: SLOTS_LIMIT_MS, ...root.socket },
       }));
       const all = {
-        RESP: OWN.RESP, // nodes have the Cluster's own, whatever their defaults say
+        RESP: OWN_OPTIONS.RESP, // nodes have the Cluster's own, whatever their defaults say
         minimizeConnections: true, // or it waits until it is connected to each master that is listed, also to one that is down
         ...given,
         rootNodes,
@@ -45,8 +45,8 @@ export const nodeRedis: RedisDriver = {
     if (given.sentinelRootNodes) {
       const options = {
         ...given,
-        nodeClientOptions: merged({ ...own, ...PASSED_OVER }, given.nodeClientOptions),
-        sentinelClientOptions: merged(PASSED_OVER, given.sentinelClientOptions),
+        nodeClientOptions: merged({ ...own, ...SENTINEL_OPTIONS }, given.nodeClientOptions),
+        sentinelClientOptions: merged(SENTINEL_OPTIONS, given.sentinelClientOptions),
       };
       return adapterOf(createSentinel(options), true, given);
     }
@@ -67,7 +67,7 @@ interface GivenOptions extends ClientOptions {
  * Options of the connections of a Sentinel client: a server that hangs is passed over, where node-redis would wait for it without end,
  * and one that is down left after a few attempts: node-redis 5 connects to the master that was named first, whatever Sentinels say.
  */
-const PASSED_OVER = {
+const SENTINEL_OPTIONS = {
   pingInterval: 1_000,
   socket: {
     connectTimeout: 2_000,
@@ -87,7 +87,7 @@ function merged(own: ClientOptions, { url, ...given }: ClientOptions = {}): Clie
   if (credentialsOf(options).usernames.length > 0 && !password && !credentialsProvider) {
     throw new LockOptionsError(
       'A URL or options for node-redis have a username without a password: it would not log in, and locks would be taken ' +
-        `as the user "default". Give a password, too; a user who needs none takes any. ${IS_IT_SET}`,
+        `as the user "default". Give a password, too; a user who needs none takes any. ${VARIABLE_HINT}`,
     );
   }
   return options;
@@ -97,7 +97,7 @@ function adapterOf(client: AnyClient, isOwned: boolean, given?: ClientOptions): 
   if ('masters' in client) return new NodeRedisCluster(client, isOwned);
   if ('getMasterNode' in client) return sentinelAdapter(client as SentinelClient, isOwned, given);
   const single = client as Client;
-  const another = (options: ClientOptions) => Promise.resolve(likeness(single, options));
+  const another = (options: ClientOptions) => Promise.resolve(duplicateClient(single, options));
   return new NodeRedisAdapter({ name: nameOf(single), isOwned, client: single, another });
 }
 
@@ -130,10 +130,10 @@ function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: Clie
     const client = await inTime(asking, SENTINELS_LIMIT_MS, () => {
       throw new Error(`no Sentinel has named the master within ${SENTINELS_LIMIT_MS} ms`);
     });
-    return likeness(client, {
+    return duplicateClient(client, {
       ...options,
       pingInterval: 0,
-      socket: { ...options.socket, ...ONCE.socket, socketTimeout: 0 },
+      socket: { ...options.socket, ...CONNECT_ONCE.socket, socketTimeout: 0 },
     });
   };
   const onFailover = ({ type }: { type: string }) => {

@@ -8,7 +8,7 @@ import type {
   SubscriptionChange,
 } from '../client/redis-client.js';
 import { ListeningConnection, Subscriber, type Report } from '../client/subscriber.js';
-import { end, faultOf, ONCE, type Client, type ClientOptions } from './node-redis.js';
+import { end, faultOf, CONNECT_ONCE, type Client, type ClientOptions } from './node-redis.js';
 
 /** Publish/subscribe with clients of node-redis, each of which has one connection. */
 export class NodeRedisMessages implements RedisMessages {
@@ -30,7 +30,7 @@ export class NodeRedisMessages implements RedisMessages {
   ): Subscription {
     const subscribe = (client: Client) => client.subscribe(channel, (text) => onMessage(text));
     const connect = (report: Report) =>
-      new Listening(this.another({ ...ONCE, name }), subscribe, this.credentials, report);
+      new Listening(this.another({ ...CONNECT_ONCE, name }), subscribe, this.credentials, report);
     return outsideOfCalls(() => new Subscriber(connect, onChange));
   }
 
@@ -41,7 +41,7 @@ export class NodeRedisMessages implements RedisMessages {
   ): ShardedSubscription {
     const report: Report = (fault) => onChange(fault ? 'closed' : 'opened');
     return outsideOfCalls(
-      () => new ShardedListening(this.another({ ...ONCE, name }), this.credentials, onMessage, report),
+      () => new ShardedListening(this.another({ ...CONNECT_ONCE, name }), this.credentials, onMessage, report),
     );
   }
 

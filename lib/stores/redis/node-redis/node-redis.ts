@@ -94,7 +94,7 @@ export async function loadNodeRedis(): Promise<NodeRedis> {
 }
 
 /** Options of the clients that are made here: what is not sent when a connection breaks is not sent later, by which it is no longer wanted. */
-export const OWN = {
+export const OWN_OPTIONS = {
   disableOfflineQueue: true,
   maintNotifications: 'disabled',
   RESP: 3, // it says its name in HELLO, which needs no right as CLIENT SETNAME does, and whose refusal would end the connection
@@ -102,15 +102,18 @@ export const OWN = {
 } satisfies ClientOptions;
 
 /** Options of a client that connects once. */
-export const ONCE = { ...OWN, socket: { ...OWN.socket, reconnectStrategy: false } } satisfies ClientOptions;
+export const CONNECT_ONCE = {
+  ...OWN_OPTIONS,
+  socket: { ...OWN_OPTIONS.socket, reconnectStrategy: false },
+} satisfies ClientOptions;
 
 /** A client with the settings of another one, except for these. */
-export function likeness(client: Client, { socket, ...options }: ClientOptions): Client {
+export function duplicateClient(client: Client, { socket, ...options }: ClientOptions): Client {
   return client.duplicate({ ...options, socket: { ...client.options?.socket, ...socket } });
 }
 
 /** Settings of a command. The client's own limit would cost a signal for each, and ends only those that are not written yet. */
-export const COMMAND = { timeout: undefined, typeMapping: undefined, abortSignal: undefined };
+export const COMMAND_OPTIONS = { timeout: undefined, typeMapping: undefined, abortSignal: undefined };
 
 /** What a client logs in with. */
 export function credentialsOf({ username, password }: ClientOptions = {}): Credentials {

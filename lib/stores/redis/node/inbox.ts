@@ -1,6 +1,6 @@
 import { Channel, Ear, Refused, type InboxListener } from '../../node/ear.js';
 import { CommandFault, type RedisClient, type Subscription } from '../client/redis-client.js';
-import { HEARD, UNHEARD, type Sign } from './lock-keys.js';
+import { LISTENING, UNVERIFIED, type Sign } from './lock-keys.js';
 
 /** After a refusal it is tried again by the first that waits so many milliseconds later: the right may have been given back. */
 const TRY_AGAIN_MS = 5_000;
@@ -44,7 +44,7 @@ export class PlainInbox extends Ear implements Inbox {
 
   /** In a Cluster it may listen at another node than the one that counts the listeners. */
   signOf(): Sign {
-    return this.isOpen() && !this.client.topology.isCluster ? HEARD : UNHEARD;
+    return this.isOpen() && !this.client.topology.isCluster ? LISTENING : UNVERIFIED;
   }
 
   protected listen(): Subscription {

@@ -127,7 +127,7 @@ export class LockKeys {
 const VALUE = /^(.+)@(\d{16})([+=]?)$/s;
 
 /** The value of a lock that several hold: what all of them have, and for each a space and four words. */
-const CROWD = /^~(?:p|s@(\d{16}))((?: \d+ \d+ \d+ \S+)+)$/;
+const HOLDER_SET = /^~(?:p|s@(\d{16}))((?: \d+ \d+ \d+ \S+)+)$/;
 
 /** One of several who hold a lock. */
 export interface Member {
@@ -140,7 +140,7 @@ export interface Member {
 }
 
 /** Those who hold a lock together. The time of some of them may be over. */
-export interface Crowd {
+export interface HolderSet {
   mode: 'shared' | 'permits';
   /** The token of all who share the lock. */
   fencingToken?: number;
@@ -173,8 +173,8 @@ export function valueText(owner: string, fencingToken: number): string {
 }
 
 /** Reads the value of a lock that several hold; undefined for any other. */
-export function readCrowd(value: string): Crowd | undefined {
-  const [, token, list] = CROWD.exec(value) ?? [];
+export function readHolderSet(value: string): HolderSet | undefined {
+  const [, token, list] = HOLDER_SET.exec(value) ?? [];
   if (list === undefined) return undefined;
   const words = list.slice(1).split(' ');
   const members: Member[] = [];
@@ -184,15 +184,15 @@ export function readCrowd(value: string): Crowd | undefined {
   }
   const mode = token === undefined ? 'permits' : 'shared';
   const fencingToken = token === undefined ? undefined : Number(token);
-  return { mode, fencingToken, members: members as Crowd['members'] };
+  return { mode, fencingToken, members: members as HolderSet['members'] };
 }
 
 /** Reads a value. One that another program wrote is the owner as it is; of several who hold a lock it is the last one to end. */
 export function readValue(value: string): LockValue {
-  const crowd = value.startsWith('~') ? readCrowd(value) : undefined;
-  if (crowd) {
-    const { owner } = crowd.members.reduce((last, each) => (each.endsAt > last.endsAt ? each : last));
-    return { owner, fencingToken: crowd.fencingToken };
+  const holderSet = value.startsWith('~') ? readHolderSet(value) : undefined;
+  if (holderSet) {
+    const { owner } = holderSet.members.reduce((last, each) => (each.endsAt > last.endsAt ? each : last));
+    return { owner, fencingToken: holderSet.fencingToken };
   }
   const [, owner, token, flag] = VALUE.exec(value) ?? [];
   if (owner === undefined) return { owner: value };
@@ -207,14 +207,14 @@ export type Service = 'grant' | 'wake';
 const KINDS: Record<Service, string> = { grant: 'g', wake: 'w' };
 
 /**
- * The sign that a process gives in a queue with each attempt. Of one that is `HEARD` a grant needs listeners; if there are
- * none, the next place is served. In a Cluster those of the channel of the slot are counted. One that is `UNHEARD` is granted
+ * The sign that a process gives in a queue with each attempt. Of one that is `LISTENING` a grant needs listeners; if there are
+ * none, the next place is served. In a Cluster those of the channel of the slot are counted. One that is `UNVERIFIED` is granted
  * the lock in any case: it does not listen yet, or listens to messages for all nodes of a Cluster, where PUBLISH counts the
- * listeners of one node only. One that is `DEAF` does not listen, and is sent no message, which would go to all nodes.
+ * listeners of one node only. One that is `NOT_LISTENING` does not listen, and is sent no message, which would go to all nodes.
  */
-export const [HEARD, UNHEARD, DEAF] = ['h', 'u', 'd'] as const;
+export const [LISTENING, UNVERIFIED, NOT_LISTENING] = ['h', 'u', 'd'] as const;
 
-export type Sign = typeof HEARD | typeof UNHEARD | typeof DEAF;
+export type Sign = typeof LISTENING | typeof UNVERIFIED | typeof NOT_LISTENING;
 
 /**
  * An entry in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is
@@ -226,13 +226,13 @@ export function queueEntry(service: Service, channel: string, ticket: string, tu
   return `${KINDS[service]} ${channel} ${ticket}${service === 'grant' ? `~${turns}` : ''}`;
 }
 
-/** What one asks for who holds a lock together with others, as `crowd.lua` takes it: kind, permits, and limit. */
-export function crowdArgs(hold: Exclude<Hold, { mode: 'exclusive' }>): [kind: string, permits: number, limit: number] {
+/** What one asks for who holds a lock together with others, as `acquire-together.lua` takes it: kind, permits, and limit. */
+export function holdArgs(hold: Exclude<Hold, { mode: 'exclusive' }>): [kind: string, permits: number, limit: number] {
   return hold.mode === 'shared' ? ['s', 1, 0] : ['p', hold.permits, hold.limit];
 }
 
 /** The entry of one who will hold the lock together with others. */
-export function crowdEntry(hold: Exclude<Hold, { mode: 'exclusive' }>, channel: string, ticket: string): string {
-  const [kind, permits, limit] = crowdArgs(hold);
+export function togetherEntry(hold: Exclude<Hold, { mode: 'exclusive' }>, channel: string, ticket: string): string {
+  const [kind, permits, limit] = holdArgs(hold);
   return `${kind}${kind === 'p' ? `${permits}/${limit}` : ''} ${channel} ${ticket}`;
 }

@@ -22,12 +22,12 @@ import * as lua from '../scripts/lua.js';
 import type { Script } from '../scripts/script.js';
 import type { Reply } from '../scripts/script-runner.js';
 import {
-  crowdArgs,
+  holdArgs,
   ownerPart,
-  readCrowd,
+  readHolderSet,
   readValue,
   tokenText,
-  type Crowd,
+  type HolderSet,
   type LockKeys,
   type Sign,
 } from './lock-keys.js';
@@ -35,10 +35,10 @@ import {
 // How each script is called, and what its reply says: keys, arguments and replies are described in the header of its file in scripts/lua.
 
 /** How far a node of a Redlock lets a proposed token be from its own time, in microseconds. */
-export const LIMIT_US = 1_000_000;
+export const MAX_PROPOSAL_DISTANCE_US = 1_000_000;
 
 /** The score of a sign `n` is minus a time in microseconds, whose digits below this one count the calls that wait: see take-place.lua. */
-const CALLS = 1_000_000;
+const SIGN_MODULUS = 1_000_000;
 
 /** The first word in the reply of a Redlock node that has lost its data since it was admitted to vote. */
 export const WIPED = 'wiped';
@@ -49,8 +49,12 @@ export const WAIT_FOR_VOTES =
   'it may have forgotten have ended. In development set admission: false.';
 
 /** The same script where it gives a lock back: it goes with the releases. */
-export const GIVE_AND_TURN: Script = { ...lua.TURN, name: 'give-and-turn', order: lua.RELEASE.order };
-export const GIVE_CROWD: Script = { ...lua.CROWD, name: 'give-crowd', order: lua.RELEASE.order };
+export const RELEASE_AND_TURN: Script = { ...lua.TURN, name: 'release-and-turn', order: lua.RELEASE.order };
+export const RELEASE_AND_ACQUIRE_TOGETHER: Script = {
+  ...lua.ACQUIRE_TOGETHER,
+  name: 'release-and-acquire-together',
+  order: lua.RELEASE.order,
+};
 
 /** A script, with the keys and arguments of one operation. */
 export interface LockCall {
@@ -71,7 +75,7 @@ export interface Attempt {
 }
 
 /** The attempt whose reply is read. */
-export interface Asked {
+export interface SentAttempt {
   readonly node: string;
   readonly request: AcquireRequest;
   readonly sentAt: number;
@@ -164,13 +168,13 @@ export function turnCall(
 ): LockCall {
   const give = ownerToRelease === undefined ? '' : ownerPart(ownerToRelease);
   return {
-    script: ownerToRelease === undefined ? lua.TURN : GIVE_AND_TURN,
+    script: ownerToRelease === undefined ? lua.TURN : RELEASE_AND_TURN,
     keys: [keys.fence(key), keys.lock(key), keys.queue(key)],
     args: [sign, give, ownerPart(owner), ttlMs, turns, entry, number ?? '', place?.isTaken ? 1 : 0, place?.calls ?? 0],
   };
 }
 
-export function readTurn(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
+export function readTurn(reply: Reply, asked: SentAttempt): Answer<AcquireOutcome> {
   if (!Array.isArray(reply) || reply[0] !== 'granted') return readNoGrant(reply, asked);
   const { node, request, clock, sentAt } = asked;
   const [, , us, first, last, bound] = reply;
@@ -181,8 +185,8 @@ export function readTurn(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
   return { status: 'acquired', grant, sentAt };
 }
 
-/** `crowd.lua`: the attempt of one who holds the lock together with others. */
-export function crowdCall(
+/** `acquire-together.lua`: the attempt of one who holds the lock together with others. */
+export function acquireTogetherCall(
   keys: LockKeys,
   hold: Exclude<Hold, { mode: 'exclusive' }>,
   { key, owner, ttlMs, place, others = [] }: Omit<AcquireRequest, 'hold'>,
@@ -191,13 +195,13 @@ export function crowdCall(
   const placed = place?.isTaken ? 1 : 0;
   const waiting = [entry, number ?? '', placed, place?.calls ?? 0];
   return {
-    script: ownerToRelease === undefined ? lua.CROWD : GIVE_CROWD,
+    script: ownerToRelease === undefined ? lua.ACQUIRE_TOGETHER : RELEASE_AND_ACQUIRE_TOGETHER,
     keys: keysToHandOver(keys, key),
-    args: [sign, ownerToRelease ?? '', owner, ttlMs, ...crowdArgs(hold), ...waiting, others.join(' ')],
+    args: [sign, ownerToRelease ?? '', owner, ttlMs, ...holdArgs(hold), ...waiting, others.join(' ')],
   };
 }
 
-export function readCrowdAttempt(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
+export function readAcquireTogether(reply: Reply, asked: SentAttempt): Answer<AcquireOutcome> {
   if (!Array.isArray(reply) || reply[0] !== 'granted') return readNoGrant(reply, asked);
   const { node, request, clock, sentAt } = asked;
   const [, , us, token, joined, bound, smallest] = reply;
@@ -211,18 +215,18 @@ export function readCrowdAttempt(reply: Reply, asked: Asked): Answer<AcquireOutc
   return { status: 'acquired', grant: grantTo(request.owner), others, smallerLimit, sentAt };
 }
 
-/** `crowd.lua`, where nobody asks: gives back what an owner has of a lock. */
-export function leaveCrowdCall(
+/** `acquire-together.lua`, where nobody asks: gives back what an owner has of a lock. */
+export function releaseTogetherCall(
   keys: LockKeys,
   hold: Exclude<Hold, { mode: 'exclusive' }>,
   { key, owner }: Grant,
   sign: Sign,
 ): LockCall {
-  return crowdCall(keys, hold, { key, owner: NOBODY, ttlMs: 0 }, { sign, ownerToRelease: owner });
+  return acquireTogetherCall(keys, hold, { key, owner: NO_OWNER, ttlMs: 0 }, { sign, ownerToRelease: owner });
 }
 
-/** Of `turn.lua` and `crowd.lua`. */
-function readNoGrant(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
+/** Of `turn.lua` and `acquire-together.lua`. */
+function readNoGrant(reply: Reply, asked: SentAttempt): Answer<AcquireOutcome> {
   const { node, request, sentAt, connection, onPassedOver } = asked;
   if (!Array.isArray(reply)) return unexpected(node);
   if (reply[0] === 'failed') return failed(nodeError(node, String(reply[2]).replace(/\.$/, '')));
@@ -244,7 +248,7 @@ function readNoGrant(reply: Reply, asked: Asked): Answer<AcquireOutcome> {
   };
 }
 
-/** What became of the lock that was given back by `turn.lua` or `crowd.lua`. */
+/** What became of the lock that was given back by `turn.lua` or `acquire-together.lua`. */
 export function readReleaseResult(reply: Reply): ReleaseResult | undefined {
   if (!Array.isArray(reply)) return undefined;
   return Number(reply[1]) === 1 ? 'released' : 'gone';
@@ -312,11 +316,11 @@ export function readRaise(reply: Reply): { status: 'raised' | 'gone' } {
   return { status: Number(reply) === 1 ? 'raised' : 'gone' };
 }
 
-/** `extend.lua`, `extend-and-tell.lua` where calls wait behind the lock, and `extend-crowd.lua` where several hold it. */
+/** `extend.lua`, `extend-and-tell.lua` where calls wait behind the lock, and `extend-together.lua` where several hold it. */
 export function extendCall(keys: LockKeys, { grant, ttlMs, waiting }: ExtendRequest): LockCall {
   const { key, owner, hold } = grant;
   const lock = keys.lock(key);
-  if (hold && hold.mode !== 'exclusive') return { script: lua.EXTEND_CROWD, keys: [lock], args: [ttlMs, owner] };
+  if (hold && hold.mode !== 'exclusive') return { script: lua.EXTEND_TOGETHER, keys: [lock], args: [ttlMs, owner] };
   if (!waiting) return { script: lua.EXTEND, keys: [lock], args: [ttlMs, ownerPart(owner)] };
   const args = [ttlMs, ownerPart(owner), waiting.calls, waiting.forMs];
   return { script: lua.EXTEND_AND_TELL, keys: [lock, keys.calls(key)], args };
@@ -395,13 +399,13 @@ export function readHolding(reply: Reply): Holding | undefined {
   if (!Array.isArray(reply)) return undefined;
   const [remaining, value, timeUs, calls, ...places] = reply;
   const waiting = places.length > 0 ? waitingOf(places) : undefined;
-  const crowd = readCrowd(String(value));
-  if (crowd) return crowdHolding(crowd, Number(timeUs), waiting);
+  const holderSet = readHolderSet(String(value));
+  if (holderSet) return holdingOfSet(holderSet, Number(timeUs), waiting);
   const { owner, fencingToken, isKept } = readValue(String(value));
   // The token is the time of the grant, or up to the limit of votes ahead of it. A clock that was set back since does not say
   // how long ago that was.
   const heldForUs = fencingToken === undefined ? -Infinity : Number(timeUs) - fencingToken;
-  const heldForMs = heldForUs >= -LIMIT_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined;
+  const heldForMs = heldForUs >= -MAX_PROPOSAL_DISTANCE_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined;
   return {
     holders: [
       {
@@ -421,13 +425,13 @@ export function readHolding(reply: Reply): Holding | undefined {
 function waitingOf(places: readonly (string | number)[]): Waiting[] {
   return Array.from({ length: places.length / 2 }, (_, at) => {
     const told = String(places[2 * at + 1]);
-    return { ticket: String(places[2 * at]), calls: told === '' ? undefined : -Number(told) % CALLS };
+    return { ticket: String(places[2 * at]), calls: told === '' ? undefined : -Number(told) % SIGN_MODULUS };
   });
 }
 
 /** Whose time is over holds it no more. */
-function crowdHolding(
-  { mode, fencingToken, members }: Crowd,
+function holdingOfSet(
+  { mode, fencingToken, members }: HolderSet,
   timeUs: number,
   waiting?: Waiting[],
 ): Holding | undefined {
@@ -448,7 +452,7 @@ function keysToHandOver(keys: LockKeys, key: string): string[] {
 }
 
 /** The owner value of an attempt that asks for nothing. */
-const NOBODY = '';
+const NO_OWNER = '';
 
 type ReplyPart = number | string | undefined;
 
@@ -459,7 +463,7 @@ function isRefusal(leftMs: ReplyPart, value: ReplyPart): value is string {
 
 /** How many hold a lock beside one of them, by the whole of its value, which stands until the time of the last of them is over. */
 function othersIn(value: string, standsForMs: number): number {
-  const ends = readCrowd(value)?.members.map(({ endsAt }) => endsAt) ?? [];
+  const ends = readHolderSet(value)?.members.map(({ endsAt }) => endsAt) ?? [];
   const now = Math.max(...ends) - standsForMs;
   return Math.max(0, ends.filter((endsAt) => endsAt >= now).length - 1);
 }
@@ -479,7 +483,7 @@ function isToken(number: number): boolean {
 }
 
 /** Takes the time of the server, before another time of it is read. @returns false if it is none */
-function hasLearned(us: ReplyPart, { clock, askedAt, receivedAt }: Asked): boolean {
+function hasLearned(us: ReplyPart, { clock, askedAt, receivedAt }: SentAttempt): boolean {
   const serverUs = Number(us);
   if (!(serverUs > 0 && Number.isFinite(serverUs))) return false;
   clock.learn(serverUs, askedAt, receivedAt);

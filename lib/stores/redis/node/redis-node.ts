@@ -26,7 +26,7 @@ import { GRANT_TTL_MS, readMessage, HandOverMessage } from '../../node/messages.
 import {
   failed,
   ServerBackend,
-  type Alone,
+  type Standalone,
   type Answer,
   type AttemptCallback,
   type Failed,
@@ -41,17 +41,17 @@ import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../scripts/script-runner.js';
 import { PlainInbox, type Inbox } from './inbox.js';
 import { KeyScan } from './key-scan.js';
-import { countersOf, crowdEntry, LockKeys, queueEntry } from './lock-keys.js';
+import { countersOf, togetherEntry, LockKeys, queueEntry } from './lock-keys.js';
 import * as scripts from './lock-scripts.js';
-import type { Admission, Asked, Attempt, LockCall, NodeAdmission, Vote } from './lock-scripts.js';
+import type { Admission, SentAttempt, Attempt, LockCall, NodeAdmission, Vote } from './lock-scripts.js';
 import { ShardedInbox } from './sharded-inbox.js';
 
 /** Advice for a call whose time was over before its attempt was sent. */
-const CONGESTED =
+const CONGESTION_ADVICE =
   'If it answers others, this process asks for more locks at a time than the server can answer: raise waitMs, or ask for fewer together.';
 
 /** What a process needs in a Cluster to hear of its turns without a message to all nodes. */
-const FOR_SHARDED_MESSAGES = '+ssubscribe +sunsubscribe +spublish +pubsub|shardnumsub';
+const SHARDED_RIGHTS = '+ssubscribe +sunsubscribe +spublish +pubsub|shardnumsub';
 
 const MODES: readonly LockMode[] = ['shared', 'permits'];
 
@@ -102,7 +102,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   constructor(
     readonly connection: RedisConnection,
     settings: NodeSettings,
-    alone?: Alone,
+    alone?: Standalone,
   ) {
     super(settings, alone);
     this.#settings = settings;
@@ -146,7 +146,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   override problem(silence: string): NodeError | undefined {
     const problem = super.problem(silence);
     const isCongested = problem !== undefined && this.isReady && this.#runner.isCongested;
-    return isCongested ? new NodeError(this.name, silence, CONGESTED) : problem;
+    return isCongested ? new NodeError(this.name, silence, CONGESTION_ADVICE) : problem;
   }
 
   /** Begins to listen for messages about a key, unless it does already. */
@@ -213,11 +213,13 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
       number: place && clock.at(place.arrivedAt),
     };
     const isAlone = hold.mode === 'exclusive';
-    const call = isAlone ? scripts.turnCall(keys, request, attempt) : scripts.crowdCall(keys, hold, request, attempt);
+    const call = isAlone
+      ? scripts.turnCall(keys, request, attempt)
+      : scripts.acquireTogetherCall(keys, hold, request, attempt);
     const answered = (reply: Reply | ScriptFault, sentAt: number) => {
       if (reply instanceof ScriptFault) return done(this.#failedBy(reply), sentAt);
       const receivedAt = monotonic();
-      const asked: Asked = {
+      const asked: SentAttempt = {
         node: this.name,
         request,
         sentAt,
@@ -227,7 +229,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
         clock,
         onPassedOver: this.#onPassedOver,
       };
-      const answer = isAlone ? scripts.readTurn(reply, asked) : scripts.readCrowdAttempt(reply, asked);
+      const answer = isAlone ? scripts.readTurn(reply, asked) : scripts.readAcquireTogether(reply, asked);
       const isUnknown = answer.status === 'unavailable' && answer.mayHaveRun;
       done(answer, sentAt, isUnknown ? undefined : scripts.readReleaseResult(reply));
     };
@@ -309,7 +311,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     if (keptForMs > 0) return scripts.keepCall(keys, key, owner, keptForMs);
     if (entry !== undefined) return scripts.withdrawCall(keys, key, owner, entry);
     if (hold.mode === 'exclusive') return scripts.releaseCall(keys, key, owner);
-    return scripts.leaveCrowdCall(keys, hold, grant, this.#inbox.signOf(key));
+    return scripts.releaseTogetherCall(keys, hold, grant, this.#inbox.signOf(key));
   }
 
   /**
@@ -416,7 +418,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
       if (refusal.startsWith('NOPERM')) {
         this.#listener?.onWarning(
           `${this.name} does not let this process use sharded messages (${refusal}): each lock that is handed over sends a ` +
-            `message to all nodes of the Cluster. Give its user the rights ${FOR_SHARDED_MESSAGES} (ACL SETUSER).`,
+            `message to all nodes of the Cluster. Give its user the rights ${SHARDED_RIGHTS} (ACL SETUSER).`,
         );
       }
       return;
@@ -446,7 +448,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   }
 
   #entry({ ticket, turns, hold }: Place): string {
-    if (hold.mode !== 'exclusive') return crowdEntry(hold, this.#inbox.channel, ticket);
+    if (hold.mode !== 'exclusive') return togetherEntry(hold, this.#inbox.channel, ticket);
     return queueEntry(this.#settings.handsOver ? 'grant' : 'wake', this.#inbox.channel, ticket, turns);
   }
 

@@ -10,7 +10,7 @@ import {
 } from '../client/redis-client.js';
 import { Channel, Ear, type InboxListener } from '../../node/ear.js';
 import type { Inbox } from './inbox.js';
-import { DEAF, HEARD, type LockKeys, type Sign } from './lock-keys.js';
+import { NOT_LISTENING, LISTENING, type LockKeys, type Sign } from './lock-keys.js';
 
 /** A channel that is not used for so long is left, in milliseconds. Whoever waits uses it each second. */
 const IDLE_MS = 60_000;
@@ -181,7 +181,7 @@ export class ShardedInbox implements Inbox {
   signOf(key: string): Sign {
     const channel = this.#find(key);
     if (channel) channel.usedAt = performance.now();
-    return channel?.isOpen ? HEARD : DEAF;
+    return channel?.isOpen ? LISTENING : NOT_LISTENING;
   }
 
   open(key: string): void {

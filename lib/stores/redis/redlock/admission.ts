@@ -3,7 +3,7 @@ import { driftMs } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../../node/problem-of.js';
-import { LIMIT_US, WAIT_FOR_VOTES, type Admission } from '../node/lock-scripts.js';
+import { MAX_PROPOSAL_DISTANCE_US, WAIT_FOR_VOTES, type Admission } from '../node/lock-scripts.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { Proposals } from './proposals.js';
 import { identify, type ServerIdentity } from '../client/server-identity.js';
@@ -194,5 +194,5 @@ export class AdmissionCheck {
  * @param longestMs the longest ttl in use
  */
 function abstentionMs(longestMs: number): number {
-  return longestMs + driftMs(longestMs) + 2 * (LIMIT_US / 1_000);
+  return longestMs + driftMs(longestMs) + 2 * (MAX_PROPOSAL_DISTANCE_US / 1_000);
 }

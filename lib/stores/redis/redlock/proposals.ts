@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
-import { LIMIT_US } from '../node/lock-scripts.js';
+import { MAX_PROPOSAL_DISTANCE_US } from '../node/lock-scripts.js';
 
 /** Tokens at least this far ahead are not followed: the clock or the counter of their node is wrong. */
-const FOLLOWED_US = 0.9 * LIMIT_US;
+const MAX_FOLLOWED_LEAD_US = 0.9 * MAX_PROPOSAL_DISTANCE_US;
 
 /** What a node has answered to a question. */
 export interface NodeTime {
@@ -37,8 +37,8 @@ export class Proposals {
   next(now: number): number {
     const timeUs = this.#timeUs(now) + this.#offsetUs;
     // Those far ahead come of a time that turned out to be wrong: nodes would move every proposal until that time.
-    if (this.#last > timeUs + LIMIT_US) this.#last = 0;
-    if (this.#seen > timeUs + LIMIT_US) this.#seen = 0;
+    if (this.#last > timeUs + MAX_PROPOSAL_DISTANCE_US) this.#last = 0;
+    if (this.#seen > timeUs + MAX_PROPOSAL_DISTANCE_US) this.#seen = 0;
     this.#last = Math.max(timeUs, this.#last + 1, this.#seen + 1);
     return this.#last;
   }
@@ -54,7 +54,7 @@ export class Proposals {
   /** Learns from a vote for another token than the proposal: the counter was ahead of that, or the time of the node far away. */
   learnVote(fencingToken: number, time: NodeTime): void {
     this.learnTime(time);
-    const isNear = fencingToken < this.#timeUs(time.askedAt) + this.#offsetUs + FOLLOWED_US;
+    const isNear = fencingToken < this.#timeUs(time.askedAt) + this.#offsetUs + MAX_FOLLOWED_LEAD_US;
     if (isNear) this.#seen = Math.max(this.#seen, fencingToken);
   }
 

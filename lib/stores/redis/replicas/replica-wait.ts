@@ -100,7 +100,7 @@ class Rounds {
   extend(request: ReplicatedExtension): Promise<Extension> {
     return new Promise((resolve) => {
       this.#gathered.push({ request, resolve });
-      if (!this.#isBusy) void outsideOfCalls(() => this.#goRound());
+      if (!this.#isBusy) void outsideOfCalls(() => this.#runRounds());
     });
   }
 
@@ -109,14 +109,14 @@ class Rounds {
     this.#node?.connection.close();
   }
 
-  async #goRound(): Promise<void> {
+  async #runRounds(): Promise<void> {
     this.#isBusy = true;
     await new Promise((resolve) => nextTick(resolve)); // together with other locks that the same answer grants
     while (this.#gathered.length > 0) {
       const entries = this.#gathered;
       this.#gathered = [];
       const round = this.#inTime(this.#replicate(entries.map(({ request }) => request)));
-      const extensions = await round.catch(notWaitedFor); // it must not reject; but if it does, nobody must be left waiting
+      const extensions = await round.catch(waitFailed); // it must not reject; but if it does, nobody must be left waiting
       entries.forEach(({ resolve }, index) => resolve(Array.isArray(extensions) ? extensions[index]! : extensions));
     }
     this.#isBusy = false;
@@ -128,12 +128,12 @@ class Rounds {
       const node = this.#connected();
       const problem = await node.connection.ready(this.settings.commandTimeoutMs);
       if (problem) return fault(problem);
-      const extensions = await Promise.all(requests.map((request) => extended(node, request)));
+      const extensions = await Promise.all(requests.map((request) => extendOnNode(node, request)));
       if (!extensions.some(({ status }) => status === 'extended')) return extensions;
-      const missing = await shortage(node, this.awaited);
+      const missing = await missingReplicas(node, this.awaited);
       return missing ? extensions.map((each) => (each.status === 'extended' ? fault(missing) : each)) : extensions;
     } catch (error) {
-      return notWaitedFor(error);
+      return waitFailed(error);
     }
   }
 
@@ -159,7 +159,7 @@ class Rounds {
   }
 }
 
-function extended(node: RedisNode, request: ReplicatedExtension): Promise<Extension> {
+function extendOnNode(node: RedisNode, request: ReplicatedExtension): Promise<Extension> {
   const { grant, ttlMs, atLeast } = request;
   return new Promise((resolve) => {
     if (!atLeast) return node.extend(request, resolve);
@@ -172,7 +172,7 @@ function extended(node: RedisNode, request: ReplicatedExtension): Promise<Extens
 }
 
 /** Waits for replicas. @returns undefined when enough of them have everything that this connection wrote */
-async function shortage(
+async function missingReplicas(
   { name, connection }: RedisNode,
   { count, timeoutMs }: ReplicaOptions,
 ): Promise<NodeError | undefined> {
@@ -194,7 +194,7 @@ function roundMs({ commandTimeoutMs }: NodeSettings, { timeoutMs }: ReplicaOptio
   return commandTimeoutMs + timeoutMs;
 }
 
-function notWaitedFor(error: unknown): Extension {
+function waitFailed(error: unknown): Extension {
   return faulty('Redis', `replicas could not be waited for: ${problemOf(error)}`);
 }
 

@@ -48,37 +48,37 @@ const ASK_TIME = `if not us then
   us = time[1] * 1000000 + time[2]
 end`;
 
-const COUNT_HOLDER = `crowd.texts[#crowd.texts + 1] = text
-crowd.count = crowd.count + 1
-crowd.used = crowd.used + weight
-crowd.smallest = math.min(crowd.smallest, most)
-if tonumber(finish) < crowd.first then
-  crowd.first = tonumber(finish)
-  crowd.first_text = text
+const COUNT_HOLDER = `holders.texts[#holders.texts + 1] = text
+holders.count = holders.count + 1
+holders.used = holders.used + weight
+holders.smallest = math.min(holders.smallest, most)
+if tonumber(finish) < holders.first then
+  holders.first = tonumber(finish)
+  holders.first_text = text
 end
-if tonumber(finish) > crowd.last then
-  crowd.last = tonumber(finish)
-  crowd.last_text = text
+if tonumber(finish) > holders.last then
+  holders.last = tonumber(finish)
+  holders.last_text = text
 end`;
 
-const READ_CROWD = `local LOST_MS = 60000
+const READ_HOLDERS = `local LOST_MS = 60000
 local now = math.floor(us / 1000)
 local left
 local renewed = {}
 local text_head = string.match(value or '', '^~p') or string.match(value or '', '^~s@%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
-local is_crowd = text_head ~= nil
-if is_crowd then
-  crowd = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
+local is_together = text_head ~= nil
+if is_together then
+  holders = {kind = string.sub(text_head, 2, 2), head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0}
   local at = #text_head + 1
   repeat
     local from, to, finish, weight, most, name = string.find(value, '^ (%d+) (%d+) (%d+) (%S+)', at)
     if not from then
-      is_crowd = false
+      is_together = false
       break
     end
     at = to + 1
     local text = string.sub(value, from + 1, to)
-    local is_live = tonumber(finish) >= now -- as Redis has it of keys
+    local is_live = tonumber(finish) >= now -- as Redis compares the expiry of keys
     if renews[name] and not renewed[name] then renewed[name] = is_live end
     if name == leaves then
       if is_live then left = 1 end
@@ -90,10 +90,10 @@ if is_crowd then
       end
       ${COUNT_HOLDER}
     elseif tonumber(finish) >= now - LOST_MS then
-      crowd.texts[#crowd.texts + 1] = text
+      holders.texts[#holders.texts + 1] = text
     end
   until at > #value
-  if not is_crowd or crowd.last == 0 then crowd = nil end
+  if not is_together or holders.last == 0 then holders = nil end
 end`;
 
 const LEAVE_QUEUE = `if redis.pcall('ZREM', queue, entry) == 1 then
@@ -101,8 +101,8 @@ const LEAVE_QUEUE = `if redis.pcall('ZREM', queue, entry) == 1 then
   if not head[1] then redis.pcall('DEL', queue) end
 end`;
 
-const FITS = `local fits = not crowd
-  or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))`;
+const FITS = `local fits = not holders
+  or (kind == holders.kind and (kind == 's' or holders.used + weight <= math.min(most, holders.smallest)))`;
 
 const TAKE_PLACE = `local QUEUE_TTL_MS = '10000'
 local is_new
@@ -122,10 +122,10 @@ if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
   redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
 end`;
 
-const MINT = `local MOST_AHEAD_US = 1000
+const MINT = `local MAX_TOKEN_LEAD_US = 1000
 ${ASK_TIME}
 local first = math.max(us, (minted or 0) + 1)
-count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+count = math.max(1, math.min(count, us + MAX_TOKEN_LEAD_US - first + 1))
 local token = string.format('%016.0f', first)
 local final = count == 1 and token or string.format('%016.0f', first + count - 1)
 local before = redis.pcall('SET', fence, final, 'GET')
@@ -142,25 +142,25 @@ if counter and counter >= first then
 end
 if not problem then minted = first + count - 1 end`;
 
-const JOIN_CROWD = `if not crowd then
+const ADD_HOLDER = `if not holders then
   local text_head = kind == 's' and '~s@' .. token or '~p'
-  crowd = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
+  holders = {kind = kind, head = text_head, texts = {}, count = 0, used = 0, smallest = 9e15, first = 9e15, last = 0, is_new = true}
 end
-crowd.is_changed = true
+holders.is_changed = true
 local text = finish .. ' ' .. weight .. ' ' .. most .. ' ' .. name
 ${COUNT_HOLDER}
-crowd.has_grown = true`;
+holders.has_grown = true`;
 
 const SERVE = `local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
-local MOST_UNKNOWN = 1000
+local MAX_UNKNOWN = 1000
 local PAGE = 100
 local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
 local at, is_full = 1, #places == 2
 local passed_over = 0
-local latest -- the time of the latest sign, once a process may be silent
+local latest -- the time of the latest sign, read only when a process may be silent
 while true do
-  if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+  if is_full and not places[at + 1] then -- the script must know whether another place follows
     places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
     at, is_full = 1, #places == PAGE
   end
@@ -176,10 +176,10 @@ while true do
     end
     if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
   end
-  if next_entry and not kind and passed_over < MOST_UNKNOWN then
+  if next_entry and not kind and passed_over < MAX_UNKNOWN then
     passed_over = passed_over + 1
   elseif not kind then
-    if not crowd then redis.call('DEL', lock) end
+    if not holders then redis.call('DEL', lock) end
     break
   else
     ${FITS}
@@ -207,10 +207,10 @@ while true do
       is_blocked = true
       break
     end
-    local is_last = not places[at] and passed_over == 0 -- all signs leave with it
+    local is_last = not places[at] and passed_over == 0 -- the signs are deleted with the last place
     local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
     if left_queue ~= 1 then
-      if not crowd then redis.call('DEL', lock) end
+      if not holders then redis.call('DEL', lock) end
       break
     end
     local turns
@@ -219,12 +219,12 @@ while true do
       if own_ticket then ticket, turns = own_ticket, own_turns end
     end
     local message = ticket
-    local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
+    local is_alone = kind == 'g' or kind == 'w' -- the search ends here: nobody can join this holder
     if kind == 'w' then
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
       local first_token, last_token, mint_problem
-      if kind == 'g' or (kind == 's' and not crowd) then
+      if kind == 'g' or (kind == 's' and not holders) then
         local count = tonumber(turns) or 1
         ${MINT}
         first_token, last_token, mint_problem = token, final, problem
@@ -244,7 +244,7 @@ while true do
         end
         message = ticket .. ' ' .. tokens .. ' ' .. lock
       else
-        if not is_blind and not listeners then -- they may not be counted
+        if not is_blind and not listeners then -- the user may not count listeners
           local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
           if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
         elseif not is_own and not (is_blind and deaf_at == sign_at) then
@@ -253,7 +253,7 @@ while true do
         if listeners ~= 0 then
           local name, token = ticket, first_token
           local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-          ${JOIN_CROWD}
+          ${ADD_HOLDER}
           if is_own then asking.is_granted = true end
         end
       end
@@ -266,16 +266,16 @@ while true do
   end
 end`;
 
-const WRITE_CROWD = `local text = crowd.head .. ' ' .. table.concat(crowd.texts, ' ')
-local ttl_left = string.format('%.0f', math.max(1, crowd.last - math.floor(us / 1000)))
-if not crowd.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
-crowd.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
-if crowd.problem and crowd.is_new then redis.call('DEL', lock) end`;
+const WRITE_HOLDERS = `local text = holders.head .. ' ' .. table.concat(holders.texts, ' ')
+local ttl_left = string.format('%.0f', math.max(1, holders.last - math.floor(us / 1000)))
+if not holders.has_grown then redis.call('PEXPIRE', lock, ttl_left) end
+holders.problem = redis.pcall('SET', lock, text, 'PX', ttl_left).err
+if holders.problem and holders.is_new then redis.call('DEL', lock) end`;
 
-const SETTLE = `if crowd and crowd.is_changed then
-  ${WRITE_CROWD}
-  if notices[1] and not crowd.problem then
-    local token = crowd.kind == 's' and string.sub(crowd.head, 4) or string.format('%016.0f', us)
+const SETTLE = `if holders and holders.is_changed then
+  ${WRITE_HOLDERS}
+  if notices[1] and not holders.problem then
+    local token = holders.kind == 's' and string.sub(holders.head, 4) or string.format('%016.0f', us)
     local next_place = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
     local bound = next_place[2] or string.format('%.0f', us)
     for _, each in ipairs(notices) do
@@ -293,19 +293,19 @@ const HAND_OFF = `local notices, is_blocked = {}, false
 ${SERVE}
 ${SETTLE}`;
 
-const CAST_VOTE = `local LIMIT_US = 1000000
+const CAST_VOTE = `local MAX_PROPOSAL_DISTANCE_US = 1000000
 local WIPED = 'wiped'
 local proposal = string.sub(vote, -16)
 local time = redis.call('TIME')
 local us
-local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
+local is_near = string.sub(proposal, 1, -7) == time[1] -- in the same second, which is the usual case
 if not is_near then
   us = time[1] * 1000000 + time[2]
-  is_near = math.abs(proposal - us) <= LIMIT_US
+  is_near = math.abs(proposal - us) <= MAX_PROPOSAL_DISTANCE_US
 end
 local before
 if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
-if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
+if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- the usual case
 local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
 if problem then
   redis.call('DEL', lock)
@@ -317,7 +317,7 @@ if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admis
 end
 if not before and is_near then return proposal end
 us = us or time[1] * 1000000 + time[2]
-local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
+local nearest = math.min(math.max(tonumber(proposal), us - MAX_PROPOSAL_DISTANCE_US), us + MAX_PROPOSAL_DISTANCE_US)
 local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
 local token = string.format('%016.0f', highest)
 ${WRITE_COUNTER}
@@ -330,8 +330,8 @@ end
 return {'at', token, us}`;
 
 /**
- * Takes a lock that is free, and mints its fencing token. A lock that this owner value holds already counts as taken by
- * this attempt, since the command can run twice: its ttl starts anew, and it keeps its token.
+ * Acquires a lock if it is free, and mints its fencing token. If the same owner value holds the lock already, the command has run
+ * twice: the call counts as successful, the ttl restarts, and the token stays.
  */
 export const ACQUIRE = scriptOf({
   name: 'acquire',
@@ -344,14 +344,14 @@ export const ACQUIRE = scriptOf({
   head: `local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
 local locks = #KEYS - 1
-local reserved -- the token of the next lock, once tokens are reserved
+local reserved -- the token of the next lock, once this call has reserved tokens
 local fence = KEYS[1]
 local ttl = ARGV[1]`,
   body: `${TAKE_FREE}`,
 });
 
 /**
- * Takes a lock that is free, and that nobody waits for, as acquire.lua does.
+ * Acquires a lock if it is free and nobody waits for it, as acquire.lua does.
  */
 export const ACQUIRE_IN_ORDER = scriptOf({
   name: 'acquire-in-order',
@@ -364,7 +364,7 @@ export const ACQUIRE_IN_ORDER = scriptOf({
   head: `local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
 local locks = (#KEYS - 1) / 2
-local reserved -- the token of the next lock, once tokens are reserved
+local reserved -- the token of the next lock, once this call has reserved tokens
 local fence = KEYS[1]
 local ttl = ARGV[1]`,
   body: `local first = redis.pcall('ZRANGE', queue, 0, 0)
@@ -373,9 +373,123 @@ ${TAKE_FREE}`,
 });
 
 /**
- * Asks a node of a Redlock since when it can be relied on to know all locks that it has granted. The node keeps three
- * things in a key of its own: since when that is, the longest ttl in use, and the run of the server that was asked
- * last. A node that has lost its data has lost these, too.
+ * Acquires a shared lock or permits, and releases in the same step what its process held. Either half can be left out. The caller
+ * joins the holders if its request fits and no place is before it in the queue. Otherwise it takes a place in the queue, unless it
+ * has one. The script then serves the queue as far as there is room.
+ */
+export const ACQUIRE_TOGETHER = scriptOf({
+  name: 'acquire-together',
+  order: 3,
+  locksPerCall: 50,
+  sharedKeys: 1,
+  sharedArgs: 1,
+  isLong: true,
+  keys: ['lock', 'queue'],
+  args: ['give', 'owner', 'ttl', 'kind', 'weight', 'most', 'entry', 'number', 'placed', 'calls', 'others'],
+  head: `local us, minted
+local fence = KEYS[1]
+local sign = ARGV[1]`,
+  body: `local value = redis.pcall('GET', lock)
+if type(value) == 'table' then
+  if owner == '' and string.find(value.err, '^WRONGTYPE') then return -1 end
+  return {value.err}
+end
+${ASK_TIME}
+local holders, asking
+local leaves, renews = give, {}
+local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
+if owner ~= '' then renews[owner] = finish end
+local names = {}
+local from, to, other = string.find(others, '(%S+)', 1)
+while from do
+  names[#names + 1] = other
+  renews[other] = finish
+  from, to, other = string.find(others, '(%S+)', to + 1)
+end
+${READ_HOLDERS}
+local is_foreign = value and not is_together -- one owner holds it, or another program wrote it
+local gave = 0
+if left == 1 then
+  gave = 1
+elseif give ~= '' and (holders or is_foreign) then
+  gave = -1
+end
+if owner == '' and gave ~= 1 then return gave end
+local is_granted = renewed[owner]
+if holders then holders.is_changed = is_granted or gave == 1 end
+local head = is_foreign and {} or redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+local was_gone = 0
+if entry ~= '' and is_granted then
+  ${LEAVE_QUEUE}
+elseif entry ~= '' then
+  ${FITS}
+  if is_foreign or head[1] or not fits then
+    ${TAKE_PLACE}
+  end
+end
+local notices, is_blocked = {}, false
+if head[1] or (owner == '' and not holders) then
+  if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
+  ${SERVE}
+  if asking and asking.problem then return give == '' and {asking.problem} or {'failed', gave, asking.problem} end
+  is_granted = is_granted or (asking and asking.is_granted)
+end
+local holder = is_foreign and value
+if not is_foreign and not holders and head[1] then holder = redis.call('GET', lock) end -- serve.lua may have granted it to one owner alone
+if owner ~= '' and not is_granted and not holder and not is_blocked then
+  ${FITS}
+  if fits then
+    local phase
+    if kind == 's' and not holders then
+      local count = 1
+      ${MINT}
+      if problem then
+        redis.call('DEL', lock)
+        return give == '' and {problem} or {'failed', gave, problem}
+      end
+      phase = token
+    end
+    local name, token = owner, phase
+    ${ADD_HOLDER}
+    is_granted = true
+    if head[1] and entry ~= '' then
+      ${LEAVE_QUEUE}
+    end
+  end
+end
+if head[1] then
+  head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+end
+local joined = 0
+local token -- nil: there are holders already, so add-holder.lua needs none
+if is_granted then
+  for _, name in ipairs(names) do
+    ${FITS}
+    if not renewed[name] then
+      if head[1] or not fits then break end
+      ${ADD_HOLDER}
+    end
+    joined = joined + 1
+  end
+end
+${SETTLE}
+if holders and holders.problem then return {holders.problem} end
+if owner == '' then return gave end
+if is_granted then
+  local token = kind == 's' and string.sub(holders.head, 4) or 0
+  return {'granted', gave, us, token, joined, head[2] or us, holders.smallest}
+end
+if holders then
+  local is_first = kind == holders.kind -- a caller of another kind has to wait for all holders
+  local finish, text = is_first and holders.first or holders.last, is_first and holders.first_text or holders.last_text
+  return {'refused', gave, us, finish - now, holders.head .. ' ' .. text, was_gone, holders.count - 1, holders.smallest}
+end
+return {'refused', gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}`,
+});
+
+/**
+ * Asks a node of a Redlock since when it knows all locks that it granted. The node stores the answer in a key of its own, together
+ * with the longest ttl in use and the run of the server that was asked last. A node that loses its data also loses this key.
  */
 export const ADMIT = scriptOf({
   name: 'admit',
@@ -407,124 +521,9 @@ return {epoch, math.floor((now - since) / 1000), longest, now}`,
 });
 
 /**
- * Asks for a lock that several may hold together, as a reader or for permits, and gives back, in the same step, what its process
- * had of it. Either can be left out. The asker joins those who hold the lock if it fits beside them, and nobody is before it in the
- * queue; if not, it takes a place there, unless it has one. Whoever waits is served as far as there is room.
- */
-export const CROWD = scriptOf({
-  name: 'crowd',
-  order: 3,
-  locksPerCall: 50,
-  sharedKeys: 1,
-  sharedArgs: 1,
-  isLong: true,
-  keys: ['lock', 'queue'],
-  args: ['give', 'owner', 'ttl', 'kind', 'weight', 'most', 'entry', 'number', 'placed', 'calls', 'others'],
-  head: `local us, minted
-local fence = KEYS[1]
-local sign = ARGV[1]`,
-  body: `local value = redis.pcall('GET', lock)
-if type(value) == 'table' then
-  if owner == '' and string.find(value.err, '^WRONGTYPE') then return -1 end
-  return {value.err}
-end
-${ASK_TIME}
-local crowd, asking
-local leaves, renews = give, {}
-local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
-if owner ~= '' then renews[owner] = finish end
-local names = {}
-local from, to, other = string.find(others, '(%S+)', 1)
-while from do
-  names[#names + 1] = other
-  renews[other] = finish
-  from, to, other = string.find(others, '(%S+)', to + 1)
-end
-${READ_CROWD}
-local is_foreign = value and not is_crowd -- it is held alone, or by another program
-local gave = 0
-if left == 1 then
-  gave = 1
-elseif give ~= '' and (crowd or is_foreign) then
-  gave = -1
-end
-if owner == '' and gave ~= 1 then return gave end
-local is_granted = renewed[owner]
-if crowd then crowd.is_changed = is_granted or gave == 1 end
-local head = is_foreign and {} or redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-local was_gone = 0
-if entry ~= '' and is_granted then
-  ${LEAVE_QUEUE}
-elseif entry ~= '' then
-  ${FITS}
-  if is_foreign or head[1] or not fits then
-    ${TAKE_PLACE}
-  end
-end
-local notices, is_blocked = {}, false
-if head[1] or (owner == '' and not crowd) then
-  if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
-  ${SERVE}
-  if asking and asking.problem then return give == '' and {asking.problem} or {'failed', gave, asking.problem} end
-  is_granted = is_granted or (asking and asking.is_granted)
-end
-local holder = is_foreign and value
-if not is_foreign and not crowd and head[1] then holder = redis.call('GET', lock) end -- the first may have it alone now
-if owner ~= '' and not is_granted and not holder and not is_blocked then
-  ${FITS}
-  if fits then
-    local phase
-    if kind == 's' and not crowd then
-      local count = 1
-      ${MINT}
-      if problem then
-        redis.call('DEL', lock)
-        return give == '' and {problem} or {'failed', gave, problem}
-      end
-      phase = token
-    end
-    local name, token = owner, phase
-    ${JOIN_CROWD}
-    is_granted = true
-    if head[1] and entry ~= '' then
-      ${LEAVE_QUEUE}
-    end
-  end
-end
-if head[1] then
-  head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-end
-local joined = 0
-local token -- of a crowd that begins: this one has begun
-if is_granted then
-  for _, name in ipairs(names) do
-    ${FITS}
-    if not renewed[name] then
-      if head[1] or not fits then break end
-      ${JOIN_CROWD}
-    end
-    joined = joined + 1
-  end
-end
-${SETTLE}
-if crowd and crowd.problem then return {crowd.problem} end
-if owner == '' then return gave end
-if is_granted then
-  local token = kind == 's' and string.sub(crowd.head, 4) or 0
-  return {'granted', gave, us, token, joined, head[2] or us, crowd.smallest}
-end
-if crowd then
-  local is_first = kind == crowd.kind -- another kind has to wait for all of them
-  local finish, text = is_first and crowd.first or crowd.last, is_first and crowd.first_text or crowd.last_text
-  return {'refused', gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.count - 1, crowd.smallest}
-end
-return {'refused', gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}`,
-});
-
-/**
- * Shares a lock that its owner holds alone: it gets another owner value there, and a new token, which all who share it have. Whoever
- * waits to share it at the head of the queue joins at once. A lock that the new owner shares already counts as downgraded by this call,
- * since the command can run twice: its ttl starts anew, and it keeps its token.
+ * Turns an exclusive lock into a shared one, with a new owner value and a new token for all who share it. Waiters for a shared lock at
+ * the head of the queue join at once. If the new owner shares the lock already, the command has run twice: the call counts as
+ * successful, the ttl restarts, and the token stays.
  */
 export const DOWNGRADE = scriptOf({
   name: 'downgrade',
@@ -542,30 +541,30 @@ if type(value) ~= 'string' then
   ${NOT_A_STRING}
 end
 ${ASK_TIME}
-local crowd, asking
+local holders, asking
 local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
 local leaves, renews = '', {}
 renews[to] = finish
-${READ_CROWD}
+${READ_HOLDERS}
 if renewed[to] then
-  ${WRITE_CROWD}
-  return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)
+  ${WRITE_HOLDERS}
+  return holders.problem and {holders.problem} or string.sub(holders.head, 4)
 end
 ${IS_MINE}
 if not mine then return -1 end
 local kind, weight, most, name, count = 's', 1, 0, to, 1
 ${MINT}
 if problem then return {problem} end
-${JOIN_CROWD}
-crowd.is_new = false -- if it cannot be written, it stays as it was
+${ADD_HOLDER}
+holders.is_new = false -- if the new value cannot be written, the exclusive lock stays
 local notices, is_blocked = {}, false
 ${SERVE}
 ${SETTLE}
-return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)`,
+return holders.problem and {holders.problem} or string.sub(holders.head, 4)`,
 });
 
 /**
- * Starts the ttl of a lock anew that its owner still holds.
+ * Restarts the ttl of a lock that its owner still holds.
  */
 export const EXTEND = scriptOf({
   name: 'extend',
@@ -585,7 +584,7 @@ ${NOT_A_STRING}`,
 });
 
 /**
- * Extends a lock as extend.lua does, and writes down how many calls of its owner's process wait behind it, for people to read.
+ * Extends a lock as extend.lua does, and records how many calls of the owner's process wait for it. Only people read that number.
  */
 export const EXTEND_AND_TELL = scriptOf({
   name: 'extend-and-tell',
@@ -608,11 +607,11 @@ ${NOT_A_STRING}`,
 });
 
 /**
- * Starts the ttl anew of one who holds a lock together with others, and leaves theirs as they are: the lock stands for as long as any
- * of them holds it.
+ * Restarts the ttl of one of the owners that hold a lock together, and leaves the ttls of the others unchanged. The key lives until
+ * the last of them expires.
  */
-export const EXTEND_CROWD = scriptOf({
-  name: 'extend-crowd',
+export const EXTEND_TOGETHER = scriptOf({
+  name: 'extend-together',
   order: 2,
   locksPerCall: 100,
   sharedKeys: 0,
@@ -625,21 +624,21 @@ local ttl = ARGV[1]`,
 if type(value) ~= 'string' then
   ${NOT_A_STRING}
 end
-local crowd
+local holders
 local leaves, renews = '', {}
 ${ASK_TIME}
 renews[owner] = string.format('%.0f', math.floor(us / 1000) + ttl)
-${READ_CROWD}
-if not is_crowd then return -1 end
-if not crowd or renewed[owner] == false then return 0 end
+${READ_HOLDERS}
+if not is_together then return -1 end
+if not holders or renewed[owner] == false then return 0 end
 if not renewed[owner] then return -1 end
-${WRITE_CROWD}
-return crowd.problem and {crowd.problem} or 1`,
+${WRITE_HOLDERS}
+return holders.problem and {holders.problem} or 1`,
 });
 
 /**
- * Takes a lock away from whoever holds it, or from one owner only: it goes to the first in its queue, or to nobody. The process
- * of each holder gets a message, if it listens.
+ * Takes a lock away from all its holders, or from one owner only. The lock goes to the first place in its queue, or becomes free. The
+ * process of each holder gets a message, if it listens.
  */
 export const FORCE_RELEASE = scriptOf({
   name: 'force-release',
@@ -659,26 +658,26 @@ if type(value) == 'table' then
   if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
   value = ''
 end
-local taken -- the owners that it is taken from
+local taken -- the owners that lose it
 local reply = {'alone', value}
-local crowd, asking
+local holders, asking
 if string.sub(value, 1, 1) == '~' then
   local leaves, renews = from, {}
   ${ASK_TIME}
-  ${READ_CROWD}
-  if is_crowd and not crowd and left ~= 1 then return 0 end -- their time is over
-  if is_crowd then
+  ${READ_HOLDERS}
+  if is_together and not holders and left ~= 1 then return 0 end -- all holds have expired
+  if is_together then
     taken, reply = {}, {'together'}
     if left == 1 then taken[1] = from end
     if from == '' then
-      for _, holder in ipairs(crowd.texts) do
+      for _, holder in ipairs(holders.texts) do
         local finish, name = string.match(holder, '^(%d+) %d+ %d+ (%S+)$')
         if tonumber(finish) >= now then taken[#taken + 1] = name end
       end
-      crowd = nil
+      holders = nil
     end
     if not taken[1] then return 0 end
-    if crowd then crowd.is_changed = true end
+    if holders then holders.is_changed = true end
   end
 end
 if not taken then
@@ -697,7 +696,7 @@ for _, owner in ipairs(taken) do
   end
 end
 ${HAND_OFF}
-if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+if holders and holders.problem and not holders.is_new then return {holders.problem} end
 return reply`,
 });
 
@@ -713,7 +712,7 @@ export const INSPECT = scriptOf({
   keys: ['lock', 'queue', 'told'],
   args: [],
   head: `local SILENT_US = 2000000
-local MOST_PLACES = '100'`,
+local MAX_PLACES = '100'`,
   body: `local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
@@ -722,9 +721,9 @@ local us = time[1] * 1000000 + time[2]
 local owner, calls = string.match(tostring(redis.pcall('GET', told)), '^(.+@)(%d+)$')
 ${IS_MINE}
 local reply = {redis.call('PTTL', lock), value, us, mine and calls or ''}
-if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
+if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- the queue is empty
 local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
-for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
+for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MAX_PLACES)) do
   local channel, ticket = string.match(entry, '^[gsw] (%S+) (.+)$')
   if not ticket then channel, ticket = string.match(entry, '^p%d+/%d+ (%S+) (.+)$') end
   if ticket then
@@ -742,7 +741,7 @@ return reply`,
 });
 
 /**
- * Keeps a lock after the work of its owner: it stands for its time, is handed to nobody, and ends by itself.
+ * Keeps a lock for a given time after the work of its owner has ended. Until then nobody else can get it, and nothing extends it.
  */
 export const KEEP = scriptOf({
   name: 'keep',
@@ -763,9 +762,9 @@ ${NOT_A_STRING}`,
 });
 
 /**
- * Raises the fencing counter of a lock that its owner still holds to a token, and never lowers it: the write-back by
- * which a Redlock makes a token known to a majority before it is issued. A counter that is absent was lost since this node
- * voted, and is not made again: that is left to the votes, which ask whether the node may vote.
+ * Raises the fencing counter of a lock to a token, if the owner still holds the lock. It never lowers the counter. A Redlock uses
+ * this write-back to record a token on a majority of nodes before it issues the token. If the counter is missing, this node has lost
+ * it since its vote. The script does not recreate it: only a vote may, because a vote checks that the node is admitted.
  */
 export const RAISE_FENCE = scriptOf({
   name: 'raise-fence',
@@ -791,8 +790,9 @@ return set.err and {set.err} or 1`,
 });
 
 /**
- * Gives back a lock that its owner still holds: to the first in its queue, or to nobody. A value without + at its end says
- * that nobody can stand in the queue. A lock that is kept is given back, too: when its time was over before that was confirmed.
+ * Releases a lock that its owner still holds: the lock goes to the first place in its queue, or becomes free. If the value does not
+ * end in +, the queue is empty. The script also releases a kept lock: the caller does so if the time of the lock ended before the
+ * server confirmed that it keeps it.
  */
 export const RELEASE = scriptOf({
   name: 'release',
@@ -808,7 +808,7 @@ local fence = KEYS[1]`,
 if type(value) == 'string' then
   if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
   if string.sub(value, 1, -18) ~= owner then return -1 end
-  local crowd, asking
+  local holders, asking
   ${HAND_OFF}
   return 1
 end
@@ -816,8 +816,8 @@ ${NOT_A_STRING}`,
 });
 
 /**
- * Extends a lock as extend.lua does, except that an absent one is put back: a node of a Redlock that restarted would
- * stay without it otherwise. That never counts as held, only as mended.
+ * Extends a lock as extend.lua does, but writes it again if it is missing: otherwise a node of a Redlock that has restarted would
+ * stay without it. A restored lock does not count as held in this round.
  */
 export const RESTORE = scriptOf({
   name: 'restore',
@@ -830,7 +830,7 @@ export const RESTORE = scriptOf({
   head: `local ttl = ARGV[1]`,
   body: `local value = redis.pcall('GET', lock)
 if not value then
-  local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- its queue may have outlived it
+  local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- with +, since its queue may still exist
   return set.err and {set.err} or 2
 end
 if type(value) == 'string' then
@@ -841,9 +841,8 @@ ${NOT_A_STRING}`,
 });
 
 /**
- * Gives a lock another owner, if a certain one has it, and mints a token for the new one, or leaves the lock the token that it has. A
- * lock that the new owner has already counts as transferred by this call, since the command can run twice: its ttl starts anew,
- * unless more is left and may stay, and it keeps its token.
+ * Gives a lock a new owner, if the expected owner holds it, and mints a token on request. If the new owner holds the lock already, the
+ * command has run twice: the call counts as successful, the ttl restarts, and the token stays. A longer remaining ttl can stay.
  */
 export const TRANSFER = scriptOf({
   name: 'transfer',
@@ -879,9 +878,9 @@ return set.err and {set.err} or latest`,
 });
 
 /**
- * Asks for a lock on behalf of a waiter, and gives back, in the same step, the lock that its process had of the same key. The
- * waiter gets the lock if it is free, or was handed over to it, and mints its tokens; if not, it takes a place in the queue,
- * unless it has one. A lock that is free goes to the first place, whoever asks.
+ * Acquires a lock for a waiter, and releases in the same step the lock of the same key that its process held. The waiter gets the
+ * lock, with new tokens, if the lock is free or was handed over to it. Otherwise it takes a place in the queue, unless it has one. A
+ * free lock always goes to the first place.
  */
 export const TURN = scriptOf({
   name: 'turn',
@@ -902,12 +901,12 @@ if give ~= '' and value then
   gave = is_given and 1 or -1
   if is_given then value = false end
 end
-local crowd, asking
+local holders, asking
 if value and string.sub(value, 1, 1) == '~' then
   local leaves, renews = '', {}
   ${ASK_TIME}
-  ${READ_CROWD}
-  if is_crowd and not crowd then value = false end -- their time is over
+  ${READ_HOLDERS}
+  if is_together and not holders then value = false end -- all holds have expired
 end
 ${IS_MINE}
 ${ASK_TIME}
@@ -922,7 +921,7 @@ if not mine then
   if entry ~= '' and (value or other_is_first) then
     ${TAKE_PLACE}
   end
-  if other_is_first or crowd then
+  if other_is_first or holders then
     ${HAND_OFF}
     head = nil
     value = redis.call('GET', lock)
@@ -932,7 +931,7 @@ end
 if value and not mine then
   local left_ms = redis.call('PTTL', lock)
   local besides = 0
-  if crowd then value, besides = crowd.head .. ' ' .. crowd.last_text, crowd.count - 1 end
+  if holders then value, besides = holders.head .. ' ' .. holders.last_text, holders.count - 1 end
   return {'refused', gave, us, left_ms, value, was_gone, besides}
 end
 count = tonumber(count)
@@ -950,8 +949,8 @@ return {'granted', gave, us, token, final, head[2] or us}`,
 });
 
 /**
- * Takes a lock that is free on one node of a Redlock, with the token that the client proposes, or one near it. A lock that
- * this owner value holds already counts as taken by this attempt, since the command can run twice: it keeps its token.
+ * Takes a free lock on one node of a Redlock, with the token that the client proposes, or one near it. If the same owner value holds
+ * the lock already, the command has run twice: the call counts as successful, and the token stays.
  */
 export const VOTE = scriptOf({
   name: 'vote',
@@ -978,8 +977,8 @@ ${CAST_VOTE}`,
 });
 
 /**
- * The attempt of a waiter on one node of a Redlock: a vote as in vote.lua, if the lock is free; otherwise the waiter takes
- * a place in the queue, unless it has one, as in turn.lua. Places are numbered by the clock of the node.
+ * Attempts to acquire a lock for a waiter on one node of a Redlock. A free lock gets a vote as in vote.lua. Otherwise the waiter takes
+ * a place in the queue, unless it has one, as in turn.lua. The clock of the node numbers the places.
  */
 export const VOTE_OR_QUEUE = scriptOf({
   name: 'vote-or-queue',
@@ -1020,8 +1019,8 @@ ${CAST_VOTE}`,
 });
 
 /**
- * Gives up a place in the queue of a lock; a lock that was handed over to it in the meantime goes to the next. Where several hold
- * the lock together, those who waited behind that place are served.
+ * Gives up a place in the queue of a lock. If the lock was handed over to that place in the meantime, it goes to the next one. If
+ * several owners hold the lock together, the places behind that place are served.
  */
 export const WITHDRAW = scriptOf({
   name: 'withdraw',
@@ -1041,18 +1040,18 @@ if type(value) ~= 'string' then
   ${NOT_A_STRING}
 end
 ${IS_MINE}
-local crowd, asking
+local holders, asking
 local gave = 1
 if not mine then
   if string.sub(value, 1, 1) ~= '~' then return 0 end
   local leaves, renews = string.sub(owner, 1, -2), {}
   ${ASK_TIME}
-  ${READ_CROWD}
-  if not is_crowd then return 0 end
+  ${READ_HOLDERS}
+  if not is_together then return 0 end
   gave = left or 0
-  if crowd then crowd.is_changed = left ~= nil end
+  if holders then holders.is_changed = left ~= nil end
 end
 ${HAND_OFF}
-if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+if holders and holders.problem and not holders.is_new then return {holders.problem} end
 return gave`,
 });

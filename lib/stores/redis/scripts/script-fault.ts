@@ -26,12 +26,12 @@ export class ScriptFault extends Error {
  * Refusals of a server that runs the command elsewhere, or in a moment. Nothing of a script has run: a server changes its role between
  * scripts, so the first write was refused like all others. A full memory or disk is not among these: it takes an operator to end that.
  */
-const NOT_NOW = /\b(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN|READONLY) /;
+const TEMPORARY_REFUSALS = /\b(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN|READONLY) /;
 
 /** Turns the fault of a command into that of its script. */
 export function scriptFaultOf({ message, kind }: CommandFault): ScriptFault {
   if (kind !== 'refused') return new ScriptFault(message, true, kind === 'disconnected');
-  if (NOT_NOW.test(message)) return new ScriptFault(message, false, true, true);
+  if (TEMPORARY_REFUSALS.test(message)) return new ScriptFault(message, false, true, true);
   // Redis names a script that failed halfway; a call that it refuses beforehand (NOAUTH, NOPERM, ...) has not run.
   return new ScriptFault(message, message.includes('user_script'), false, true);
 }
@@ -41,5 +41,5 @@ export function scriptFaultOf({ message, kind }: CommandFault): ScriptFault {
  * `WRONGTYPE`: scripts put the name of a counter before its error.
  */
 export function caughtFaultOf(message: string): ScriptFault {
-  return new ScriptFault(message, false, NOT_NOW.test(message), true, message.startsWith('WRONGTYPE '));
+  return new ScriptFault(message, false, TEMPORARY_REFUSALS.test(message), true, message.startsWith('WRONGTYPE '));
 }

@@ -16,7 +16,7 @@ import { leftMs, monotonic } from '../../../core/time/clock.js';
 import {
   isFailed,
   StoredGrant,
-  type Alone,
+  type Standalone,
   type Answer,
   type AttemptCallback,
   type Failed,
@@ -51,7 +51,7 @@ export class MysqlNode extends SqlNode {
   protected readonly statements: MysqlStatements;
   protected readonly ddl: string;
 
-  constructor(source: SqlSource, settings: SqlSettings, alone?: Alone) {
+  constructor(source: SqlSource, settings: SqlSettings, alone?: Standalone) {
     super(source, settings, alone);
     this.statements = mysqlStatements(settings.table);
     this.ddl = ddl(settings.table);

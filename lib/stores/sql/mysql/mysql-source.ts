@@ -4,7 +4,7 @@ import { inTime } from '../../../core/time/time-limit.js';
 import { installed } from '../../node/installed.js';
 import { credentials } from '../../node/problem-of.js';
 import { checkOptions, checkUrl } from '../check-source.js';
-import { cleaned, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
+import { withoutSecrets, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
 import { checkTlsOptions, tlsWordsOf, unreadable } from '../tls-words.js';
 
 /** Options of a connection of `mysql2`: see its documentation. Others of its options may be there, and are not used. */
@@ -63,7 +63,7 @@ export interface MysqlClient extends SqlClient {
 }
 
 /** The options that a connection is made with. Others of `mysql2` would change the form of its answers. */
-const OF_THE_CONNECTION = [
+const CONNECTION_OPTIONS = [
   'host',
   'port',
   'user',
@@ -144,9 +144,9 @@ function isPool(source: object): source is MysqlPool {
 /** The options that a connection is made with. @throws LockOptionsError when the URL cannot be read */
 function connectionOf(source: MysqlSource): MysqlConfig {
   const given = typeof source === 'string' ? { uri: source } : isPool(source) ? configOf(source) : source;
-  const config: Record<string, unknown> = given.uri === undefined ? {} : ofUrl(given.uri);
+  const config: Record<string, unknown> = given.uri === undefined ? {} : configOfUrl(given.uri);
   const asked = config.ssl;
-  for (const name of OF_THE_CONNECTION) {
+  for (const name of CONNECTION_OPTIONS) {
     const value = (given as Record<string, unknown>)[name];
     if (value !== undefined) config[name] = value;
   }
@@ -169,7 +169,7 @@ function configOf(pool: MysqlPool & { pool?: unknown; config?: { connectionConfi
 }
 
 /** Read here, as `mysql2` would take any option from its query. @throws LockOptionsError */
-function ofUrl(text: string): Record<string, unknown> {
+function configOfUrl(text: string): Record<string, unknown> {
   const [ssl] = tlsWordsOf(text, { ssl: /^/ });
   try {
     const { hostname, port, username, password, pathname } = new URL(text);
@@ -219,7 +219,7 @@ class Mysql2Source implements SqlSource<MysqlClient> {
     const { host = 'localhost', port = 3306, socketPath, database = '' } = config;
     const { user, password, password1, password2, password3 } = config as Record<string, unknown>;
     const login = credentials([password, password1, password2, password3], [user]);
-    this.#shown = (error) => cleaned(error, login) as Error;
+    this.#shown = (error) => withoutSecrets(error, login) as Error;
     this.name = `${socketPath ?? `${host}:${port}`}/${database}`;
   }
 

@@ -9,11 +9,11 @@ const LOOK = ACQUISITION + 1;
 /** How many locks one statement is for at most. */
 const LOCKS_AT_ONCE = 100;
 /** How often a change is tried whose row another session has just locked. */
-const MOST_ATTEMPTS = 3;
+const MAX_ATTEMPTS = 3;
 /** How many rows a page of the table has. */
 const PAGE = 1_000;
 /** How far a block of tokens may reach ahead of the clock, in microseconds. */
-const MOST_AHEAD_US = 1_000;
+const MAX_TOKEN_LEAD_US = 1_000;
 /** When a lock that was given back has expired. */
 const RELEASED = "'1970-01-01'";
 /** UTC, and in microseconds since 1970: a local time is ambiguous for an hour each year. */
@@ -24,13 +24,13 @@ const msBetween = (from: string, to: string) => `TIMESTAMPDIFF(MICROSECOND, ${fr
 const exact = (token: string) => `(${token}) * 1024 DIV 1024`;
 const later = (ms: string) => `DATE_ADD(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND)`;
 /** A part of a statement about a row `l`. @param p is what was asked for: the key is `p(1)`, the owner `p(2)` */
-type Part = (p: (argument: number) => string) => string;
+type Fragment = (p: (argument: number) => string) => string;
 /** A lock that its owner still holds. */
-const isOwned: Part = (p) => `l.resource_lock_value = ${p(2)} AND l.expires_at > ${NOW}`;
+const isOwned: Fragment = (p) => `l.resource_lock_value = ${p(2)} AND l.expires_at > ${NOW}`;
 /** The same, and its work has not ended. */
-const isHeldOn: Part = (p) => `${isOwned(p)} AND l.is_kept = 0`;
+const isHeldOn: Fragment = (p) => `${isOwned(p)} AND l.is_kept = 0`;
 /** Starts the ttl of a lock anew, and writes down how many calls wait behind it. */
-const extended: Part = (p) => `l.update_time = ${NOW}, l.expires_at = ${later(p(3))}, l.calls_behind = ${p(4)}`;
+const extended: Fragment = (p) => `l.update_time = ${NOW}, l.expires_at = ${later(p(3))}, l.calls_behind = ${p(4)}`;
 const many = (count: number, each: string) => Array(count).fill(each).join(', ');
 
 /** What creates the table. @param table quoted */
@@ -155,8 +155,8 @@ async function change<Key extends string | Buffer>(
   client: MysqlClient,
   table: string,
   asks: readonly Ask<Key>[],
-  set: Part | undefined,
-  of: Part,
+  set: Fragment | undefined,
+  of: Fragment,
 ): Promise<Changed<Key>> {
   const isOne = asks.length === 1;
   const { lock, update, values } = isOne ? changeOfOne(table, asks[0]!, set, of) : changeOfMany(table, asks, set, of);
@@ -170,13 +170,13 @@ async function change<Key extends string | Buffer>(
     throw error;
   }
   const [, , written, [state]] = answers as [Written, Written, Written, [Row]];
-  if (!isOff(state.read_only)) throw new HalfDone(new OnlyReads());
+  if (!isOff(state.read_only)) throw new HalfDone(new ReadOnlyServer());
   const done = isOne ? asks.slice(0, written.affectedRows) : numbered(asks, state);
   return { done: new Set(done), lastId: written.insertId };
 }
 
 /** A server that was demoted: it still lets a user with further rights write, and others have the same locks elsewhere. */
-class OnlyReads extends Error {
+class ReadOnlyServer extends Error {
   readonly code = 'ER_OPTION_PREVENTS_STATEMENT';
 
   constructor() {
@@ -189,7 +189,12 @@ export function isOff(value: unknown): boolean {
   return ['0', 'OFF'].includes(String(value).toUpperCase());
 }
 
-function changeOfMany(table: string, asks: readonly Ask<unknown>[], set: Part | undefined, of: Part): ChangeText {
+function changeOfMany(
+  table: string,
+  asks: readonly Ask<unknown>[],
+  set: Fragment | undefined,
+  of: Fragment,
+): ChangeText {
   const asked = asTable(asks.length, asks[0]!.length);
   const values = asks.flatMap((ask, at) => [at + 1, ...valuesOf(ask)]);
   const rows = `STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1`;
@@ -203,7 +208,7 @@ ${rows} WHERE ${of(p)} FOR UPDATE SKIP LOCKED`,
 }
 
 /** The same for one row, found by its key, without the tables, which would take as long as all else. `@mine` is the key, or NULL, which no row has. */
-function changeOfOne(table: string, ask: Ask<unknown>, set: Part | undefined, of: Part): ChangeText {
+function changeOfOne(table: string, ask: Ask<unknown>, set: Fragment | undefined, of: Fragment): ChangeText {
   const given = valuesOf(ask);
   const values: unknown[] = []; // in the order in which the text names them
   const p = (argument: number) => {
@@ -259,14 +264,14 @@ class Acquisition implements Statement {
 
   async run(client: MysqlClient, columns: readonly unknown[]): Promise<Row[]> {
     const asks = asksOf(columns);
-    const fence: Part = (p) =>
-      `IF(${us(NOW)} > l.fence, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, ${p(4)}) - 1, ${exact('l.fence + 1')})`;
+    const fence: Fragment = (p) =>
+      `IF(${us(NOW)} > l.fence, ${us(NOW)} + LEAST(${MAX_TOKEN_LEAD_US}, ${p(4)}) - 1, ${exact('l.fence + 1')})`;
     // What LAST_INSERT_ID is given comes with the answer.
-    const set: Part = (p) =>
+    const set: Fragment = (p) =>
       `l.resource_lock_value = ${p(2)}, l.fence = LAST_INSERT_ID(${fence(p)}), l.is_kept = 0, l.calls_behind = 0, l.acquired_at = ${NOW},
   l.update_time = ${NOW}, l.expires_at = ${later(p(3))}`;
     // An attempt that may have run is sent again.
-    const of: Part = (p) => `(l.expires_at <= ${NOW} OR (l.resource_lock_value = ${p(2)} AND l.is_kept = 0))`;
+    const of: Fragment = (p) => `(l.expires_at <= ${NOW} OR (l.resource_lock_value = ${p(2)} AND l.is_kept = 0))`;
     const { done, lastId } = await change(client, this.table, asks, set, of);
     const [[key, owner, ttlMs, turns]] = asks as [Ask];
     if (done.size === 1 && asks.length === 1 && turns === 1)
@@ -292,7 +297,7 @@ class Acquisition implements Statement {
 
   /** Who comes first has the lock. */
   async #insert(client: MysqlClient, asks: readonly Ask[]): Promise<void> {
-    const row = `(?, ?, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, ?) - 1, 0, 0, ${NOW}, ${NOW}, ${later('?')})`;
+    const row = `(?, ?, ${us(NOW)} + LEAST(${MAX_TOKEN_LEAD_US}, ?) - 1, 0, 0, ${NOW}, ${NOW}, ${later('?')})`;
     const text = `
 INSERT INTO ${this.table} (resource_lock_key, resource_lock_value, fence, is_kept, calls_behind, acquired_at, update_time, expires_at)
 VALUES ${many(asks.length, row)} ON DUPLICATE KEY UPDATE resource_lock_key = resource_lock_key`;
@@ -303,7 +308,7 @@ VALUES ${many(asks.length, row)} ON DUPLICATE KEY UPDATE resource_lock_key = res
 
 interface ChangeSettings {
   readonly order: number;
-  readonly set: Part;
+  readonly set: Fragment;
   /** Whether also of a lock whose work has ended. */
   readonly changesKept: boolean;
 }
@@ -312,7 +317,7 @@ interface ChangeSettings {
 class Change implements Statement {
   readonly order: number;
   readonly most = LOCKS_AT_ONCE;
-  readonly #of: Part;
+  readonly #of: Fragment;
 
   constructor(
     private readonly table: string,
@@ -345,7 +350,7 @@ class Change implements Statement {
       for (const [key] of left.filter((ask) => !theirs.includes(ask)))
         rows.push({ key, is_done: 0, is_held: Number(isHeld(seen.get(key))) });
       if (theirs.length === 0) return rows;
-      if (attempt === MOST_ATTEMPTS)
+      if (attempt === MAX_ATTEMPTS)
         return [...rows, ...theirs.map(([key]) => ({ key, is_done: 0, is_held: 1, is_locked: 1 }))];
       left = await this.#change(client, theirs, rows);
       if (left.length === 0) return rows;
@@ -409,14 +414,14 @@ class OwnerChange implements Statement {
       }
       if (!isMeant || row!.holder !== from) return { key, is_held };
       // Another session had locked its row, for a moment unless it is a guard.
-      if (attempt === MOST_ATTEMPTS) return { key, is_held, is_locked: 1 };
+      if (attempt === MAX_ATTEMPTS) return { key, is_held, is_locked: 1 };
       await this.#change(client, asked);
     }
   }
 
   /** @returns what it has done */
   async #change(client: MysqlClient, ...asked: readonly AskedTransfer[]): Promise<ReadonlySet<Ask>> {
-    const set: Part = (p) =>
+    const set: Fragment = (p) =>
       `l.fence = IF(${p(5)} = 1, GREATEST(${exact('l.fence + 1')}, ${us(NOW)}), l.fence), l.acquired_at = IF(${p(5)} = 1, ${NOW}, l.acquired_at),
   l.resource_lock_value = ${p(3)}, l.update_time = ${NOW}, l.calls_behind = 0,
   l.expires_at = GREATEST(${later(p(4))}, IF(${p(6)} = 1, l.expires_at, ${NOW}))`;

@@ -112,7 +112,7 @@ export const POSTGRES: SqlDoctor = {
     'old-transaction': ({ oldest }) =>
       Number(oldest) > OLD_TRANSACTION_MS &&
       `has a transaction that is open for ${Math.floor(Number(oldest) / 60_000)} minutes: until it ends no old version of a row is ` +
-        'cleaned up, and locks that are often taken slow down. End it: see pg_stat_activity.',
+        'withoutSecrets up, and locks that are often taken slow down. End it: see pg_stat_activity.',
   } satisfies Findings<Seen, PostgresFindingCode>,
   unsafe: new Set<PostgresFindingCode>(['wrong-column', 'no-primary-key']),
   storeOf: () => 'PostgreSQL',

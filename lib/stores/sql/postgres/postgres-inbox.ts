@@ -65,7 +65,7 @@ export class PostgresInbox extends Ear {
     this.listener.onListening();
   }
 
-  protected override onDeaf(): void {
+  protected override onNothingDelivered(): void {
     this.listener.onRefused('subscribe', 'nothing arrives');
   }
 }

@@ -21,7 +21,7 @@ import type { InboxListener } from '../../node/ear.js';
 import { GRANT_TTL_MS, hintOf, readMessage, TAKEN, HandOverMessage } from '../../node/messages.js';
 import {
   StoredGrant,
-  type Alone,
+  type Standalone,
   type Answer,
   type AttemptCallback,
   type Failed,
@@ -49,9 +49,9 @@ import type { PostgresClient } from './postgres-source.js';
 import { ddl, guardOf, postgresStatements, turnValues, type PostgresStatements, type Turn } from './statements.js';
 
 /** Others may wait for a lock that was held for longer than this, in microseconds: it is given back by the statement that hands it over. */
-const AWAITED_AFTER_US = 10_000;
+const QUEUE_LIKELY_AFTER_US = 10_000;
 /** Whoever holds the lock gives it back. No owner value is like it. */
-const WHOEVER = '*';
+const ANY_OWNER = '*';
 
 /** The operations on locks in a table of PostgreSQL. None of them rejects, except for a bug. */
 export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
@@ -65,12 +65,12 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   readonly #clock = new ServerClock();
   readonly #timeAt = (_: string, serverUs: number) => this.#clock.monotonicAt(serverUs);
   /** What other processes are told at the end of this tick: channel and message. */
-  #untold: [string, string][] = [];
+  #unsent: [string, string][] = [];
   #listener?: WaitListener;
 
   protected readonly ddl: string;
 
-  constructor(source: SqlSource<PostgresClient>, settings: SqlSettings, alone?: Alone) {
+  constructor(source: SqlSource<PostgresClient>, settings: SqlSettings, alone?: Standalone) {
     super(source, settings, alone);
     this.ddl = ddl(settings.table);
     this.statements = postgresStatements(settings.table);
@@ -141,11 +141,11 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     this.#inbox.check();
   }
 
-  seize(key: string, from = WHOEVER): Promise<Taken | undefined | Failed> {
+  seize(key: string, from = ANY_OWNER): Promise<Taken | undefined | Failed> {
     const seized = (row: Row): Taken | undefined => {
       if (!is(row.gives)) return undefined;
       const holder = text(row.holder);
-      if (!is(row.is_kept)) this.#tell(channelOf(holder), `${holder} ${TAKEN} ${stored(key)}`);
+      if (!is(row.is_kept)) this.#sendAtEndOfTick(channelOf(holder), `${holder} ${TAKEN} ${stored(key)}`);
       return { from: [holder] };
     };
     return new Promise((resolve) => this.#turn({ key, give: from }, this.reading(seized, resolve)));
@@ -211,7 +211,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     const answered: Answered = (row, sentAt) => {
       if (!(row instanceof SqlFault) && typeof row.granted === 'string') {
         const message = [row.granted, row.first_token, row.last_token, row.bound, stored(key)].join(' ');
-        this.#tell(channelOf(row.granted), message);
+        this.#sendAtEndOfTick(channelOf(row.granted), message);
       }
       done(row, sentAt);
     };
@@ -256,7 +256,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
       this.#turn({ key, give: owner, ticket: entry }, given);
     };
     const heldUs = (this.#clock.at(monotonic()) ?? Infinity) - fencingToken;
-    const isAlone = entry === undefined && nobodyBefore === undefined && heldUs < AWAITED_AFTER_US;
+    const isAlone = entry === undefined && nobodyBefore === undefined && heldUs < QUEUE_LIKELY_AFTER_US;
     if (!isAlone || !this.runner.isAnswered) return giveOn();
     const given: Answered = (row) => {
       if (row instanceof SqlFault) done(this.failedBy(row));
@@ -267,19 +267,19 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   }
 
   /** Tells a process something: all that comes up in one tick together. */
-  #tell(channel: string | undefined, message: string): void {
+  #sendAtEndOfTick(channel: string | undefined, message: string): void {
     if (channel === undefined) return;
-    if (this.#untold.push([channel, message]) > 1) return;
+    if (this.#unsent.push([channel, message]) > 1) return;
     this.releasing.begin();
     nextTick(() => {
-      const untold = this.#untold;
-      this.#untold = [];
+      const unsent = this.#unsent;
+      this.#unsent = [];
       const isOwn = ([to]: [string, string]) => to === this.#channel;
       // A message that is lost costs time only: whoever waits asks each second.
-      void this.#notify(untold.filter((each) => !isOwn(each)))
+      void this.#notify(unsent.filter((each) => !isOwn(each)))
         .catch(() => {})
         .then(() => this.releasing.end());
-      for (const [, text] of untold.filter(isOwn)) this.onMessage(text);
+      for (const [, text] of unsent.filter(isOwn)) this.onMessage(text);
     });
   }
 

@@ -4,7 +4,7 @@ import { isOptions, invalidOption } from '../../../core/options/checks.js';
 import { installed } from '../../node/installed.js';
 import { credentials } from '../../node/problem-of.js';
 import { checkOptions, checkUrl } from '../check-source.js';
-import { cleaned, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
+import { withoutSecrets, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
 import { checkTlsOptions, tlsWordsOf } from '../tls-words.js';
 
 /** A connection to a PostgreSQL. */
@@ -129,7 +129,7 @@ async function clientClassOf(source: PostgresSource): Promise<PgClientClass> {
 }
 
 /** Settings of a session that locks need otherwise than the application may have them. */
-const OF_THE_SESSION = ['application_name', 'lock_timeout', 'options', 'query_timeout', 'statement_timeout'];
+const SESSION_OPTIONS = ['application_name', 'lock_timeout', 'options', 'query_timeout', 'statement_timeout'];
 
 /** What `pg` understands of TLS in the query of a URL. It has no channel binding that it would insist on, and encrypts only by TLS. */
 const TLS_WORDS = {
@@ -142,7 +142,7 @@ const TLS_WORDS = {
   channel_binding: /^(disable|prefer|require)$/,
   gssencmode: /^(disable|prefer)$/,
 };
-const WITHOUT_TLS = /^(ssl=0|sslnegotiation=postgres|gssencmode=.*|\w+=disable|channel_binding=prefer)$/;
+const PLAIN_TLS_WORDS = /^(ssl=0|sslnegotiation=postgres|gssencmode=.*|\w+=disable|channel_binding=prefer)$/;
 
 /** The options without settings of the session, also in the query of a URL, which `pg` prefers to all others. */
 function connectionOf(given: PostgresConfig): PostgresConfig {
@@ -151,7 +151,7 @@ function connectionOf(given: PostgresConfig): PostgresConfig {
   const [address, query] = config.connectionString?.split(/\?(.*)/s) ?? [];
   const parameters = new URLSearchParams(query);
   const options = parameters.get('options') ?? given.options;
-  for (const name of OF_THE_SESSION) {
+  for (const name of SESSION_OPTIONS) {
     delete config[name];
     parameters.delete(name);
   }
@@ -192,7 +192,7 @@ class PgSource implements SqlSource<PostgresClient> {
     const { ssl } = connectionParameters;
     if (typeof ssl === 'string')
       throw new LockOptionsError("ssl of postgres must be true, false, 'no-verify', or an object of options of TLS.");
-    if (!ssl && (given.ssl || words.some((word) => !WITHOUT_TLS.test(word.join('=')))))
+    if (!ssl && (given.ssl || words.some((word) => !PLAIN_TLS_WORDS.test(word.join('=')))))
       throw new LockOptionsError(
         'The URL and the options of the database contradict each other about TLS, and pg would connect without it.',
       );
@@ -202,7 +202,7 @@ class PgSource implements SqlSource<PostgresClient> {
   async connect(onEnd: (cause?: unknown) => void): Promise<PostgresClient> {
     const client = this.#client();
     let cause: unknown;
-    const shown = (error: unknown) => cleaned(error, credentials([client.password], [client.user]));
+    const shown = (error: unknown) => withoutSecrets(error, credentials([client.password], [client.user]));
     const fail = (error: unknown) => Promise.reject(shown(error));
     client.on('error', (error) => (cause ??= shown(error)));
     try {

@@ -18,7 +18,7 @@ const SILENT_US = GRANT_TTL_MS * 1_000;
 /** Nobody who is alive is silent for so long, unless the server was: then all come back within a second. In microseconds. */
 const DEAD_US = 5 * SILENT_US;
 /** How far a block of tokens may reach ahead of the clock, in microseconds. */
-const MOST_AHEAD_US = 1_000;
+const MAX_TOKEN_LEAD_US = 1_000;
 
 const us = (time: string) => `floor(extract(epoch FROM ${time}) * 1000000)::bigint`;
 /** Numbers travel as texts: which digits of a float8 arrive depends on the settings of the session and of the driver. No time fails, not even `infinity`. */
@@ -200,7 +200,7 @@ WITH ask AS MATERIALIZED (
     CASE WHEN may.change AND NOT d.takes AND d.queue <> '{}' THEN ${ticket('d.queue[1]')} END AS granted,
     CASE WHEN NOT may.change THEN d.queue WHEN d.takes THEN d.others ELSE d.queue[2:] END AS left_over,
     CASE WHEN d.us <= d.fence THEN 1
-      ELSE least(${MOST_AHEAD_US}, CASE WHEN d.takes THEN d.turns ELSE ${turns('d.queue[1]')}::int END) END AS count
+      ELSE least(${MAX_TOKEN_LEAD_US}, CASE WHEN d.takes THEN d.turns ELSE ${turns('d.queue[1]')}::int END) END AS count
   FROM decided d CROSS JOIN LATERAL (SELECT d.key IN (SELECT key FROM changing) AS change OFFSET 0) AS may
 ), updated AS (
   UPDATE ${table} l SET
@@ -216,7 +216,7 @@ WITH ask AS MATERIALIZED (
   FROM result r WHERE l.resource_lock_key = r.key AND (r.change OR r.left_over <> r.waiters)
 ), inserted AS (
   INSERT INTO ${table} (resource_lock_key, resource_lock_value, fence, is_kept, waiters, calls_behind, acquired_at, update_time, expires_at)
-  SELECT a.key, a.owner, ${us('clock.now')} + least(${MOST_AHEAD_US}, a.turns) - 1, false, '{}'::text[], 0, clock.now, clock.now, clock.now + ${milliseconds('a.ttl')}
+  SELECT a.key, a.owner, ${us('clock.now')} + least(${MAX_TOKEN_LEAD_US}, a.turns) - 1, false, '{}'::text[], 0, clock.now, clock.now, clock.now + ${milliseconds('a.ttl')}
   FROM ask a ${readNow('a.key')}
   WHERE a.owner IS NOT NULL AND NOT EXISTS (SELECT FROM ${table} l WHERE l.resource_lock_key = a.key)
   ORDER BY a.key ON CONFLICT DO NOTHING RETURNING resource_lock_key AS key, fence, acquired_at
@@ -333,7 +333,7 @@ export const IN_TRANSACTION = 'LOCK TABLE pg_catalog.pg_class IN ACCESS SHARE MO
 /** What the error of a guard says of a lock that is not held: its number among those that are guarded, from 1, and whether another owner holds it. */
 export const NOT_GUARDED = /lock (?<number>\d+) of the guard is not held any more(?<stolen>, but by another)?/;
 /** The error of a guard whose transaction may have read before a lock was passed on. */
-export const READ_BEFORE = 'of the guard was passed on after the transaction had begun';
+export const READ_TOO_EARLY = 'of the guard was passed on after the transaction had begun';
 /** How much slower than the clock of a process the clock of a server may run, which may be slewed. */
 const CLOCK_DRIFT = 0.001;
 /** Whether the transaction reads what was there when it began, and is older than so many milliseconds. */
@@ -341,7 +341,7 @@ const isOlder = (age: string) => `current_setting('transaction_isolation') IN ('
   AND statement_timestamp() - transaction_timestamp() > ${milliseconds(`${age} * (1 - ${CLOCK_DRIFT})`)}`;
 /** Fails in such a transaction. It has no values, so it is one message, and its time is when that arrives. */
 export const ageCheck = (ms: number): string =>
-  `SELECT CASE WHEN ${isOlder(String(ms))} THEN CAST('lock ' || current_setting('transaction_isolation') || ' ${READ_BEFORE}' AS int) END`;
+  `SELECT CASE WHEN ${isOlder(String(ms))} THEN CAST('lock ' || current_setting('transaction_isolation') || ' ${READ_TOO_EARLY}' AS int) END`;
 /** Fails in each transaction, which PostgreSQL then only rolls back. */
 export const ABORT = "SELECT CAST('the guard was refused' AS int)";
 
@@ -362,7 +362,7 @@ export function guardOf(table: string, count: number, isPassedOn: boolean): stri
     const [key, owner, fence] = [1, 2, 3].map((part) => `$${3 * at + part}`);
     return `(${at + 1}, CAST(${key} AS text), CAST(${owner} AS text), CAST(${fence} AS bigint))`;
   });
-  const readBefore = `WHEN ${isOlder(`CAST($${3 * count + 1} AS float8)`)} THEN CAST('lock ' || n || ' ${READ_BEFORE}' AS int)`;
+  const readTooEarly = `WHEN ${isOlder(`CAST($${3 * count + 1} AS float8)`)} THEN CAST('lock ' || n || ' ${READ_TOO_EARLY}' AS int)`;
   return `
 WITH ask(n, key, owner, fence) AS MATERIALIZED (
   VALUES ${asked.join(', ')}
@@ -371,7 +371,7 @@ WITH ask(n, key, owner, fence) AS MATERIALIZED (
     l.resource_lock_value <> ask.owner AND l.expires_at > clock_timestamp() AS is_stolen
   FROM ask JOIN ${table} l ON l.resource_lock_key = ask.key ORDER BY l.resource_lock_key FOR KEY SHARE OF l
 )
-SELECT n, CASE ${isPassedOn ? readBefore : ''} WHEN n IN (SELECT n FROM held WHERE is_held) THEN 1 ELSE CAST('lock ' || n || ' of the guard is not held any more' ||
+SELECT n, CASE ${isPassedOn ? readTooEarly : ''} WHEN n IN (SELECT n FROM held WHERE is_held) THEN 1 ELSE CAST('lock ' || n || ' of the guard is not held any more' ||
   CASE WHEN n IN (SELECT n FROM held WHERE is_stolen) THEN ', but by another owner' ELSE '' END AS int) END AS is_guarded
 FROM ask`;
 }

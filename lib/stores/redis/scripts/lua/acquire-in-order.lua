@@ -1,4 +1,4 @@
--- Takes a lock that is free, and that nobody waits for, as acquire.lua does.
+-- Acquires a lock if it is free and nobody waits for it, as acquire.lua does.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
@@ -9,15 +9,15 @@
 --        ttl    in ms
 --        for each lock:
 --        owner  with its @
--- reply  'queue'  the lock has one, which turn.lua serves in its order: nothing was changed
---        else as of acquire.lua
+-- reply  'queue'  the lock has a queue, so turn.lua must serve it in order: nothing was changed
+--        otherwise as in acquire.lua
 --
 -- @order 3
 
 local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
 local locks = (#KEYS - 1) / 2
-local reserved -- the token of the next lock, once tokens are reserved
+local reserved -- the token of the next lock, once this call has reserved tokens
 
 local fence = KEYS[1] -- once a call
 local lock, queue = KEYS[2], KEYS[3]

@@ -1,5 +1,5 @@
--- Takes a lock that is free, and mints its fencing token. A lock that this owner value holds already counts as taken by
--- this attempt, since the command can run twice: its ttl starts anew, and it keeps its token.
+-- Acquires a lock if it is free, and mints its fencing token. If the same owner value holds the lock already, the command has run
+-- twice: the call counts as successful, the ttl restarts, and the token stays.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
@@ -10,7 +10,7 @@
 --        for each lock:
 --        owner  with its @
 -- reply  token
---        {'refused', ttl that is left in ms, value}  another owner holds it
+--        {'refused', remaining ttl in ms, value}  another owner holds it
 --        {error}
 --
 -- @order 3
@@ -18,7 +18,7 @@
 local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
 local locks = #KEYS - 1
-local reserved -- the token of the next lock, once tokens are reserved
+local reserved -- the token of the next lock, once this call has reserved tokens
 
 local fence = KEYS[1] -- once a call
 local lock = KEYS[2]

@@ -1,9 +1,8 @@
--- Asks a node of a Redlock since when it can be relied on to know all locks that it has granted. The node keeps three
--- things in a key of its own: since when that is, the longest ttl in use, and the run of the server that was asked
--- last. A node that has lost its data has lost these, too.
+-- Asks a node of a Redlock since when it knows all locks that it granted. The node stores the answer in a key of its own, together
+-- with the longest ttl in use and the run of the server that was asked last. A node that loses its data also loses this key.
 --
 -- KEYS   admission
--- ARGV   run      changes with each start of the server that may have lost data
+-- ARGV   run      changes with each start of a server that may have lost data
 --        uptime   of the server, in s
 --        longest  ttl in use, in ms, as far as the caller knows
 -- reply  {epoch, ms since then, longest ttl in ms, time of the server in us}

@@ -1,18 +1,18 @@
--- Shares a lock that its owner holds alone: it gets another owner value there, and a new token, which all who share it have. Whoever
--- waits to share it at the head of the queue joins at once. A lock that the new owner shares already counts as downgraded by this call,
--- since the command can run twice: its ttl starts anew, and it keeps its token.
+-- Turns an exclusive lock into a shared one, with a new owner value and a new token for all who share it. Waiters for a shared lock at
+-- the head of the queue join at once. If the new owner shares the lock already, the command has run twice: the call counts as
+-- successful, the ttl restarts, and the token stays.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
 --        for each lock:
 --        lock
 --        queue  its waiters, a sorted set in the order of their arrival
--- ARGV   owner  that holds the lock, with its @
---        to     owner that shares it
+-- ARGV   owner  the exclusive owner, with its @
+--        to     the owner that shares the lock
 --        ttl    in ms
 -- reply  token    of all who share it
 --        0        nobody holds it
---        -1       another owner holds it, it is kept, or it is no string
+--        -1       another owner holds it, it is kept, or its value is not a string
 --        {error}  the lock was not changed
 --
 -- @order 1
@@ -29,23 +29,23 @@ if type(value) ~= 'string' then
   -- @include not-a-string
 end
 -- @include ask-time
-local crowd, asking
+local holders, asking
 local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
 local leaves, renews = '', {}
 renews[to] = finish
--- @include read-crowd
+-- @include read-holders
 if renewed[to] then
-  -- @include write-crowd
-  return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)
+  -- @include write-holders
+  return holders.problem and {holders.problem} or string.sub(holders.head, 4)
 end
 -- @include is-mine
 if not mine then return -1 end
 local kind, weight, most, name, count = 's', 1, 0, to, 1
 -- @include mint
 if problem then return {problem} end
--- @include join-crowd
-crowd.is_new = false -- if it cannot be written, it stays as it was
+-- @include add-holder
+holders.is_new = false -- if the new value cannot be written, the exclusive lock stays
 local notices, is_blocked = {}, false
 -- @include serve
 -- @include settle
-return crowd.problem and {crowd.problem} or string.sub(crowd.head, 4)
+return holders.problem and {holders.problem} or string.sub(holders.head, 4)

@@ -1,19 +1,19 @@
--- Extends a lock as extend.lua does, and writes down how many calls of its owner's process wait behind it, for people to read.
+-- Extends a lock as extend.lua does, and records how many calls of the owner's process wait for it. Only people read that number.
 --
 -- KEYS   lock
---        told   what its holder has told: the owner with its @, and the number of calls
+--        told   the owner with its @, and the number of calls
 -- ARGV   once a call:
 --        ttl    in ms
 --        for each lock:
 --        owner  with its @
---        calls  how many wait
---        shown  for how long that is shown, in ms
+--        calls  the number of waiting calls
+--        shown  how long to keep that number, in ms
 -- reply  1        extended
 --        0        nobody holds it
---        -1       another owner holds it, or it is no string
+--        -1       another owner holds it, or its value is not a string
 --        {error}
 --
--- What cannot be written down, as in a server whose memory is full, is not shown: the lock is extended all the same.
+-- The lock is extended even if the number cannot be written, for example because the server has no memory left.
 --
 -- @order 2
 -- @locks-per-call 100  no call waits for the answer: few large calls cost least

@@ -1,4 +1,4 @@
--- Starts the ttl of a lock anew that its owner still holds.
+-- Restarts the ttl of a lock that its owner still holds.
 --
 -- KEYS   lock
 -- ARGV   once a call:
@@ -7,7 +7,7 @@
 --        owner  with its @
 -- reply  1        extended
 --        0        nobody holds it
---        -1       another owner holds it, or it is no string
+--        -1       another owner holds it, or its value is not a string
 --        {error}
 --
 -- @order 2

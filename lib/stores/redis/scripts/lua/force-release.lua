@@ -1,5 +1,5 @@
--- Takes a lock away from whoever holds it, or from one owner only: it goes to the first in its queue, or to nobody. The process
--- of each holder gets a message, if it listens.
+-- Takes a lock away from all its holders, or from one owner only. The lock goes to the first place in its queue, or becomes free. The
+-- process of each holder gets a message, if it listens.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
@@ -7,13 +7,13 @@
 --        lock
 --        queue  its waiters, a sorted set in the order of their arrival
 -- ARGV   once a call:
---        inbox  what the channels of all processes begin with
+--        inbox  the beginning of the channel name of every process
 --        for each lock:
---        key    name of the lock
---        from   the owner that it is taken from; '' for whoever holds it
--- reply  {'alone', the value that it had}  '' if the lock was no string
---        {'together', owner, ...}          it was held together by others, or with others, and taken from these
---        0                                 nobody holds it, or not that owner
+--        key    the key of the lock
+--        from   the owner to take it from, or '' for any owner
+-- reply  {'alone', its value}       '' if the value was not a string
+--        {'together', owner, ...}   several owners could hold it, and lost it
+--        0                          nobody holds it, or not that owner
 --        {error}
 --
 -- @order 1
@@ -32,26 +32,26 @@ if type(value) == 'table' then
   if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
   value = ''
 end
-local taken -- the owners that it is taken from
+local taken -- the owners that lose it
 local reply = {'alone', value}
-local crowd, asking
+local holders, asking
 if string.sub(value, 1, 1) == '~' then
   local leaves, renews = from, {}
   -- @include ask-time
-  -- @include read-crowd
-  if is_crowd and not crowd and left ~= 1 then return 0 end -- their time is over
-  if is_crowd then
+  -- @include read-holders
+  if is_together and not holders and left ~= 1 then return 0 end -- all holds have expired
+  if is_together then
     taken, reply = {}, {'together'}
     if left == 1 then taken[1] = from end
     if from == '' then
-      for _, holder in ipairs(crowd.texts) do
+      for _, holder in ipairs(holders.texts) do
         local finish, name = string.match(holder, '^(%d+) %d+ %d+ (%S+)$')
         if tonumber(finish) >= now then taken[#taken + 1] = name end
       end
-      crowd = nil
+      holders = nil
     end
     if not taken[1] then return 0 end
-    if crowd then crowd.is_changed = true end
+    if holders then holders.is_changed = true end
   end
 end
 if not taken then
@@ -70,5 +70,5 @@ for _, owner in ipairs(taken) do
   end
 end
 -- @include hand-off
-if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+if holders and holders.problem and not holders.is_new then return {holders.problem} end
 return reply

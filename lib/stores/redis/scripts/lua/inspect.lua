@@ -2,20 +2,20 @@
 --
 -- KEYS   lock
 --        queue  its waiters, a sorted set in the order of their arrival
---        told   how many calls wait behind it, see extend-and-tell.lua
--- reply  {ttl that is left in ms, value, time of the server in us, calls, ticket, told, ...}
+--        told   the number of calls that wait in the holder's process, see extend-and-tell.lua
+-- reply  {remaining ttl in ms, value, time of the server in us, calls, ticket, told, ...}
 --        0        nobody holds it
 --        {error}
 --
--- calls is what the one who holds it now has told, or ''. The tickets are in the order of their places. told is the score of the sign n of its process, see
--- take-place.lua, or '' if that has given none. Left out are those of processes that are silent, as in hand-off.lua, and of
--- versions to come. A user that may not read the queue sees none.
+-- calls is the number that the current holder recorded, or ''. Tickets come in the order of their places. told is the score of the
+-- `n` sign of the ticket's process, see take-place.lua, or '' if there is none. Places of silent processes (see serve.lua) and of
+-- later versions are left out. A user without the right to read the queue gets no places.
 --
 -- @order 4
--- @locks-per-call 5  with a hundred places each, so many take Redis a millisecond
+-- @locks-per-call 5  each can have a hundred places, and Redis should not work for more than a millisecond
 
 local SILENT_US = 2000000
-local MOST_PLACES = '100'
+local MAX_PLACES = '100'
 
 local lock, queue, told = KEYS[1], KEYS[2], KEYS[3]
 
@@ -27,9 +27,9 @@ local us = time[1] * 1000000 + time[2]
 local owner, calls = string.match(tostring(redis.pcall('GET', told)), '^(.+@)(%d+)$')
 -- @include is-mine
 local reply = {redis.call('PTTL', lock), value, us, mine and calls or ''}
-if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
+if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- the queue is empty
 local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
-for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
+for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MAX_PLACES)) do
   local channel, ticket = string.match(entry, '^[gsw] (%S+) (.+)$')
   if not ticket then channel, ticket = string.match(entry, '^p%d+/%d+ (%S+) (.+)$') end
   if ticket then

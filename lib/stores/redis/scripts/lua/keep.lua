@@ -1,14 +1,14 @@
--- Keeps a lock after the work of its owner: it stands for its time, is handed to nobody, and ends by itself.
+-- Keeps a lock for a given time after the work of its owner has ended. Until then nobody else can get it, and nothing extends it.
 --
 -- KEYS   lock
 -- ARGV   ttl    in ms
 --        owner  with its @
 -- reply  1        kept
 --        0        nobody holds it
---        -1       another owner holds it, or it is no string
+--        -1       another owner holds it, or its value is not a string
 --        {error}
 --
--- Its value has = in place of the +. A repetition keeps it for its own ttl, which is what is left by then.
+-- The value ends in = instead of +. If the command runs twice, the second run sets its own ttl, the time that is left then.
 --
 -- @order 1
 

@@ -1,6 +1,6 @@
--- Raises the fencing counter of a lock that its owner still holds to a token, and never lowers it: the write-back by
--- which a Redlock makes a token known to a majority before it is issued. A counter that is absent was lost since this node
--- voted, and is not made again: that is left to the votes, which ask whether the node may vote.
+-- Raises the fencing counter of a lock to a token, if the owner still holds the lock. It never lowers the counter. A Redlock uses
+-- this write-back to record a token on a majority of nodes before it issues the token. If the counter is missing, this node has lost
+-- it since its vote. The script does not recreate it: only a vote may, because a vote checks that the node is admitted.
 --
 -- KEYS   lock
 --        fence  the fencing counter of its shard

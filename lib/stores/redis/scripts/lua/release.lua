@@ -1,5 +1,6 @@
--- Gives back a lock that its owner still holds: to the first in its queue, or to nobody. A value without + at its end says
--- that nobody can stand in the queue. A lock that is kept is given back, too: when its time was over before that was confirmed.
+-- Releases a lock that its owner still holds: the lock goes to the first place in its queue, or becomes free. If the value does not
+-- end in +, the queue is empty. The script also releases a kept lock: the caller does so if the time of the lock ended before the
+-- server confirmed that it keeps it.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
@@ -7,9 +8,9 @@
 --        lock
 --        queue  its waiters, a sorted set in the order of their arrival
 -- ARGV   owner  with its @
--- reply  1        given back
+-- reply  1        released
 --        0        nobody holds it
---        -1       another owner holds it, or it is no string
+--        -1       another owner holds it, or its value is not a string
 --        {error}
 --
 -- @order 1
@@ -24,7 +25,7 @@ local value = redis.pcall('GET', lock)
 if type(value) == 'string' then
   if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
   if string.sub(value, 1, -18) ~= owner then return -1 end
-  local crowd, asking
+  local holders, asking
   -- @include hand-off
   return 1
 end

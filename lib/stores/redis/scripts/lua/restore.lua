@@ -1,5 +1,5 @@
--- Extends a lock as extend.lua does, except that an absent one is put back: a node of a Redlock that restarted would
--- stay without it otherwise. That never counts as held, only as mended.
+-- Extends a lock as extend.lua does, but writes it again if it is missing: otherwise a node of a Redlock that has restarted would
+-- stay without it. A restored lock does not count as held in this round.
 --
 -- KEYS   lock
 -- ARGV   once a call:
@@ -8,8 +8,8 @@
 --        owner  with its @
 --        token  16 digits
 -- reply  1        extended
---        2        put back
---        -1       another owner holds it, or it is no string
+--        2        restored
+--        -1       another owner holds it, or its value is not a string
 --        {error}
 --
 -- @order 2
@@ -21,7 +21,7 @@ local owner, token = ARGV[2], ARGV[3]
 
 local value = redis.pcall('GET', lock)
 if not value then
-  local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- its queue may have outlived it
+  local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- with +, since its queue may still exist
   return set.err and {set.err} or 2
 end
 if type(value) == 'string' then

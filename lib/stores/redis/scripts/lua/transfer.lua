@@ -1,22 +1,21 @@
--- Gives a lock another owner, if a certain one has it, and mints a token for the new one, or leaves the lock the token that it has. A
--- lock that the new owner has already counts as transferred by this call, since the command can run twice: its ttl starts anew,
--- unless more is left and may stay, and it keeps its token.
+-- Gives a lock a new owner, if the expected owner holds it, and mints a token on request. If the new owner holds the lock already, the
+-- command has run twice: the call counts as successful, the ttl restarts, and the token stays. A longer remaining ttl can stay.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
 --        for each lock:
 --        lock
--- ARGV   from   owner that has the lock, with its @
---        to     owner that gets it, with its @
+-- ARGV   from   the owner that has the lock, with its @
+--        to     the new owner, with its @
 --        ttl    in ms
---        mints  '1' to mint a token, else '0'
---        longer '1' if a longer time that is left stays, else '0'
--- reply  token    that the lock has now
+--        mints  '1' to mint a token, otherwise '0'
+--        longer '1' if a longer remaining ttl stays, otherwise '0'
+-- reply  token    the current token of the lock
 --        0        nobody holds it
---        -1       another owner holds it, it is kept, or it is no string
+--        -1       another owner holds it, it is kept, or its value is not a string
 --        {error}  the lock was not changed
 --
--- A + at the end of the value stays there: whoever waits keeps its place.
+-- A + at the end of the value stays, so waiters keep their places.
 --
 -- @order 1
 

@@ -1,6 +1,6 @@
--- Asks for a lock on behalf of a waiter, and gives back, in the same step, the lock that its process had of the same key. The
--- waiter gets the lock if it is free, or was handed over to it, and mints its tokens; if not, it takes a place in the queue,
--- unless it has one. A lock that is free goes to the first place, whoever asks.
+-- Acquires a lock for a waiter, and releases in the same step the lock of the same key that its process held. The waiter gets the
+-- lock, with new tokens, if the lock is free or was handed over to it. Otherwise it takes a place in the queue, unless it has one. A
+-- free lock always goes to the first place.
 --
 -- KEYS   once a call:
 --        fence   the fencing counter
@@ -8,28 +8,28 @@
 --        lock
 --        queue   its waiters, a sorted set in the order of their arrival
 -- ARGV   once a call:
---        sign    that the process gives, see take-place.lua
+--        sign    of the process, see take-place.lua
 --        for each lock:
---        give    owner that gives the lock back, with its @, or '' for nobody
---        owner   that asks, with its @
+--        give    the owner that releases the lock, with its @, or '' for none
+--        owner   the owner that acquires, with its @
 --        ttl     in ms, not shared: calls with different ttls keep their order in the queue
---        count   how many tokens to mint: the value gets the last of them
+--        count   how many tokens to mint: the value gets the last one
 --        entry   of the waiter in the queue, or '' to take no place
---        number  of its place: when it came, by the clock of the server in us, or '' where that is not known
---        placed  '1' when the place was taken before, else '0'
---        calls   how many calls of the process wait for the lock
+--        number  of its place: the arrival time by the clock of the server in us, or '' if it is unknown
+--        placed  '1' if the place was taken before, otherwise '0'
+--        calls   the number of calls of the process that wait for the lock
 -- reply  {'granted', gave, us, first token, last token, bound}
---        {'refused', gave, us, ttl that is left in ms, value, was_gone, besides}  another owner holds it
---        {'failed', gave, error}  no token could be minted: only the lock was given back
+--        {'refused', gave, us, remaining ttl in ms, value, was_gone, others}  another owner holds it
+--        {'failed', gave, error}  no token could be minted: the script only released the lock
 --        {error}                  nothing was changed
 --
--- gave is 1 when the lock was given back, 0 when nobody held it, -1 when another owner did. us is the time of the server. bound is
--- the number of the first place that is left in the queue, or us if there is none: nobody who waits elsewhere came earlier.
--- was_gone is 1 when the place was lost, else 0. besides is how many more hold it. If several hold the lock together, the value is that with the last of them alone, and
--- those in front are served who fit beside them: the time of some holders may be over.
+-- gave is 1 if the lock was released, 0 if nobody held it, and -1 if another owner did. us is the time of the server. bound is the
+-- number of the first place that remains in the queue, or us for an empty queue: no other waiter arrived earlier. was_gone is 1 if the
+-- place was lost, otherwise 0. others is the number of other holders. If several owners hold the lock together, the value contains
+-- only the last to expire. The script then also serves the places that fit, because some holders may have expired.
 --
--- A lock that the owner holds already was handed over to it, or the command runs twice: either way it gets new tokens, as
--- those that it was granted before may be in use.
+-- If the owner holds the lock already, the lock was handed over to it or the command has run twice. The lock gets new tokens in both
+-- cases, because the earlier ones may be in use.
 --
 -- @order 3
 
@@ -49,12 +49,12 @@ if give ~= '' and value then
   gave = is_given and 1 or -1
   if is_given then value = false end
 end
-local crowd, asking
+local holders, asking
 if value and string.sub(value, 1, 1) == '~' then
   local leaves, renews = '', {}
   -- @include ask-time
-  -- @include read-crowd
-  if is_crowd and not crowd then value = false end -- their time is over
+  -- @include read-holders
+  if is_together and not holders then value = false end -- all holds have expired
 end
 -- @include is-mine
 -- @include ask-time
@@ -69,7 +69,7 @@ if not mine then
   if entry ~= '' and (value or other_is_first) then
     -- @include take-place
   end
-  if other_is_first or crowd then
+  if other_is_first or holders then
     -- @include hand-off
     head = nil
     value = redis.call('GET', lock)
@@ -79,7 +79,7 @@ end
 if value and not mine then
   local left_ms = redis.call('PTTL', lock)
   local besides = 0
-  if crowd then value, besides = crowd.head .. ' ' .. crowd.last_text, crowd.count - 1 end
+  if holders then value, besides = holders.head .. ' ' .. holders.last_text, holders.count - 1 end
   return {'refused', gave, us, left_ms, value, was_gone, besides}
 end
 count = tonumber(count)

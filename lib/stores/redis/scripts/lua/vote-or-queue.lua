@@ -1,5 +1,5 @@
--- The attempt of a waiter on one node of a Redlock: a vote as in vote.lua, if the lock is free; otherwise the waiter takes
--- a place in the queue, unless it has one, as in turn.lua. Places are numbered by the clock of the node.
+-- Attempts to acquire a lock for a waiter on one node of a Redlock. A free lock gets a vote as in vote.lua. Otherwise the waiter takes
+-- a place in the queue, unless it has one, as in turn.lua. The clock of the node numbers the places.
 --
 -- KEYS   once a call:
 --        admission  what the node knows about its own restarts, see admit.lua
@@ -8,16 +8,16 @@
 --        fence      the fencing counter of its shard
 --        queue      its waiters, a sorted set in the order of their arrival
 -- ARGV   once a call:
---        epoch      in which the node was admitted, or '' when it votes whenever it answers
+--        epoch      in which the node was admitted, or '' if the node votes without admission
 --        ttl        in ms
 --        for each lock:
 --        vote       the owner with its @, and the proposal, 16 digits
 --        entry      of the waiter in the queue, or '' to take no place
---        placed     '1' when the place was taken before, else '0'
---        calls      how many calls of the process wait for the lock
--- reply  as of vote.lua, but
---        {'refused', ttl that is left in ms, value, was_gone}  another owner holds it; was_gone is 1 when the waiter had a place
---                                                              that was lost, else 0
+--        placed     '1' if the place was taken before, otherwise '0'
+--        calls      the number of calls of the process that wait for the lock
+-- reply  as in vote.lua, except
+--        {'refused', remaining ttl in ms, value, was_gone}  another owner holds it; was_gone is 1 if the waiter's place was lost,
+--                                                           otherwise 0
 --
 -- @order 3
 

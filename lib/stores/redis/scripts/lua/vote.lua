@@ -1,5 +1,5 @@
--- Takes a lock that is free on one node of a Redlock, with the token that the client proposes, or one near it. A lock that
--- this owner value holds already counts as taken by this attempt, since the command can run twice: it keeps its token.
+-- Takes a free lock on one node of a Redlock, with the token that the client proposes, or one near it. If the same owner value holds
+-- the lock already, the command has run twice: the call counts as successful, and the token stays.
 --
 -- KEYS   once a call:
 --        admission  what the node knows about its own restarts, see admit.lua
@@ -7,14 +7,14 @@
 --        lock
 --        fence      the fencing counter of its shard
 -- ARGV   once a call:
---        epoch      in which the node was admitted, or '' when it votes whenever it answers
+--        epoch      in which the node was admitted, or '' if the node votes without admission
 --        ttl        in ms
 --        for each lock:
 --        vote       the owner with its @, and the proposal, 16 digits
 -- reply  token
---        {'at', token, time of the node in us}       it is not the proposal
---        {'refused', ttl that is left in ms, value}  another owner holds it
---        {'wiped', epoch}                            the node has lost its data since it was admitted
+--        {'at', token, time of the node in us}    the token differs from the proposal
+--        {'refused', remaining ttl in ms, value}  another owner holds it
+--        {'wiped', epoch}                         the node has lost its data since its admission
 --        {error}
 --
 -- @order 3

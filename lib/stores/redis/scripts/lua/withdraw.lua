@@ -1,5 +1,5 @@
--- Gives up a place in the queue of a lock; a lock that was handed over to it in the meantime goes to the next. Where several hold
--- the lock together, those who waited behind that place are served.
+-- Gives up a place in the queue of a lock. If the lock was handed over to that place in the meantime, it goes to the next one. If
+-- several owners hold the lock together, the places behind that place are served.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
@@ -8,9 +8,9 @@
 --        queue  its waiters, a sorted set in the order of their arrival
 -- ARGV   owner  with its @
 --        entry  of the waiter in the queue
--- reply  1        the lock went to the next, or to nobody
+-- reply  1        the lock went to the next place, or became free
 --        0        this owner does not hold it
---        -1       it is no string
+--        -1       its value is not a string
 --        {error}
 --
 -- @order 1
@@ -29,17 +29,17 @@ if type(value) ~= 'string' then
   -- @include not-a-string
 end
 -- @include is-mine
-local crowd, asking
+local holders, asking
 local gave = 1
 if not mine then
   if string.sub(value, 1, 1) ~= '~' then return 0 end
   local leaves, renews = string.sub(owner, 1, -2), {}
   -- @include ask-time
-  -- @include read-crowd
-  if not is_crowd then return 0 end
+  -- @include read-holders
+  if not is_together then return 0 end
   gave = left or 0
-  if crowd then crowd.is_changed = left ~= nil end
+  if holders then holders.is_changed = left ~= nil end
 end
 -- @include hand-off
-if crowd and crowd.problem and not crowd.is_new then return {crowd.problem} end
+if holders and holders.problem and not holders.is_new then return {holders.problem} end
 return gave

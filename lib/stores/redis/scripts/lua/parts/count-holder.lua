@@ -1,17 +1,17 @@
--- Adds a holder to `crowd`, see read-crowd.lua.
+-- Adds the text of a holder to `holders`, see read-holders.lua.
 --
--- needs  crowd, text
---        finish, weight, most  its end in ms, its permits, and the limit that it names
+-- needs  holders, text
+--        finish, weight, most  its expiry in ms, its permits, and its limit
 
-crowd.texts[#crowd.texts + 1] = text
-crowd.count = crowd.count + 1
-crowd.used = crowd.used + weight
-crowd.smallest = math.min(crowd.smallest, most)
-if tonumber(finish) < crowd.first then
-  crowd.first = tonumber(finish)
-  crowd.first_text = text
+holders.texts[#holders.texts + 1] = text
+holders.count = holders.count + 1
+holders.used = holders.used + weight
+holders.smallest = math.min(holders.smallest, most)
+if tonumber(finish) < holders.first then
+  holders.first = tonumber(finish)
+  holders.first_text = text
 end
-if tonumber(finish) > crowd.last then
-  crowd.last = tonumber(finish)
-  crowd.last_text = text
+if tonumber(finish) > holders.last then
+  holders.last = tonumber(finish)
+  holders.last_text = text
 end

@@ -1,8 +1,8 @@
--- Says whether one more may hold a lock beside those who do.
+-- Decides whether one more owner can join the holders of a lock.
 --
--- needs  crowd, kind
---        weight, most  its permits, and the limit that it names
+-- needs  holders, kind
+--        weight, most  its permits, and its limit
 -- sets   fits
 
-local fits = not crowd
-  or (kind == crowd.kind and (kind == 's' or crowd.used + weight <= math.min(most, crowd.smallest)))
+local fits = not holders
+  or (kind == holders.kind and (kind == 's' or holders.used + weight <= math.min(most, holders.smallest)))

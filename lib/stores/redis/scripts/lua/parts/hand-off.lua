@@ -1,9 +1,9 @@
--- Passes `lock`, which was given back, or has room, to the first in its queue, see serve.lua, or deletes it.
+-- Hands `lock` over to the first places in its queue, or deletes it if it is free and nobody waits: see serve.lua.
 --
 -- needs  lock, fence, queue, us, minted
---        crowd   those who hold it and stay, see read-crowd.lua, or nil
---        asking  nil
--- sets   crowd
+--        holders  the remaining holders, see read-holders.lua, or nil
+--        asking   nil
+-- sets   us, minted, holders
 
 local notices, is_blocked = {}, false
 -- @include serve

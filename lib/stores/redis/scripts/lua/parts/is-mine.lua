@@ -1,8 +1,7 @@
--- Compares `value`, the text of a lock, with `owner`: it is the owner, a token of 16 digits, and a + if there may be a
--- queue. The @ at the end of the owner keeps the owner x/1 from being found in a value of x/10.
+-- Decides whether `owner` holds a lock with the text `value`: the owner, a token of 16 digits, and a + if there may be a queue. The @ at
+-- the end of the owner prevents x/1 from matching the value of x/10.
 --
--- A lock that is kept, which has = at its end, is not even its owner's: an attempt or an extension that runs late must not
--- change for how long it stands.
+-- A kept lock, whose value ends in =, does not match: a late attempt or extension must not change its ttl.
 --
 -- needs  value, owner
 -- sets   mine

@@ -1,7 +1,7 @@
--- Takes `entry` out of `queue`. All signs leave with the last place.
+-- Removes `entry` from `queue`. If it was the last place, all signs leave with it.
 --
--- needs  queue, entry
--- sets   head  the first place that is left, and its number, if the entry was there
+-- needs  queue, entry, head
+-- sets   head  the first remaining place and its number, if the entry was in the queue
 
 if redis.pcall('ZREM', queue, entry) == 1 then
   head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')

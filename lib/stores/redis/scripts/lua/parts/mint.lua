@@ -1,22 +1,22 @@
--- Mints `count` fencing tokens. A token is the time of the server in microseconds, or one more than the counter where
--- that has reached the time: then grants are less than a microsecond apart, or a clock was set back. So tokens grow on
--- when the counter was lost, and also when it is that of a replica that had not received the last grants before it took
--- over.
+-- Mints `count` fencing tokens. A token is the time of the server in microseconds. If the counter has reached that time, the token is
+-- one more than the counter: grants came within the same microsecond, or a clock was set back. Therefore tokens keep increasing after
+-- the counter is lost, and on a promoted replica that had not received the last grants.
 --
 -- needs  fence, count, us
 --        minted  the last token that this call has minted, or nil
--- sets   token, final  the first and the last of them, as texts of 16 digits
---        problem       why there are none, as Redis says it, or nil
+-- sets   us, minted, count
+--        token, final  the first and the last of them, as texts of 16 digits
+--        problem       the error of Redis, or nil
 --
--- The time is nearly always ahead: so it is written first, and what was there before is looked at afterwards. A counter
--- that is no number counts as lost. Where it has reached the time one token is minted, however many are asked for: blocks of which
--- few are used must not drive the counter ahead of the clock, to which it would fall back when it is lost. For the same reason
--- the blocks of one call, whose time stands still, together reach no further ahead than MOST_AHEAD_US.
+-- The time is nearly always ahead of the counter. So the script writes it first and checks the old value afterwards. A counter that is
+-- not a number counts as lost. If the counter has reached the time, the script mints a single token: unused tokens of a block would
+-- push the counter ahead of the clock, and it would fall back to the clock if it were lost. For the same reason all blocks of one call
+-- together stay within MAX_TOKEN_LEAD_US, because the time does not advance during a call.
 
-local MOST_AHEAD_US = 1000
+local MAX_TOKEN_LEAD_US = 1000
 -- @include ask-time
 local first = math.max(us, (minted or 0) + 1)
-count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+count = math.max(1, math.min(count, us + MAX_TOKEN_LEAD_US - first + 1))
 local token = string.format('%016.0f', first)
 local final = count == 1 and token or string.format('%016.0f', first + count - 1)
 local before = redis.pcall('SET', fence, final, 'GET')

@@ -1,6 +1,6 @@
--- The end of a script that has found something else in `lock` than a string: nothing, another type, or an error.
+-- Ends a script whose `lock` is not a string: it is missing, has another type, or could not be read.
 --
--- needs  value  as GET answered
+-- needs  value  the reply of GET
 
 if not value then return 0 end
 if not string.find(value.err, '^WRONGTYPE') then return {value.err} end

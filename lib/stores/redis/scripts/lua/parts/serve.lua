@@ -1,55 +1,54 @@
--- Passes `lock` to the first in its `queue` whose process is there, or to several that fit together; if nobody holds it then, it is
--- deleted. Nothing is written or told yet of those who hold it together: see settle.lua.
+-- Hands `lock` over to the first place in its `queue` whose process is alive, or to several places that fit together. If nobody holds
+-- the lock afterwards, the script deletes it. Joint holders are neither written nor notified here: see settle.lua.
 --
--- needs  lock, fence, queue, us, minted
---        crowd   those who hold it and stay, see read-crowd.lua; nil if it is given back
---        asking  the `entry` of the asker itself, and its end in ms as `finish`, if it may be served; else nil
---        notices an empty list
--- sets   crowd, notices  of those who were granted it: ticket, channel, is_sharded
---        is_blocked  whether a place does not fit, and all behind it wait
+-- needs  lock, fence, queue, us, minted, is_blocked
+--        holders  the remaining holders, see read-holders.lua, or nil if the lock was released
+--        asking   a table with `entry` and `finish`, the place of the caller and its expiry in ms, if it may be served, or nil
+--        notices  an empty list
+-- sets   us, minted, holders
+--        notices     the places that were added to the holders: ticket, channel, is_sharded
+--        is_blocked  whether a place does not fit, so that all places behind it wait
 --        asking.is_granted, asking.problem
 --
--- An entry names its kind, the channel of its process, and its ticket. A lock that is granted has the ticket as its owner,
--- until it is confirmed or GRANT_TTL_MS are over.
---   g  is granted the lock, with as many tokens as stand behind the ~ of its ticket. The message names the first and the last
---      of them, and the number of the first place that is left, or the time: nobody who waits elsewhere came earlier
---   s  shares the lock with others of its kind, who all have one token
---   p  has permits, `p<permits>/<limit>`, beside others whose permits are within the smallest limit of all of them
---   w  is woken, and the lock is deleted: no node of a Redlock can grant alone
--- What is none of these, or has flags behind the letter, is of a version to come: it is passed over, and keeps its place.
--- Behind MOST_UNKNOWN of them nobody is looked for, as Redis serves nobody else meanwhile: the lock is free, and whoever
--- waits finds it by its next check.
+-- An entry contains its kind, the channel of its process, and its ticket. A lock that was handed over has the ticket as its owner
+-- until the waiter confirms it, or for GRANT_TTL_MS.
+--   g  gets the lock alone, with as many tokens as the number after the ~ of its ticket. The message contains the first and the last
+--      token, and a bound: the number of the first remaining place, or the time. No other waiter arrived earlier
+--   s  shares the lock with the other readers; all have the same token
+--   p  gets permits, `p<permits>/<limit>`, if the sum of all permits stays within the smallest limit of the holders
+--   w  is woken up, and the lock is deleted, because no node of a Redlock can grant alone
+-- Any other entry comes from a later version: it is skipped and keeps its place. After MAX_UNKNOWN such entries the search ends, since
+-- Redis serves nobody else meanwhile. The lock is free then, and the waiters find it with their next poll.
 --
--- The first place blocks all behind it until it fits, whatever its kind, unless its process is silent or gone.
+-- The first place blocks all places behind it until it fits, whatever its kind, unless its process is silent or gone.
 --
--- The signs of the processes stand in the same set, see take-place.lua. A process is silent if another has given a sign
--- more than SILENT_US after its last one: each asks every second, so it is dead or paused, and the next is served. Signs are
--- compared with each other and not with the time, so a pause of the server makes nobody silent. A sign from the future was
--- given before the clock was set back: it counts as one of now.
+-- The set also contains the signs of the processes, see take-place.lua. A process is silent if another process gave a sign more than
+-- SILENT_US after its last one. Each process polls once a second, so a silent one is dead or paused, and the next place is served. The
+-- script compares signs with each other and not with the time, so a pause of the server makes nobody silent. A sign from the future
+-- was given before the clock was set back, and counts as current.
 --
--- A process that listens, and does not hear its message, is gone, so the next is served. Its listeners are counted before
--- it is granted the lock: replicas pass messages on to processes that are not counted here, and a waiter that is passed over
--- must not begin. Where they may not be counted the message has 0 for its tokens, so the waiter confirms the lock before it
--- begins. Where no token can be minted it has none either: the lock is free, the waiter asks for it, and learns what is
--- wrong with the counter. A process that has said that it does not listen is granted the lock in any case.
--- One that can hear nothing is sent no message: it finds the lock when it asks, as it does when it begins to listen.
--- Where no message may be published nobody is granted the lock alone, which would stand in vain. Beside others it is granted
--- all the same: whoever is not told of it finds it by its next check.
+-- A process that listens but does not receive its message is gone, so the next place is served. The script counts the listeners before
+-- it grants the lock: a replica can deliver messages to processes that this server does not count, and a skipped waiter must not begin.
+-- If the user may not count listeners, the message has 0 as its tokens, and the waiter confirms the lock before it begins. The same
+-- holds if no token can be minted: the lock is free then, and the waiter learns of the problem when it asks. A process whose latest
+-- sign is `u` or `d` is granted the lock anyway. After a `d` it gets no message, and finds the lock with its next poll.
+-- If no message may be published, no place gets the lock alone, since it would be unused for the whole grant. Joint holders are added
+-- anyway, and find the lock with their next poll.
 --
--- In a Cluster, whose `fence` ends in the tag of its slot, a process that listens does so to the channel of that slot. If the
--- slot has moved meanwhile nobody hears it here.
+-- In a Cluster, where `fence` ends in the tag of its slot, a process listens to the channel of that slot. If the slot has moved,
+-- nobody listens here.
 
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
-local MOST_UNKNOWN = 1000
+local MAX_UNKNOWN = 1000
 local PAGE = 100
--- A page of the places behind those that were passed over. Numbers cost Redis more than texts, and most queues are empty.
+-- The next places after the skipped ones. Two are enough for most queues. Redis parses texts faster than numbers.
 local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
 local at, is_full = 1, #places == 2
 local passed_over = 0
-local latest -- the time of the latest sign, once a process may be silent
+local latest -- the time of the latest sign, read only when a process may be silent
 while true do
-  if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+  if is_full and not places[at + 1] then -- the script must know whether another place follows
     places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
     at, is_full = 1, #places == PAGE
   end
@@ -65,10 +64,10 @@ while true do
     end
     if (kind == 's' or kind == 'p') and string.find(ticket, '%s') then kind = nil end
   end
-  if next_entry and not kind and passed_over < MOST_UNKNOWN then
+  if next_entry and not kind and passed_over < MAX_UNKNOWN then
     passed_over = passed_over + 1
   elseif not kind then
-    if not crowd then redis.call('DEL', lock) end
+    if not holders then redis.call('DEL', lock) end
     break
   else
     -- @include fits
@@ -96,10 +95,10 @@ while true do
       is_blocked = true
       break
     end
-    local is_last = not places[at] and passed_over == 0 -- all signs leave with it
+    local is_last = not places[at] and passed_over == 0 -- the signs are deleted with the last place
     local left_queue = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
     if left_queue ~= 1 then
-      if not crowd then redis.call('DEL', lock) end
+      if not holders then redis.call('DEL', lock) end
       break
     end
     local turns
@@ -108,12 +107,12 @@ while true do
       if own_ticket then ticket, turns = own_ticket, own_turns end
     end
     local message = ticket
-    local is_alone = kind == 'g' or kind == 'w' -- whoever is served after this one holds it alone, or nobody does
+    local is_alone = kind == 'g' or kind == 'w' -- the search ends here: nobody can join this holder
     if kind == 'w' then
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
       local first_token, last_token, mint_problem
-      if kind == 'g' or (kind == 's' and not crowd) then
+      if kind == 'g' or (kind == 's' and not holders) then
         local count = tonumber(turns) or 1
         -- @include mint
         first_token, last_token, mint_problem = token, final, problem
@@ -133,7 +132,7 @@ while true do
         end
         message = ticket .. ' ' .. tokens .. ' ' .. lock
       else
-        if not is_blind and not listeners then -- they may not be counted
+        if not is_blind and not listeners then -- the user may not count listeners
           local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
           if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
         elseif not is_own and not (is_blind and deaf_at == sign_at) then
@@ -142,7 +141,7 @@ while true do
         if listeners ~= 0 then
           local name, token = ticket, first_token
           local finish = is_own and asking.finish or string.format('%.0f', math.floor(us / 1000) + GRANT_TTL_MS)
-          -- @include join-crowd
+          -- @include add-holder
           if is_own then asking.is_granted = true end
         end
       end

@@ -1,10 +1,11 @@
--- Takes `lock` if it is free, mints its fencing token, and returns the reply.
+-- Acquires `lock` if it is free, mints its fencing token, and returns the reply.
 --
 -- needs  now, locks, reserved
 --        fence, lock, ttl, owner
+-- sets   reserved
 --
--- The time of the server is nearly always ahead of the counter, so the token is in the value before the counter is looked
--- at. The first lock that a call takes reserves a token for each of its locks: one write of the counter for all.
+-- The time of the server is nearly always ahead of the counter, so the script writes the token into the value before it checks the
+-- counter. The first lock of a call reserves a token for each of its locks, so the counter is written only once.
 
 local token = reserved or now
 local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
@@ -21,7 +22,7 @@ if not reserved then
   local last = locks == 1 and now or string.format('%016.0f', tonumber(now) + locks - 1)
   local before = redis.pcall('SET', fence, last, 'GET')
   if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
-    -- What is no number counts as lost, like a counter that is absent.
+    -- A counter that is not a number counts as missing.
     local counter = type(before) == 'string' and tonumber(before)
     local problem = type(before) == 'table' and 'ERR the fencing counter ' .. fence .. ': ' .. before.err or nil
     if counter and counter >= tonumber(now) then

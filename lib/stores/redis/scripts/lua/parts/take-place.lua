@@ -1,21 +1,20 @@
--- Takes the place of `entry` in `queue`, or keeps it.
+-- Takes a place for `entry` in `queue`, or keeps it.
 --
--- needs  lock, queue, value, us
+-- needs  lock, queue, value, us, was_gone
 --        entry, sign
---        number  when the waiter came, by the clock of the server in us, or '' where that is not known: then the place is the last
---        placed  '1' when it had the place before
---        calls   how many calls of the process wait for the lock
+--        number  the arrival time of the waiter, by the clock of the server in us; '' if it is unknown, for the last place
+--        placed  '1' if it had the place before
+--        calls   the number of calls of the process that wait for the lock
 -- sets   was_gone
 --
--- A waiter that was passed over, or lost with the queue, comes back under the number that it had. No number is in the
--- future, nor below 1, where signs stand: the clock that it was derived from may be wrong. The + tells whoever gives the
--- lock back to look into the queue. What another program wrote stays as it is, and so does the = of a lock that is kept,
--- which nobody gives back.
+-- A waiter that was skipped, or that lost its place with the queue, comes back under its old number. The script limits the number to
+-- the current time, because the clock that it comes from may be wrong. Numbers below 1 are reserved for signs. The + in the value
+-- makes the release look into the queue. Values of other programs stay unchanged, and so does a kept lock, since nobody releases it.
 --
--- With each attempt the process of the waiter gives a sign, for all its places: `sign` and its channel, scored by minus the
--- time of the server, so before all places. The later of its signs says whether it listens. Who takes a place removes
--- the signs that are older than the queue would be. A sign `n` is read by people only: its score says how many calls wait, in the digits
--- below the second, and about when that was told in the others. It is never later than the other signs.
+-- With each attempt a process gives a sign for all its places: `sign` and its channel, with minus the server time as the score, so
+-- signs come before all places. The later of its signs shows whether it listens. Taking a new place removes signs that are older than
+-- QUEUE_TTL_MS. An `n` sign is only for people: the digits of its score below the second count the waiting calls, and the other digits
+-- are the approximate time. That time is never later than the other signs.
 
 -- The queue outlives the last sign of its waiters.
 local QUEUE_TTL_MS = '10000'

@@ -1,5 +1,5 @@
--- Writes the counter to `highest`, which is above it and ahead of the clock. Beyond the last number that Lua and JavaScript
--- count exactly there are no more tokens.
+-- Writes `highest` into the counter. It is above the old value and ahead of the clock. There are no more tokens beyond the largest
+-- integer that Lua and JavaScript represent exactly.
 --
 -- needs  fence, highest, problem
 -- sets   problem

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { readCrowd } from '../../lib/stores/redis/node/lock-keys.js';
+import { readHolderSet } from '../../lib/stores/redis/node/lock-keys.js';
 import { until } from '../support/until.js';
 import {
   CHANNEL,
   client,
-  CROWD,
-  EXTEND_CROWD,
+  ACQUIRE_TOGETHER,
+  EXTEND_TOGETHER,
   FENCE,
   FORCE_RELEASE,
   heard,
@@ -40,17 +40,29 @@ interface Ask {
 }
 const ask = (owner: string, kind: (string | number)[], { give = '', ttlMs = TTL_MS, ...rest }: Ask = {}) => {
   const { place = '', number = '', placed = 0, calls = 1, others = '' } = rest;
-  return run(CROWD, 'h', give, owner, ttlMs, ...kind, place, number, placed, calls, others) as Promise<Parts>;
+  return run(
+    ACQUIRE_TOGETHER,
+    'h',
+    give,
+    owner,
+    ttlMs,
+    ...kind,
+    place,
+    number,
+    placed,
+    calls,
+    others,
+  ) as Promise<Parts>;
 };
 const permits = (owner: string, count: number, limit: number, options?: Ask) =>
   ask(owner, ['p', count, limit], options);
 const share = (owner: string, options?: Ask) => ask(owner, ['s', 1, 0], options);
-const give = (owner: string) => run(CROWD, 'h', owner, '', 0, 'p', 1, 1, '', '', 0, 0, '');
-const extend = (owner: string, ttlMs = TTL_MS) => runOn(EXTEND_CROWD, [LOCK], ttlMs, owner);
+const give = (owner: string) => run(ACQUIRE_TOGETHER, 'h', owner, '', 0, 'p', 1, 1, '', '', 0, 0, '');
+const extend = (owner: string, ttlMs = TTL_MS) => runOn(EXTEND_TOGETHER, [LOCK], ttlMs, owner);
 const withdraw = (ticket: string, entry: string) => run(WITHDRAW, `${ticket}@`, entry);
 const alone = (owner: string, entry = '', number: number | '' = '') =>
   run(TURN, 'h', '', `${owner}@`, TTL_MS, 1, entry, number, 0, 1) as Promise<Parts>;
-const holders = async () => readCrowd((await client.get(LOCK)) ?? '')?.members.map(({ owner }) => owner);
+const holders = async () => readHolderSet((await client.get(LOCK)) ?? '')?.members.map(({ owner }) => owner);
 const queue = () => client.zrange(QUEUE, '0', '+inf', 'BYSCORE');
 const read = (ticket: string) => `s ${CHANNEL} ${ticket}`;
 const permit = (ticket: string, count: number, limit: number) => `p${count}/${limit} ${CHANNEL} ${ticket}`;
@@ -137,7 +149,7 @@ describe('the queue of a lock that several hold', () => {
     expect(first).toEqual(second);
     expect([first!.boundUs, first!.fencingToken]).toEqual([
       30,
-      Number(readCrowd((await client.get(LOCK))!)!.fencingToken),
+      Number(readHolderSet((await client.get(LOCK))!)!.fencingToken),
     ]);
     expect(await queue()).toEqual([exclusive('y'), read('c')]);
   });

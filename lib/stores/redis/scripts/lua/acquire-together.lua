@@ -1,6 +1,6 @@
--- Asks for a lock that several may hold together, as a reader or for permits, and gives back, in the same step, what its process
--- had of it. Either can be left out. The asker joins those who hold the lock if it fits beside them, and nobody is before it in the
--- queue; if not, it takes a place there, unless it has one. Whoever waits is served as far as there is room.
+-- Acquires a shared lock or permits, and releases in the same step what its process held. Either half can be left out. The caller
+-- joins the holders if its request fits and no place is before it in the queue. Otherwise it takes a place in the queue, unless it
+-- has one. The script then serves the queue as far as there is room.
 --
 -- KEYS   once a call:
 --        fence   the fencing counter
@@ -8,31 +8,32 @@
 --        lock
 --        queue   its waiters, a sorted set in the order of their arrival
 -- ARGV   once a call:
---        sign    that the process gives, see take-place.lua
+--        sign    of the process, see take-place.lua
 --        for each lock:
---        give    owner that gives back what it has, or '' for nobody
---        owner   that asks, or '' for nobody
+--        give    the owner that releases its hold, or '' for none
+--        owner   the owner that acquires, or '' for none
 --        ttl     in ms
---        kind    s to share the lock, p for permits
---        weight  how many permits, 1 of a reader
---        most    the limit that it names, 0 of a reader
+--        kind    s for a shared lock, p for permits
+--        weight  the number of permits, 1 for a reader
+--        most    the limit of the caller, 0 for a reader
 --        entry   of the waiter in the queue, or '' to take no place
 --        number  of its place, as in turn.lua
---        placed  '1' when the place was taken before, else '0'
---        calls   how many calls of the process wait for the lock
---        others  further owners, separated by spaces, who join behind the first, each with as many permits, if nobody waits
--- reply  {'granted', gave, us, token, others, bound, smallest}
---        {'refused', gave, us, ms that are left, value, was_gone, besides, smallest}  others hold it
---        {'failed', gave, error}  no token could be minted: it was only given back
+--        placed  '1' if the place was taken before, otherwise '0'
+--        calls   the number of calls of the process that wait for the lock
+--        others  more owners, separated by spaces: if nobody waits, they join after the first, each with as many permits
+-- reply  {'granted', gave, us, token, joined, bound, smallest}
+--        {'refused', gave, us, remaining ms, value, was_gone, others, smallest}  others hold it
+--        {'failed', gave, error}  no token could be minted: the script only released the hold
 --        {error}                  nothing was changed
---        gave                     where nobody asks
+--        gave                     if owner is ''
 --
--- token is that of all readers, 0 of permits. others is how many of them have joined. smallest is the smallest limit that a holder
--- of permits names. In a refusal the value has, of several holders, only the one whose time is over first, or last for a kind that
--- has to wait for all of them, and for how long that still is; besides
--- is how many more hold it. The rest is as in turn.lua.
+-- token belongs to all readers; it is 0 for permits. joined is the number of `others` that joined. smallest is the smallest limit
+-- that a holder of permits names. The value in a refusal names one of several holders: the first to expire, or the last if a caller
+-- of this kind has to wait for all of them. remaining ms is the time of that holder, and others the number of other holders. The
+-- rest is as in turn.lua.
 --
--- An owner that holds it already was handed it over, or the command runs twice: it counts as granted, and its ttl starts anew.
+-- If the owner holds the lock already, the lock was handed over to it or the command has run twice: the call counts as granted, and
+-- the ttl restarts.
 --
 -- @order 3
 -- @once
@@ -51,7 +52,7 @@ if type(value) == 'table' then
   return {value.err}
 end
 -- @include ask-time
-local crowd, asking
+local holders, asking
 local leaves, renews = give, {}
 local finish = string.format('%.0f', math.floor(us / 1000) + ttl)
 if owner ~= '' then renews[owner] = finish end
@@ -62,17 +63,17 @@ while from do
   renews[other] = finish
   from, to, other = string.find(others, '(%S+)', to + 1)
 end
--- @include read-crowd
-local is_foreign = value and not is_crowd -- it is held alone, or by another program
+-- @include read-holders
+local is_foreign = value and not is_together -- one owner holds it, or another program wrote it
 local gave = 0
 if left == 1 then
   gave = 1
-elseif give ~= '' and (crowd or is_foreign) then
+elseif give ~= '' and (holders or is_foreign) then
   gave = -1
 end
 if owner == '' and gave ~= 1 then return gave end
 local is_granted = renewed[owner]
-if crowd then crowd.is_changed = is_granted or gave == 1 end
+if holders then holders.is_changed = is_granted or gave == 1 end
 local head = is_foreign and {} or redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
 local was_gone = 0
 if entry ~= '' and is_granted then
@@ -84,19 +85,19 @@ elseif entry ~= '' then
   end
 end
 local notices, is_blocked = {}, false
-if head[1] or (owner == '' and not crowd) then
+if head[1] or (owner == '' and not holders) then
   if entry ~= '' and not is_granted then asking = {entry = entry, finish = finish} end
   -- @include serve
   if asking and asking.problem then return give == '' and {asking.problem} or {'failed', gave, asking.problem} end
   is_granted = is_granted or (asking and asking.is_granted)
 end
 local holder = is_foreign and value
-if not is_foreign and not crowd and head[1] then holder = redis.call('GET', lock) end -- the first may have it alone now
+if not is_foreign and not holders and head[1] then holder = redis.call('GET', lock) end -- serve.lua may have granted it to one owner alone
 if owner ~= '' and not is_granted and not holder and not is_blocked then
   -- @include fits
   if fits then
     local phase
-    if kind == 's' and not crowd then
+    if kind == 's' and not holders then
       local count = 1
       -- @include mint
       if problem then
@@ -106,7 +107,7 @@ if owner ~= '' and not is_granted and not holder and not is_blocked then
       phase = token
     end
     local name, token = owner, phase
-    -- @include join-crowd
+    -- @include add-holder
     is_granted = true
     if head[1] and entry ~= '' then
       -- @include leave-queue
@@ -117,27 +118,27 @@ if head[1] then
   head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
 end
 local joined = 0
-local token -- of a crowd that begins: this one has begun
+local token -- nil: there are holders already, so add-holder.lua needs none
 if is_granted then
   for _, name in ipairs(names) do
     -- @include fits
     if not renewed[name] then
       if head[1] or not fits then break end
-      -- @include join-crowd
+      -- @include add-holder
     end
     joined = joined + 1
   end
 end
 -- @include settle
-if crowd and crowd.problem then return {crowd.problem} end
+if holders and holders.problem then return {holders.problem} end
 if owner == '' then return gave end
 if is_granted then
-  local token = kind == 's' and string.sub(crowd.head, 4) or 0
-  return {'granted', gave, us, token, joined, head[2] or us, crowd.smallest}
+  local token = kind == 's' and string.sub(holders.head, 4) or 0
+  return {'granted', gave, us, token, joined, head[2] or us, holders.smallest}
 end
-if crowd then
-  local is_first = kind == crowd.kind -- another kind has to wait for all of them
-  local finish, text = is_first and crowd.first or crowd.last, is_first and crowd.first_text or crowd.last_text
-  return {'refused', gave, us, finish - now, crowd.head .. ' ' .. text, was_gone, crowd.count - 1, crowd.smallest}
+if holders then
+  local is_first = kind == holders.kind -- a caller of another kind has to wait for all holders
+  local finish, text = is_first and holders.first or holders.last, is_first and holders.first_text or holders.last_text
+  return {'refused', gave, us, finish - now, holders.head .. ' ' .. text, was_gone, holders.count - 1, holders.smallest}
 end
 return {'refused', gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}

@@ -1,5 +1,5 @@
--- Starts the ttl anew of one who holds a lock together with others, and leaves theirs as they are: the lock stands for as long as any
--- of them holds it.
+-- Restarts the ttl of one of the owners that hold a lock together, and leaves the ttls of the others unchanged. The key lives until
+-- the last of them expires.
 --
 -- KEYS   lock
 -- ARGV   once a call:
@@ -7,8 +7,8 @@
 --        for each lock:
 --        owner
 -- reply  1        extended
---        0        nobody holds it, or its time was over
---        -1       others hold it, or it is no string
+--        0        nobody holds it, or the hold of this owner has expired
+--        -1       only other owners hold it, or its value is not a string
 --        {error}
 --
 -- @order 2
@@ -24,13 +24,13 @@ local value = redis.pcall('GET', lock)
 if type(value) ~= 'string' then
   -- @include not-a-string
 end
-local crowd
+local holders
 local leaves, renews = '', {}
 -- @include ask-time
 renews[owner] = string.format('%.0f', math.floor(us / 1000) + ttl)
--- @include read-crowd
-if not is_crowd then return -1 end
-if not crowd or renewed[owner] == false then return 0 end
+-- @include read-holders
+if not is_together then return -1 end
+if not holders or renewed[owner] == false then return 0 end
 if not renewed[owner] then return -1 end
--- @include write-crowd
-return crowd.problem and {crowd.problem} or 1
+-- @include write-holders
+return holders.problem and {holders.problem} or 1
