@@ -53,17 +53,16 @@ const EXPECTED =
 
 const NO_ADDRESS =
   'options without the address of a server, so the client would connect to localhost. Give host, path, url,';
-const DIFFER =
-  'options whose url says something else than socket or database. Give one of them, and rediss:// for TLS.';
+const DIFFER = 'options whose url contradicts socket or database. Give one of them, and rediss:// for TLS.';
 const SEVERAL = 'options with several kinds of addresses. Give one of them.';
-const KEY_PREFIX = 'a keyPrefix in options of nodes, where node-redis ignores it. Give it beside rootNodes or';
+const KEY_PREFIX = 'a keyPrefix in options of nodes, where node-redis ignores it. Give it next to rootNodes or';
 
 /** Options and URLs, and what is said of them. */
 const MISTAKES_IN_OPTIONS: [source: unknown, got: string][] = [
   ['https://hunter2.example', 'a Redis that is reached by HTTP. Locks need a connection'],
   [
     { url: 'https://example', token: 'hunter2' },
-    'a Redis that is reached by HTTP. Locks need a connection to it, on which it says whose turn it is: give the redis://',
+    'a Redis that is reached by HTTP. Locks need a connection to it, on which it sends messages: give the redis://',
   ],
   ['redis://', 'a URL without a host, so it would mean localhost'],
   ['redis:///3', 'a URL without a host, so it would mean localhost'],
@@ -138,7 +137,7 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     () => new Pool(),
     'a pool of node-redis, whose connections have no common order. Give a client',
   ],
-  ['a client of another library', () => new OtherClient(), 'a client of neither (OtherClient). Give one of'],
+  ['a client of another library', () => new OtherClient(), 'a client of another package (OtherClient). Give one of'],
   ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a connection'],
   ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
   [
@@ -233,7 +232,7 @@ describe('a source function that returns no client', () => {
     ['a pool of node-redis', () => new Pool(), 'a pool of node-redis, whose connections have no common order.'],
     ['a client of redis 4', async () => new ClientOf4(), 'a client of redis 4. Give one of ioredis'],
     ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a'],
-    ['a client of another library', async () => new OtherClient(), 'a client of neither (OtherClient).'],
+    ['a client of another library', async () => new OtherClient(), 'a client of another package (OtherClient).'],
     ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
     [
       'options',

@@ -39,14 +39,14 @@ const UNSUPPORTED_MODE: AcquireOutcome = {
   causes: [new NodeError('memory', 'locks in memory are exclusive, shared or permits', 'Ask for one of these.', true)],
 };
 
-/** A lock, and who holds it. */
+/** A lock and its holders. */
 interface Entry {
   mode: LockMode;
-  /** Of the exclusive holder, or of all who share the lock; permits have none. */
+  /** The token of the exclusive holder, or of all who share the lock. Permits have none. */
   fencingToken?: number;
-  /** In the order of their arrival. Who expired stays until the next attempt, and learns why the lock is lost. */
+  /** In the order of their arrival. An expired holder stays until the next attempt, so that it can learn why its lock was lost. */
   holders: Member[];
-  /** The work of its owner has ended: only of an exclusive one. */
+  /** The work of its owner has ended. Only exclusive locks can be kept. */
   isKept?: boolean;
 }
 
@@ -59,9 +59,8 @@ interface Member {
 }
 
 /**
- * Locks in this process, with the leases and the tokens of the real thing: for first steps, and for the tests of applications,
- * which have them by LockTestingModule. There is no other process to wait for, but a call that wants a lock in one mode may wait behind one
- * that wants it in another: so it keeps queues, and wakes the first in them.
+ * Locks in the memory of this process, with real leases and tokens, for first steps and, through LockTestingModule, for tests. No other
+ * process competes, but calls in one mode may wait behind calls in another mode. So it keeps queues, and wakes up the first place.
  */
 export class MemoryBackend implements LockBackend, WaitQueue {
   readonly handsOver = false;
@@ -69,11 +68,11 @@ export class MemoryBackend implements LockBackend, WaitQueue {
   readonly bounds: Bounds = {};
   readonly modes: readonly LockMode[] = ['shared', 'permits'];
   readonly #entries = new Map<string, Entry>();
-  /** Those that wait for a lock, in the order in which they came. */
+  /** The waiters for a lock, in the order of their arrival. */
   readonly #places = new Map<string, Place[]>();
   #listener?: WaitListener;
   readonly #now: () => number;
-  // One counter for all keys, which costs no memory for each.
+  // One counter for all keys, so that a key needs no memory for it.
   #lastToken = 0;
   #sweepAt = 1_000;
 
@@ -81,7 +80,7 @@ export class MemoryBackend implements LockBackend, WaitQueue {
     this.#now = now;
   }
 
-  /** Longer than any attempt: each is answered before a timer could run. */
+  /** Longer than any attempt, since each is answered before a timer can run. */
   attemptTimeoutMs(): number {
     return 1_000;
   }
@@ -97,11 +96,11 @@ export class MemoryBackend implements LockBackend, WaitQueue {
   listen(_key: string, listener: WaitListener): void {
     if (this.#listener) return;
     this.#listener = listener;
-    for (const key of this.#places.keys()) this.#wake(key); // a lock may have been released since the first attempt was answered
+    for (const key of this.#places.keys()) this.#wake(key); // a lock may have been released since the first attempt
   }
 
   checkListening(): void {
-    // What is called cannot be lost.
+    // Function calls cannot be lost.
   }
 
   leave(key: string, { ticket }: Place): void {
@@ -119,7 +118,7 @@ export class MemoryBackend implements LockBackend, WaitQueue {
     const isOthersTurn = first !== undefined && first.ticket !== place?.ticket;
     if (isOthersTurn || !admits(entry, hold, owner)) {
       if (place) this.#queue(key, place);
-      if (isOthersTurn) this.#wake(key); // it may have seen that holders have expired
+      if (isOthersTurn) this.#wake(key); // some holders may have expired
       const ends = entry.holders.map(({ expiresAt }) => expiresAt - now);
       const remainingMs = ends.length === 0 ? 0 : hold.mode === entry.mode ? Math.min(...ends) : Math.max(...ends);
       const seen = { owner: entry.holders[0]?.owner, others: Math.max(0, ends.length - 1), isKept: entry.isKept };
@@ -239,10 +238,10 @@ export class MemoryBackend implements LockBackend, WaitQueue {
     this.#entries.clear();
   }
 
-  /** @returns the first of so many tokens */
+  /** @returns the first of the tokens */
   #mint(turns: number): number {
-    // The wall clock in microseconds, as in Redis, so that a restart begins above the earlier tokens; or one more than the
-    // last token where that has reached the time: grants in the same millisecond, or a clock that was set back.
+    // The wall clock in microseconds, as in Redis, so that tokens after a restart are above earlier ones. If the last token has reached
+    // the time, by grants in the same millisecond or a clock that was set back, the next token is one more.
     const fencingToken = Math.max(Date.now() * 1_000, this.#lastToken + 1);
     this.#lastToken = fencingToken + turns - 1;
     return fencingToken;

@@ -1,12 +1,12 @@
-// Messages repeat no text, as it may hold a password.
+// Messages repeat no text of the options, since it may contain a password.
 
 export const VARIABLE_HINT = 'Is the variable that it comes from set?';
 export const URL_OBJECT_PROBLEM = 'a URL object. Give its text: url.href.';
 
-/** Options as their driver sees them. */
+/** Options as the driver receives them. */
 export type Given = Readonly<Record<string, unknown>>;
 
-/** What the options of an address must be. Drivers take other values for localhost, or fail with errors of their own. */
+/** Checks of the options of an address. For other values drivers connect to localhost, or fail with unclear errors. */
 const PARTS: readonly [name: string, isFit: (value: unknown) => boolean, what: string][] = [
   ['host', isHost, 'the name of a host'],
   ['path', isText, 'the path of a socket'],
@@ -14,14 +14,14 @@ const PARTS: readonly [name: string, isFit: (value: unknown) => boolean, what: s
   ['port', isPort, 'a port'],
 ];
 
-/** What is wrong with the address of a server in options. */
+/** Describes what is wrong with the address of a server in options. */
 export function problemOfAddress({ port, ...address }: Given): string | undefined {
-  const given: Given = address.path || address.socketPath ? address : { port, ...address }; // drivers do not look at it beside these
+  const given: Given = address.path || address.socketPath ? address : { port, ...address }; // drivers ignore the port of a socket path
   const [name, , what] = PARTS.find(([part, isFit]) => kindOf(given[part]) !== 'nothing' && !isFit(given[part])) ?? [];
   return name && `${name} ${numberOrKind(given[name])}, which is not ${what}. ${VARIABLE_HINT}`;
 }
 
-/** @param names the options that can have the address */
+/** @param names the options that can contain the address */
 export function withoutAddress(names: string): string {
   return (
     `options without the address of a server, so the client would connect to localhost. Give ${names}, even if you mean ` +
@@ -42,12 +42,12 @@ function isText(value: unknown): boolean {
   return typeof value === 'string';
 }
 
-/** Not one with a port, nor a URL: the name of a server is in messages, and a URL can hold a password. */
+/** A name without a port. A URL is refused: messages contain the host, and a URL can contain a password. */
 function isHost(value: unknown): boolean {
   return typeof value === 'string' && !/[@\s]|^[^:]*:[^:]*$/.test(value);
 }
 
-/** Also as text, the form of environment variables. */
+/** Accepts text, too, because environment variables are text. */
 function isPort(value: unknown): boolean {
   const port = typeof value === 'string' ? Number(value) : value;
   return Number.isInteger(port) && (port as number) > 0 && (port as number) < 65_536;

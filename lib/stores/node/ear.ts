@@ -1,30 +1,33 @@
 import { performance } from 'node:perf_hooks';
 import { inTime } from '../../core/time/time-limit.js';
 
-/** How long after a message a channel is trusted, in milliseconds. */
+/** How long a channel is trusted after a message, in milliseconds. */
 const RECENT_MESSAGE_MS = 500;
-/** How long a message may take to be sent, and then to arrive, in milliseconds. */
+/** The time limit for sending a message, and then again for receiving it, in milliseconds. */
 const ECHO_LIMIT_MS = 1_000;
-/** The message that a process sends to itself. No ticket looks like it. */
+/** The message that a process sends to itself. No ticket has this form. */
 const ECHO = '?';
-/** A connection is begun at most once in this time, in milliseconds. */
+/** The minimum time between two attempts to connect, in milliseconds. */
 const CONNECT_EVERY_MS = 500;
 
-/** What an inbox needs the right to. */
+/** The rights that an inbox needs. */
 export type Listening = 'subscribe' | 'publish';
 
-/** Receives what an inbox hears. */
+/** Receives the messages of an inbox. */
 export interface InboxListener {
   onMessage(text: string): void;
-  /** Messages about this key arrive from now on. Without a key: of any key, or not any more; those sent meanwhile are lost. */
+  /**
+   * Messages about this key arrive from now on. Without a key, listening has begun or ended for all keys. Messages that were sent
+   * meanwhile are lost.
+   */
   onListening(key?: string): void;
-  /** The server has refused one of the commands that listening takes, or delivers nothing, and that is new. */
+  /** The server has refused a command that listening needs, or delivers nothing. Called once for each such problem. */
   onRefused(command: Listening, refusal: string): void;
 }
 
-/** The server does not let this process send messages. */
+/** The server refuses to send messages for this process. */
 export class Refused extends Error {
-  /** @param report called unless it was refused before */
+  /** @param report called for the first refusal only */
   constructor(readonly report: () => void) {
     super('refused');
   }
@@ -36,8 +39,8 @@ export class Channel {
   #onHeard?: () => void;
 
   /**
-   * @param send has the server send a message on the channel. @returns how many listen there, by the server's count @throws Refused
-   * @param onMessage what arrives, without the messages of `isHeard`
+   * @param send publishes a message on the channel. @returns the number of listeners, as the server counts them @throws Refused
+   * @param onMessage receives all messages except those of `isHeard`
    */
   constructor(
     private readonly send: (text: string) => Promise<number>,
@@ -48,23 +51,23 @@ export class Channel {
     return performance.now() - this.#heardAt < RECENT_MESSAGE_MS;
   }
 
-  /** A message has arrived on it. */
+  /** Called for each message on this channel. */
   hear(text: string): void {
     this.#heardAt = performance.now();
     this.#onHeard?.();
     if (text !== ECHO) this.onMessage(text);
   }
 
-  /** It was left: no message is missed any more. */
+  /** The process has left the channel, so it no longer misses messages there. */
   leave(): void {
     this.#heardAt = Infinity;
     this.#onHeard?.();
   }
 
   /**
-   * Sends a message to this process itself, as nothing else shows whether they still arrive: the server, or a device in between, may have
-   * dropped the connection, and a subscriber sends nothing that would reveal it.
-   * @throws when it is not known to have been sent
+   * Sends a message to this process and waits for it. Nothing else shows whether messages still arrive: the server, or a device in
+   * between, may have dropped the connection, and a subscriber sends nothing that would reveal this.
+   * @throws when the server has not confirmed the message
    */
   async isHeard(): Promise<boolean> {
     const sentAt = performance.now();
@@ -74,7 +77,7 @@ export class Channel {
     return this.#heardAt >= sentAt;
   }
 
-  /** Sends that message. @throws as `isHeard` */
+  /** Sends that message. @throws like `isHeard` */
   echo(): Promise<number> {
     return inTime(this.send(ECHO), ECHO_LIMIT_MS, () => {
       throw new Error('no answer');
@@ -84,42 +87,42 @@ export class Channel {
 
 /**
  * - `closed`: there is no connection. The next attempt of a call that waits makes one.
- * - `opening`: the connection is being made, also again after a break.
+ * - `opening`: the process is connecting, or reconnecting after a break.
  * - `open`: messages arrive.
- * - `doubted`: they may not arrive any more, so this process has sent one to itself. Until it is lost, they count as arriving.
+ * - `doubted`: messages may no longer arrive, so this process has sent one to itself. Until that one is lost, the state counts as open.
  */
 type State = 'closed' | 'opening' | 'open' | 'doubted';
 
-/** Listens for messages on a connection of its own, which is made when a call first has to wait. */
+/** Listens for messages on a separate connection, which it opens when a call first has to wait. */
 export abstract class Ear<Connection extends { close(): void } = { close(): void }> {
   #state: State = 'closed';
-  /** How often its state has changed: what was asked before a change says nothing after it. */
+  /** The number of state changes: an answer to a question from before a change is ignored. */
   #changes = 0;
   #notBefore = -Infinity;
   #wasRefused = false;
   protected connection?: Connection;
   /** The channel of this connection, if it has only one. */
   protected readonly onlyChannel?: Channel;
-  /** Whether each connection has to prove that messages arrive. After a refusal each has to. */
+  /** Whether every connection must prove that messages arrive. After a refusal it always must. */
   protected readonly mustProve: boolean = false;
-  /** After a refusal no connection is made for so long, in milliseconds. */
+  /** The pause after a refusal before the next connection, in milliseconds. */
   protected readonly pauseMs: number = 0;
 
-  /** Makes a connection that listens, and reports `opened`, `broken` and `end` until it is closed. @returns undefined if it cannot now */
+  /** Opens a connection that listens, and calls `opened`, `broken` and `end` until it is closed. @returns undefined if that is impossible now */
   protected abstract listen(): Connection | undefined;
 
-  /** Messages arrive from now on, or not any more; those sent meanwhile are lost. */
+  /** Called when messages begin or cease to arrive. Messages that were sent meanwhile are lost. */
   protected abstract onChange(): void;
 
-  /** The server has accepted the subscription, and messages do not arrive. */
+  /** Called when the server has accepted the subscription but delivers no messages. */
   protected onNothingDelivered(): void {}
 
-  /** Whether messages arrive, as far as is known. */
+  /** Whether messages arrive, as far as this process knows. */
   isOpen(): boolean {
     return this.#state === 'open' || this.#state === 'doubted';
   }
 
-  /** Begins to listen, unless it does already. */
+  /** Begins to listen, unless it listens already. */
   open(): void {
     const now = performance.now();
     if (this.#state !== 'closed' || now < this.#notBefore) return;
@@ -128,7 +131,7 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
     if (this.connection) this.#enter('opening');
   }
 
-  /** Finds out whether messages still arrive, unless one did a moment ago. Call it when an expected message has not come. */
+  /** Checks whether messages still arrive, unless one arrived a moment ago. Call it when an expected message is missing. */
   check(): void {
     if (this.onlyChannel) this.doubt(this.onlyChannel);
   }
@@ -147,14 +150,14 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
       });
   }
 
-  /** Ends it for good. */
+  /** Stops listening for good. */
   close(): void {
     this.#notBefore = Infinity;
-    this.#state = 'closed'; // so that nobody is told
+    this.#state = 'closed'; // so that `onChange` is not called
     this.end();
   }
 
-  /** The server listens for this process from now on. Never rejects. */
+  /** Called when the server has accepted the subscription. Never rejects. */
   protected async opened(): Promise<void> {
     if (this.onlyChannel && (this.mustProve || this.#wasRefused)) {
       const opened = this.#changes;
@@ -168,19 +171,19 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
     this.#enter('open');
   }
 
-  /** The connection broke, and is made again by itself. */
+  /** Called when the connection broke and will reconnect by itself. */
   protected broken(): void {
     this.#enter('opening');
   }
 
-  /** The connection is over, or of no use. All that wait ask again, and have it opened. */
+  /** Called when the connection has ended or is useless. All waiting calls then poll, and the first one opens it again. */
   protected end(): void {
     this.connection?.close();
     this.connection = undefined;
     this.#enter('closed');
   }
 
-  /** The server does not let it listen. @param report called unless it was refused before */
+  /** Called when the server refuses to let it listen. @param report called for the first refusal only */
   protected refuse(report: () => void): void {
     const isNew = !this.#wasRefused;
     this.#wasRefused = true;
@@ -189,7 +192,7 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
     if (isNew) report();
   }
 
-  /** @returns the number of this change */
+  /** @returns the number of state changes so far */
   #enter(state: State): number {
     const wasOpen = this.isOpen();
     this.#state = state;
@@ -199,7 +202,7 @@ export abstract class Ear<Connection extends { close(): void } = { close(): void
   }
 }
 
-/** @returns undefined: it is not known */
+/** Tries once more if the first message is lost. @returns undefined if the result is unknown */
 function isHeardAfterRetry(channel: Channel): Promise<boolean | Refused | undefined> {
   const again = (isHeard: boolean) => isHeard || channel.isHeard();
   return channel

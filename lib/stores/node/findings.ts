@@ -1,12 +1,12 @@
 import type { Finding } from '../../api/diagnosis.js';
 import { LockOptionsError } from '../../api/errors.js';
 
-/** What a doctor looks for: by the code of a finding, what to say about a server on which it is found. */
+/** The checks of a doctor. Each returns the message of the finding with that code, or nothing if all is well. */
 export type Findings<Seen, Code extends string> = {
   readonly [code in Code]?: (seen: Seen) => string | false | undefined;
 };
 
-/** What is found on a server, in the order of the table. @param node the name of the server, with which each sentence begins */
+/** Returns the findings about a server, in the order of the table. @param node the name of the server: each message begins with it */
 export function found<Seen, Code extends string>(
   severity: Finding['severity'],
   table: Findings<Seen, Code>,
@@ -19,7 +19,7 @@ export function found<Seen, Code extends string>(
   });
 }
 
-/** Why the application must not start: on these servers locks would be granted, but two could hold one by the very set-up. */
+/** Returns the reason why the application must not start: on servers set up like this, two callers could hold the same lock. */
 export function refusalOf(findings: readonly Finding[], unsafe: ReadonlySet<string>): LockOptionsError | undefined {
   const reasons = findings.filter(({ code }) => unsafe.has(code)).map(({ message }) => message);
   return reasons.length > 0 ? new LockOptionsError(reasons.join(' ')) : undefined;

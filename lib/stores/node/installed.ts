@@ -1,9 +1,9 @@
 import { LockOptionsError } from '../../api/errors.js';
 
 /**
- * What an import of a package gives that the application may not have. Locks in another store do not need it.
- * @param who what needs it
- * @throws LockOptionsError when it is not installed; what the import throws when one of its own dependencies is not
+ * Returns an optional package, which only locks in one kind of store need.
+ * @param who the feature that needs it, for the message
+ * @throws LockOptionsError when the package is not installed; the error of the import when one of its dependencies is missing
  */
 export async function installed<T>(name: string, importing: Promise<T>, who: string, instead = ''): Promise<T> {
   try {

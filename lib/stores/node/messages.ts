@@ -1,28 +1,28 @@
 import type { HandOver, Place } from '../../core/backend/lock-backend.js';
 import { StoredGrant } from './server.backend.js';
 
-/** How long a lock that was handed over waits for its new holder to confirm, in milliseconds. */
+/** How long the new holder of a handed-over lock has to confirm it, in milliseconds. */
 export const GRANT_TTL_MS = 2_000;
 
-/** Published to the process whose lock was taken by force: the owner value, this word, and the key. */
+/** The second word of the message to a process whose lock was taken by force. The owner value precedes it, the key follows. */
 export const TAKEN = 'taken';
 
-/** The grant that a message tells of. */
+/** A grant in a message. */
 export interface GrantMessage {
-  /** The first and the last of its tokens. Permits have none: then both are the time of the server. */
+  /** The first and the last token. Permits have none: their message has the time of the server here. */
   fencingToken: number;
   lastToken: number;
-  /** The number of the first place that was left in the queue, or the time of the server, in microseconds. */
+  /** The number of the first place that remained in the queue, or the time of the server, in microseconds. */
   boundUs: number;
 }
 
-/** A message that is published to a process. */
+/** A message to a process. */
 export interface Message {
-  /** The ticket whose turn has come, or the owner value that a lock was taken from. */
+  /** The ticket whose turn has come, or the owner value that lost its lock. */
   ticket: string;
-  /** The grant, if it is one that an acquisition could have. */
+  /** The grant, if its numbers are valid. */
   grant?: GrantMessage;
-  /** The lock that was handed over to the ticket, by the name that the store has for it. */
+  /** The lock that was handed over to the ticket, under its name in the store. */
   lock?: string;
   /** The key of a lock that was taken by force. */
   takenKey?: string;
@@ -41,20 +41,20 @@ export function readMessage(text: string): Message {
 }
 
 /**
- * How far ahead of the last answer the token of a hand-over may be, in microseconds: tokens are the time of the server, or
- * run ahead of it where they are minted faster. A hand-over is begun with up to 1.1 s after that answer; the rest is for
- * tokens in bulk, and a clock that is set.
+ * How far the token of a hand-over may be ahead of the last answer, in microseconds. Tokens are the time of the server, or run ahead
+ * of it if they are minted faster. A hand-over comes at most 1.1 s after that answer. The rest allows for blocks of tokens, and for a
+ * clock that was set.
  */
 const TOKEN_LEAD_US = 3_000_000;
 
 /**
- * The hint of a place in a queue that hands over: what the attempt showed that was refused last. The place had no grant then, so any grant
- * that a message tells of is newer than that attempt.
+ * The hint of a place in a queue that hands locks over: the state of the store at the last refusal. The place had no grant then, so
+ * every grant in a message is newer.
  */
 class LastRefusal {
   /**
-   * @param sentAt when the attempt was sent, by the clock of the service
-   * @param connection stands for the connection that the answer came on
+   * @param sentAt the time of the refused attempt, by the clock of the service
+   * @param connection identifies the connection of the answer
    * @param latestToken the latest token of the store at that time
    */
   constructor(
@@ -65,8 +65,8 @@ class LastRefusal {
 }
 
 /**
- * @param wasGone the place was not there any more, perhaps since it was granted the lock
- * @returns undefined when a message about an earlier grant to the place may still come: then a hint proves nothing
+ * @param wasGone whether the place had left the queue, perhaps with a grant
+ * @returns undefined when a message about an earlier grant may still arrive: then a hint would prove nothing
  */
 export function hintOf(
   { hint, isTaken }: Place,
@@ -80,11 +80,11 @@ export function hintOf(
   return isContinued && !wasGone ? new LastRefusal(sentAt, connection, latestToken) : undefined;
 }
 
-/** A message that a lock was handed over to a ticket. Anybody who may publish can send one. */
+/** A message that a lock was handed over to a ticket. It may be forged: every user with the right to publish can send one. */
 export class HandOverMessage implements HandOver {
   readonly ttlMs = GRANT_TTL_MS;
 
-  /** @param timeAt reads a time of the server by the monotonic clock, in milliseconds */
+  /** @param timeAt converts a time of the server to the monotonic clock, in milliseconds */
   constructor(
     private readonly ticket: string,
     private readonly message: GrantMessage,
@@ -95,7 +95,7 @@ export class HandOverMessage implements HandOver {
     if (!(hint instanceof LastRefusal)) return undefined;
     const { latestToken, sentAt } = hint;
     const { fencingToken, lastToken, boundUs } = this.message;
-    // No store that gave the last answer can have minted these tokens since.
+    // The store that gave the last answer cannot have minted these tokens since then.
     if (fencingToken < latestToken || fencingToken > latestToken + TOKEN_LEAD_US) return undefined;
     if (lastToken - fencingToken >= turns) return undefined;
     const request = { key, owner: this.ticket, ttlMs: this.ttlMs, hold };

@@ -1,18 +1,18 @@
-/** Stands in a message for a credential. */
+/** Replaces a credential in a message. */
 const HIDDEN = '***';
-/** A password of fewer characters is found as a whole word only: in others it would be found by chance. */
+/** A shorter password is replaced only as a whole word: other words may contain it by chance. */
 const MIN_SUBSTRING_LENGTH = 4;
 
-/** What a client logs in with, at servers and at Sentinels. */
+/** The credentials of a client, for servers and for Sentinels. */
 export interface Credentials {
   passwords: string[];
-  /** Found as whole words only. `default` is the name of every user that has none, and no secret. */
+  /** Replaced only as whole words. Without `default`, which is the user of every client without a user name. */
   usernames: string[];
 }
 
 const NO_CREDENTIALS: Credentials = { passwords: [], usernames: [] };
 
-/** Those that are there, once each. A password may be a function, of which the server knows nothing. */
+/** Collects the given credentials without duplicates. A password that is a function is ignored, since the server never sees it. */
 export function credentials(passwords: readonly unknown[], usernames: readonly unknown[]): Credentials {
   const texts = (values: readonly unknown[]) =>
     [...new Set(values)]
@@ -23,19 +23,19 @@ export function credentials(passwords: readonly unknown[], usernames: readonly u
 }
 
 /**
- * The message of an error, without anything that may hold a password: Redis repeats the arguments of a command that it does
- * not know, and errors of clients carry the command with its arguments, AUTH included, as properties.
- * @param of credentials that it must not repeat, in whatever words
+ * Returns the message of an error without anything that may contain a password. Redis repeats the arguments of an unknown command, and
+ * errors of clients have the command with its arguments, even of AUTH, as properties.
+ * @param of the credentials to remove
  */
 export function problemOf(error: unknown, of = NO_CREDENTIALS): string {
   if (!(error instanceof Error)) return withoutCredentials(String(error), of);
-  // A host name with several addresses: one error for each, and no message of its own.
+  // A host name with several addresses causes one error for each address, and an empty message for all.
   if (error instanceof AggregateError) return error.errors.map((each) => problemOf(each, of)).join(', ');
-  const problem = error.message.replace(/,? with args beginning with.*/s, '').replace(/\.$/, ''); // its quoter adds a full stop
+  const problem = error.message.replace(/,? with args beginning with.*/s, '').replace(/\.$/, ''); // messages that quote it add a full stop
   return withoutCredentials(problem, of);
 }
 
-/** A text of a server, or of the client, without the credentials that it repeats, also in the forms that URLs and quotes have. */
+/** Removes credentials from a text, also in the encoded forms of URLs and quoted strings. */
 function withoutCredentials(text: string, { passwords, usernames }: Credentials): string {
   const anywhere = passwords.filter((each) => each.length >= MIN_SUBSTRING_LENGTH);
   const asWords = [...passwords.filter((each) => each.length < MIN_SUBSTRING_LENGTH), ...usernames];
@@ -46,7 +46,7 @@ function withoutCredentials(text: string, { passwords, usernames }: Credentials)
   return patterns.length === 0 ? text : text.replace(new RegExp(patterns.join('|'), 'gu'), HIDDEN);
 }
 
-/** As patterns, the longest first: one may be a part of another. */
+/** Returns patterns, the longest first, since one may be part of another. */
 function formsOf(secrets: readonly string[]): string[] {
   const forms = secrets.flatMap((each) => [each, encoded(each), decoded(each), JSON.stringify(each).slice(1, -1)]);
   return [...new Set(forms)]
@@ -59,7 +59,7 @@ function unlessInvalid(change: (text: string) => string): (text: string) => stri
     try {
       return change(text);
     } catch {
-      return text; // a percent sign of its own, or half of a character
+      return text; // a literal percent sign, or half of a character
     }
   };
 }

@@ -31,18 +31,18 @@ import { outsideOfCalls } from '../../core/time/event-loop.js';
 import { InFlight } from '../../core/time/in-flight.js';
 import { inTime } from '../../core/time/time-limit.js';
 
-/** How long the client has to notice that its connection is gone before it is asked again, in milliseconds. Each further pause doubles. */
+/** The first pause before a failed command is repeated, in milliseconds, so that the client can notice a lost connection. Pauses double. */
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 100;
-/** How long after a refusal that passes a release is sent again, in milliseconds. */
+/** The pause before a release is repeated after a temporary refusal, in milliseconds. */
 const REFUSED_PAUSE_MS = 50;
 
-/** A lock that a server granted, or may have granted, with the notes of its backend. */
+/** A lock that a server granted, or may have granted, with the data that its backend needs. */
 export class StoredGrant implements Grant {
   readonly key: string;
   readonly owner: string;
   readonly hold?: Hold;
-  /** The longest ttl that was ever sent for it, in milliseconds: which of them the server has applied may be unknown. */
+  /** The longest ttl that was sent for it, in milliseconds. The backend may not know which ttl the server has applied. */
   longestTtlMs: number;
 
   constructor(
@@ -58,43 +58,43 @@ export class StoredGrant implements Grant {
   }
 }
 
-/** Notes the ttl of an extension that is about to be sent. */
+/** Records the ttl of an extension before it is sent. */
 export function noteTtl(grant: Grant, ttlMs: number): void {
   if (grant instanceof StoredGrant && ttlMs > grant.longestTtlMs) grant.longestTtlMs = ttlMs;
 }
 
-/** The longest that a lock may stand, in milliseconds from now. */
+/** Returns the maximum time for which the lock may still exist in the store, in milliseconds. */
 export function maxRemainingMs(grant: Grant): number {
   const ttlMs = grant instanceof StoredGrant ? grant.longestTtlMs : LONGEST_TTL_MS;
   return ttlMs + driftMs(ttlMs);
 }
 
-/** Why a server did not do an operation, or did not confirm it. */
+/** The reason why a server did not perform or did not confirm an operation. */
 export interface Failed extends Unavailable {
-  /** The command may have taken, or may yet take, effect. */
+  /** Whether the command may have taken effect, or may still do so. */
   mayHaveRun: boolean;
-  /** The connection failed, or the server refuses for a moment: the same command may pass when it is sent again. */
+  /** Whether the connection failed or the refusal is temporary, so that a retry may succeed. */
   disconnected: boolean;
 }
 
-/** An outcome, as a server knows it. */
+/** An outcome of the contract. A failure has the details that a retry needs. */
 export type Answer<Outcome> = Exclude<Outcome, Unavailable> | Failed;
 
-/** Takes the answer to an attempt. @param sentAt when it was sent; when it failed, if it never was */
+/** Receives the answer to an attempt. @param sentAt the time when it was sent, or when it failed unsent */
 export type AttemptCallback = (answer: Answer<AcquireOutcome>, sentAt: number, releaseResult?: ReleaseResult) => void;
 
-/** What became of a lock that was given back in the same step as an attempt. Undefined: that is not known. */
+/** The result of a release in the same step as an attempt. Undefined if it is unknown. */
 export type ReleaseResult = 'released' | 'gone';
 
-/** How a lock is given back, or kept; or how a place in its queue is given back, with the lock if that was handed over to the place. */
+/** How to release or keep a lock, or how to give up a place in its queue with the lock that was handed over to that place. */
 export interface ReleaseRequest extends Releasing {
-  /** The entry of the place in the queue; '' for a ticket that has none. Undefined: it is a lock that was granted. */
+  /** The entry of the place in the queue, or '' for a ticket without one. Undefined for a lock that was granted directly. */
   readonly entry?: string;
 }
 
-/** The keys of locks that a server, or a Cluster, may have. */
+/** The keys of locks on a server or a Cluster. */
 export interface Scan extends Pick<Listed, 'complete' | 'scanned'> {
-  /** Each once. There may be more than the limit of the request. */
+  /** Without duplicates. There may be more than the limit of the request. */
   readonly keys: string[];
 }
 
@@ -103,75 +103,75 @@ export interface NodeConnection {
   /** Names the server in errors, without credentials. */
   readonly name: string;
   readonly isReady: boolean;
-  /** Another one for each time that it was made: it may lead to another server. */
+  /** Changes with each reconnection, which may lead to another server. */
   readonly generation: unknown;
-  /** Whether waiting for it is useless: an attempt to reconnect has failed, or took too long. */
+  /** Whether waiting is useless: an attempt to reconnect has failed or takes too long. */
   readonly isKnownDown: boolean;
-  /** Why it is not ready. */
+  /** The reason why it is not ready. */
   readonly problem: NodeError;
   /**
    * Waits until commands can be sent.
-   * @param when at the `start` of the application the server may be starting, too
-   * @returns the problem; undefined when it is ready
+   * @param when `start` while the application starts: the server may still be starting, too
+   * @returns the problem, or undefined when commands can be sent
    */
   ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined>;
   close(): void;
 }
 
-/** An extension that replicas must have. */
+/** An extension that replicas must confirm. */
 export type ReplicatedExtension = ExtendRequest & Pick<Transfer, 'atLeast'>;
 
-/** Replicas that must have a lock before it counts as held. */
+/** The replicas that must have a lock before it counts as held. */
 export interface AwaitedReplicas {
   readonly shortestTtl: Bound;
-  /** The longest that an extension can take, in milliseconds. */
+  /** The maximum duration of an extension, in milliseconds. */
   readonly timeoutMs: number;
-  /** Starts the ttl of a lock anew, and waits until enough replicas have that. */
+  /** Restarts the ttl of a lock, and waits until enough replicas have the new ttl. */
   extend(request: ReplicatedExtension): Promise<Answer<ExtendOutcome>>;
   close(): void;
 }
 
-/** What all servers need to know. */
+/** The settings of every server. */
 export interface ServerSettings {
-  /** How long the server may owe answers and give none, in milliseconds. */
+  /** How long the server may leave all commands unanswered, in milliseconds. */
   readonly commandTimeoutMs: number;
-  /** The clock of the service, in milliseconds: says when a command was sent. */
+  /** The clock of the service, in milliseconds. It measures when a command was sent. */
   readonly now: () => number;
 }
 
-/** What a server needs that keeps locks alone. */
+/** The extra settings of a server that keeps locks alone, unlike a node of a Redlock. */
 export interface Standalone {
   /** Checks the server. */
   readonly report: LockBackend['report'];
-  /** Undefined: they are not waited for. */
+  /** Undefined if locks do not wait for replicas. */
   readonly replicas?: AwaitedReplicas;
 }
 
 /**
- * Locks that one server keeps, or what acts as one: a Cluster, a Sentinel-managed master. The store says how a lock is taken, extended and
- * given back, once. What is alike in all stores is here: a short break of the connection is ridden out, and what was not confirmed is given
- * back until it is. A `done` callback is called once, after the method has returned, and in the order in which the server answered.
+ * The base of all backends with a server, a Cluster, or a master behind Sentinels. A store implements one attempt at each operation.
+ * This class adds what all stores need: it retries attempts after a short break of the connection, and repeats releases until the
+ * server confirms them. A `done` callback is called once, after the method has returned, in the order of the server's answers.
  */
 export abstract class ServerBackend implements LockBackend {
-  /** The store in errors: `Redis`. */
+  /** The name of the store for errors, such as `Redis`. */
   abstract readonly store: string;
   abstract readonly connection: NodeConnection;
   readonly bounds: Bounds;
   readonly waitQueue?: WaitQueue;
   readonly modes?: readonly LockMode[];
   onReachable?: () => void;
-  /** Releases in flight, and what is sent to others because of them. */
+  /** Releases in flight, and the messages that they cause. */
   protected readonly releasing = new InFlight();
-  /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
+  /** Unconfirmed releases. An attempt that was never sent needs no release, so none pile up while the server is down. */
   readonly #retry: ReleaseRetry<ReleaseRequest & { readonly grant: Grant; readonly cause?: NodeError }>;
   readonly #commandTimeoutMs: number;
   readonly #now: () => number;
   readonly #alone?: Standalone;
   readonly #replicas?: AwaitedReplicas;
-  /** Why the attempts have failed that are to be sent again. */
+  /** The last failure of each attempt that will be retried. */
   readonly #lastFailures = new Map<AcquireRequest, NodeError>();
 
-  /** @param alone undefined for a server that keeps locks together with others */
+  /** @param alone undefined for a node of a Redlock */
   protected constructor({ commandTimeoutMs, now }: ServerSettings, alone?: Standalone) {
     this.#commandTimeoutMs = commandTimeoutMs;
     this.#now = now;
@@ -184,33 +184,33 @@ export abstract class ServerBackend implements LockBackend {
     );
   }
 
-  /** Whether every command was answered. */
+  /** Whether the server has answered every command. */
   protected abstract readonly isAnswered: boolean;
   /**
-   * Tries to acquire a lock. With a place, a refused attempt is queued.
-   * @param ownerToRelease the owner value of a lock of the same key that is given back in the same step: only where there is a queue
+   * Tries once to acquire a lock. A refused attempt with a place joins the queue.
+   * @param ownerToRelease the owner of a lock of the same key to release in the same step. Only stores with a queue support it
    */
   protected abstract attempt(request: AcquireRequest, done: AttemptCallback, ownerToRelease?: string): void;
   protected abstract prolong(request: ExtendRequest, done: (answer: Answer<ExtendOutcome>) => void): void;
   protected abstract move(request: Transfer, done: (answer: Answer<TransferOutcome>) => void): void;
-  /** Gives a lock or a place back, or keeps the lock: once. */
+  /** Tries once to release or keep a lock, or to give up a place. */
   protected abstract giveBack(grant: Grant, how: ReleaseRequest, done: (answer: Answer<ReleaseOutcome>) => void): void;
-  /** Who holds a lock. Never rejects. */
+  /** Returns the holders of a lock. Never rejects. */
   abstract view(key: string): Promise<Holding | undefined | Failed>;
-  /** Searches for locks, held or free meanwhile. Takes the budget of the request, and one time limit more, at most. Never rejects. */
+  /** Searches for locks; some may be free by now. Takes at most the budget of the request plus one time limit. Never rejects. */
   abstract scan(request: ListRequest): Promise<Scan | Failed>;
-  /** @param from the owner that the lock is taken from; undefined: from whoever holds it. Never rejects */
+  /** Takes a lock away by force. Never rejects. @param from the owner to take it from; undefined for any owner */
   abstract seize(key: string, from?: string): Promise<Taken | undefined | Failed>;
-  /** The error of the server, with advice where the problem is known. */
+  /** Returns an error of this server, with advice if the problem is known. */
   protected abstract errorOf(problem: string): NodeError;
-  /** The error of an application whose start has waited for the server. */
+  /** Returns the error of an application whose start has waited for the server. */
   protected abstract unreachable(problem: NodeError, timeoutMs: number): LockError;
 
   get name(): string {
     return this.connection.name;
   }
 
-  /** One time limit to reconnect, and one for the command; then the wait for replicas. */
+  /** One time limit to reconnect, one for the command, and the wait for replicas. */
   attemptTimeoutMs(): number {
     return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
   }
@@ -221,8 +221,8 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   /**
-   * `releaseAndAcquire` of a store that has a queue. A lock whose release was never sent is given back as by any release: also where no
-   * call wants the other half any more. After a lost answer nothing says whether the lock that was given back was still held, so it is released by itself.
+   * Implements `releaseAndAcquire` for stores with a queue. If the command was never sent, the lock is released separately, even if no
+   * call wants the new lock any more. After a lost answer the lock is also released separately, since it may still be held.
    */
   protected readonly releaseThenAttempt: NonNullable<LockBackend['releaseAndAcquire']> = (
     grant,
@@ -267,9 +267,9 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   /**
-   * Gives a lock or a place back, or keeps the lock, as often as it takes.
-   * @param grant of a place: the one that it may have been handed
-   * @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run
+   * Releases or keeps a lock, or gives up a place, and retries until the server confirms it.
+   * @param grant for a place: the grant that it may have received
+   * @param forMs how long the lock may still exist, in milliseconds; Infinity if an unanswered attempt may still run
    */
   release(
     grant: Grant,
@@ -299,7 +299,7 @@ export abstract class ServerBackend implements LockBackend {
     return this.#transferWithRetries(request).catch(this.#unexpectedFailure);
   }
 
-  /** Rides out what an attempt does: the new owner value makes it safe to send the same request again. */
+  /** Retries like an attempt. The new owner value makes it safe to send the same request again. */
   async #transferWithRetries(request: Transfer): Promise<TransferOutcome> {
     const { ttlMs, atLeast } = request;
     const recovered = this.#recovery(this.#now());
@@ -319,14 +319,14 @@ export abstract class ServerBackend implements LockBackend {
     }
   }
 
-  /** No key of a user ends so unless another one is named like it; in a Redis Cluster the brace ends the hash tag of the key. */
+  /** A key that users do not use. In a Redis Cluster the brace ends the hash tag, so it has the slot of `key`. */
   probeKey(key: string): string {
     return `${key}}:probe`;
   }
 
   /**
-   * The problem of this server, as far as it is known.
-   * @param silence the problem of a server that is connected, but owes an answer
+   * Returns the problem of this server, if there is one.
+   * @param silence the text for a connected server that has not answered
    */
   problem(silence: string): NodeError | undefined {
     if (!this.connection.isReady) return this.connection.problem;
@@ -336,7 +336,7 @@ export abstract class ServerBackend implements LockBackend {
   problems(silence: string, key: string): NodeError[] {
     const problem = this.problem(silence) ?? new NodeError(this.name, silence);
     const [, refusal] = [...this.#lastFailures].find(([request]) => request.key === key) ?? [];
-    return [problem.problem === silence && refusal ? refusal : problem]; // it has answered
+    return [problem.problem === silence && refusal ? refusal : problem]; // the server has answered this attempt
   }
 
   unreleased(owner: string): NodeError | undefined {
@@ -372,9 +372,9 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   /**
-   * Asks the server once, if it is connected: in a Cluster the master of one key, which stands for all. The time limit includes
-   * the time for which the command has to wait in this process.
-   * @returns the problem; undefined when it answered
+   * Sends one command if the server is connected. In a Cluster it asks only one master. The time limit includes the time that the
+   * command waits in this process.
+   * @returns the problem, or undefined when the server answered
    */
   async pingProblem(): Promise<NodeError | undefined> {
     if (!this.connection.isReady) return this.connection.problem;
@@ -393,28 +393,28 @@ export abstract class ServerBackend implements LockBackend {
     return [];
   }
 
-  /** Only of a server that keeps locks alone. */
+  /** Only for a server that keeps locks alone. */
   report(timeoutMs: number): Promise<BackendReport> {
     return this.#alone!.report(timeoutMs);
   }
 
-  /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */
+  /** Waits for releases in flight, retries the unconfirmed ones once more, then closes the connection. */
   async close(): Promise<void> {
     await this.releasing.settled();
     this.closing();
     await this.#retry.close();
-    await this.releasing.settled(); // what was sent to others because of them
+    await this.releasing.settled(); // the messages that the last releases have caused
     this.closed();
     this.connection.close();
     this.#replicas?.close();
   }
 
-  /** Called before the unconfirmed releases are tried for the last time. */
+  /** Called before the last retry of unconfirmed releases. */
   protected closing(): void {}
   /** Called when nothing more is sent. */
   protected closed(): void {}
 
-  /** The server can be reached again. */
+  /** Called when the server can be reached again. */
   protected hurry(): void {
     this.#retry.hurry();
     this.onReachable?.();
@@ -440,10 +440,10 @@ export abstract class ServerBackend implements LockBackend {
     queueMicrotask(() => done(this.#unexpectedFailure(error)));
   }
 
-  /** The answer of what must not throw, nor reject: if it does, nobody must be left waiting. */
+  /** Turns an unexpected error into a failure, so that no caller waits forever. */
   readonly #unexpectedFailure = (error: unknown): Failed => failed(new NodeError(this.name, String(error)), true);
 
-  /** Its connection lives, and nothing has run. A Redlock has other nodes, and does not wait for this one. */
+  /** Whether the server is connected and has refused a command only temporarily. A Redlock has other nodes and does not wait for one. */
   #isRefusedForNow({ disconnected, mayHaveRun }: Failed): boolean {
     return this.#alone !== undefined && this.connection.isReady && disconnected && !mayHaveRun;
   }
@@ -452,7 +452,7 @@ export abstract class ServerBackend implements LockBackend {
     return mode === 'exclusive' || (this.modes?.includes(mode) ?? false);
   }
 
-  /** Answers after the call has returned, as the contract says. */
+  /** Answers after the call has returned, as the contract requires. */
   #refuseHold(done: (outcome: AcquireOutcome) => void): void {
     const cause = new NodeError(this.name, `locks on ${this.store} are exclusive`, 'Ask for an exclusive lock.', true);
     void Promise.resolve().then(() => done({ status: 'unavailable', causes: [cause] }));
@@ -478,7 +478,7 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   /**
-   * Rides out a short break of the connection, and a refusal that passes: its owner value makes it safe to send the same attempt again.
+   * Retries after a short break of the connection or a temporary refusal. The owner value makes it safe to send the same attempt again.
    * Then waits for replicas.
    */
   async #retryUntilSettled(
@@ -501,16 +501,16 @@ export abstract class ServerBackend implements LockBackend {
     if (answer.status === 'contended') {
       if (!mayHaveRun) return answer;
       this.#undo(request, request.place);
-      return { ...answer, hint: undefined }; // its place may have been granted the lock
+      return { ...answer, hint: undefined }; // the place may have received the lock meanwhile
     }
-    // Its others are in the same value, so what has it has them.
+    // The other owners of the request are in the same value, so replicas that have one have all.
     const cause = await this.#replicationProblem({ grant: answer.grant, ttlMs: request.ttlMs });
     if (!cause) return answer;
     this.#undo(request);
     return unavailable(cause);
   }
 
-  /** @returns a function that waits after a failure until the command can be sent again; or says why not to */
+  /** @returns a function that waits after a failure until the command can be sent again, or returns why it should not be */
   #recovery(startedAt: number): (failed: Failed) => Promise<NodeError | undefined> {
     let pauseMs = FIRST_PAUSE_MS;
     return async ({ disconnected, causes }) => {
@@ -522,7 +522,7 @@ export abstract class ServerBackend implements LockBackend {
     };
   }
 
-  /** Why the replicas do not have a lock that was granted; undefined when they do, or are not waited for. */
+  /** Waits for replicas. @returns why they do not have the granted lock; undefined if they have it, or if locks do not wait for them */
   async #replicationProblem(request: ReplicatedExtension): Promise<NodeError | undefined> {
     const extension = await this.#replicas?.extend(request);
     if (!extension || extension.status === 'extended') return undefined;
@@ -532,9 +532,8 @@ export abstract class ServerBackend implements LockBackend {
   }
 
   /**
-   * Gives up an attempt. Not awaited, as it matters to the next attempt only, and retried without end: an attempt that was
-   * not answered may run when the server goes on.
-   * @param keeps the place that it keeps, which the next attempt finds
+   * Undoes an attempt. Nobody waits for this, and it is retried without limit: an unanswered attempt may run when the server resumes.
+   * @param keeps the place that stays for the next attempt
    */
   #undo({ key, hold, owner, others = [], place }: AcquireRequest, keeps?: Place): void {
     if (place && !keeps) this.waitQueue!.leave(key, place);
@@ -551,7 +550,7 @@ export function failed(cause: NodeError, mayHaveRun = false, disconnected = fals
   return { status: 'unavailable', causes: [cause], mayHaveRun, disconnected };
 }
 
-/** Whether this is no answer, but why there is none. */
+/** Whether this is a failure instead of an answer. */
 export function isFailed(answer: object | undefined): answer is Failed {
   return answer !== undefined && 'status' in answer && answer.status === 'unavailable';
 }

@@ -30,22 +30,22 @@ export interface RedisStoreOptions {
    */
   keyPrefix?: string;
   /**
-   * A node that owes answers and sends none for this long counts as unavailable, in milliseconds, 10 to 60 000.
+   * A node that leaves all commands unanswered for this long counts as unavailable, in milliseconds, 10 to 60 000.
    * @default 1000; for each node of a Redlock 5 % of the ttl, at least 50 and at most 200
    */
   commandTimeoutMs?: number;
   /**
-   * Wait until this many replicas have a lock, and each extension of it, with the command WAIT on a separate connection. If
-   * they do not have it in time, the lock is released, and the call fails with `LockUnavailableError`. A lock survives a
+   * Wait until this many replicas have a lock, and each extension of it, with the command WAIT on a separate connection. If they do not
+   * have it in time, the lock is released, and the call fails with `LockUnavailableError`. A lock survives a
    * failover to a replica that has it, but this library cannot choose which replica is promoted. Only with `redis`.
    * @default does not wait for replicas
    */
   waitForReplicas?: ReplicaOptions;
   /**
-   * Only with `redlock`: a node that was restarted, or lost its data, votes again only after the longest ttl in use, when all
-   * locks that it may have forgotten have ended, plus two seconds, for the fencing tokens. A node that writes to disk before it
-   * answers (`appendfsync always`) need not wait after a restart. If off, two calls can hold the same lock after a node came
-   * back empty; then only fencing tokens help.
+   * Only with `redlock`: a node that has restarted or lost its data votes again only after the longest ttl in use plus two seconds. By
+   * then all locks that it may have forgotten have expired. The two seconds protect the fencing tokens. A node that writes to disk before
+   * it answers (`appendfsync always`) need not wait after a restart. If this is off, two calls can hold the same lock after a node came
+   * back empty, and only fencing tokens help.
    * @default true
    */
   admission?: boolean;
@@ -55,9 +55,9 @@ export interface RedisStoreOptions {
 export interface ResolvedRedisOptions extends Required<
   Omit<RedisStoreOptions, 'commandTimeoutMs' | 'waitForReplicas'>
 > {
-  /** Undefined: the default of `commandTimeoutOf`. */
+  /** Undefined for the default of `commandTimeoutOf`. */
   commandTimeoutMs?: number;
-  /** Undefined: replicas are not waited for. */
+  /** Undefined if locks do not wait for replicas. */
   waitForReplicas?: ReplicaOptions;
 }
 
@@ -67,7 +67,7 @@ export type RedisServers = { kind: 'redis'; source: RedisSource } | { kind: 'red
 const DEFAULTS = { keyPrefix: 'lock', admission: true } as const satisfies RedisStoreOptions;
 
 export const REDIS_CHECKS: Readonly<Record<keyof RedisStoreOptions, Check>> = {
-  // A brace would move the hash tag, and the keys of one lock to different slots of a Cluster.
+  // A brace would change the hash tag, and move the keys of one lock to different slots of a Cluster.
   keyPrefix: fits(
     (value) => typeof value === 'string' && /^[^{}]{1,200}$/.test(value),
     'a string of 1 to 200 characters without braces',
@@ -101,7 +101,7 @@ export function resolveServers({ redis, redlock }: { redis?: RedisSource; redloc
   return { kind: 'redlock', sources: redlock };
 }
 
-/** Checks that the store can serve the options. @throws LockOptionsError for those that it cannot */
+/** Checks that the store supports the options. @throws LockOptionsError for an unsupported option */
 export function checkServed(
   kind: RedisServers['kind'] | 'memory',
   { fair, ttlMs, waitForReplicas }: ResolvedServiceOptions & ResolvedRedisOptions,
@@ -117,7 +117,7 @@ export function checkServed(
       `waitForReplicas needs redis, whose replicas Redis keeps itself: got ${kind}, which has none.`,
     );
   }
-  // An extension that begins after a third of the ttl, behind one that times out, must end before the lease does.
+  // An extension begins after a third of the ttl, perhaps behind one that times out, and must end before the lease does.
   if (waitForReplicas.timeoutMs > ttlMs / 3) {
     throw new LockOptionsError(
       `waitForReplicas.timeoutMs must be at most a third of ttlMs: got ${waitForReplicas.timeoutMs} with ttlMs ${ttlMs}.`,
@@ -125,12 +125,12 @@ export function checkServed(
   }
 }
 
-/** How long a command may take, in milliseconds: as the options say, or the default for this kind of store. */
+/** Returns the time limit of a command, in milliseconds: the option, or the default for this kind of store. */
 export function commandTimeoutOf(
   kind: RedisServers['kind'],
   { commandTimeoutMs, ttlMs }: { commandTimeoutMs?: number; ttlMs: number },
 ): number {
-  // A node of a Redlock that is slow must not eat up the validity of the others' votes.
+  // A slow node of a Redlock must not use up the validity of the other votes.
   const byDefault = kind === 'redis' ? 1_000 : Math.round(Math.min(200, Math.max(50, ttlMs * 0.05)));
   return commandTimeoutMs ?? byDefault;
 }
@@ -140,5 +140,5 @@ function checkReplicas(name: string, value: unknown): void {
   const { count: replicas, timeoutMs } = value;
   refuseUnknown(value, ['count', 'timeoutMs']);
   count(1, 100)(`${name}.count`, replicas);
-  milliseconds(1, 60_000)(`${name}.timeoutMs`, timeoutMs); // 0 would be WAIT without end
+  milliseconds(1, 60_000)(`${name}.timeoutMs`, timeoutMs); // 0 would make WAIT block forever
 }

@@ -6,14 +6,14 @@ export const NO_TABLE = 'Create the table with what ddl() of nest-redis-lock/sql
 const RIGHTS = 'Give its user the rights SELECT, INSERT, UPDATE and DELETE on the table.';
 const ROW_SECURITY =
   'Row level security of the table must not apply to it: ALTER TABLE ... DISABLE ROW LEVEL SECURITY.';
-/** MySQL tells a user without rights on a table the same, whether it is there or not. */
+/** For a user without rights on a table, MySQL does not reveal whether the table exists. */
 export const NO_TABLE_OR_RIGHTS = `${RIGHTS} If it is not there: ${NO_TABLE}`;
 export const WRONG_PASSWORD = 'Correct user and password.';
-/** READ COMMITTED, which the sessions of locks have, allows no write to a binary log that consists of statements. */
+/** The sessions of locks use READ COMMITTED, under which MySQL refuses writes to a binary log of statements. */
 export const BINARY_LOG =
   'Set binlog_format of the server to ROW or MIXED: with STATEMENT it refuses each write under READ COMMITTED, which locks need.';
 
-/** What to do about errors of the database. */
+/** Advice by the code of an error. */
 const ADVICE: Readonly<Record<string, string>> = {
   '25006': READ_ONLY,
   '42P01': NO_TABLE,
@@ -29,7 +29,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   ER_BINLOG_STMT_MODE_AND_ROW_ENGINE: BINARY_LOG,
 };
 
-/** The same errors, as MySQL calls them. */
+/** The MySQL names of these errors. */
 const POSTGRES_CODES: Readonly<Record<string, string>> = {
   ER_OPTION_PREVENTS_STATEMENT: '25006',
   ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: '25006',
@@ -47,7 +47,7 @@ const POSTGRES_CODES: Readonly<Record<string, string>> = {
 const DATA_ADVICE =
   'Other keys are not affected. Either the database cannot store that key, or another program wrote its row: use another key, or delete that row.';
 
-/** For applications: a command line has no such option. */
+/** Only for applications: the command line has no such option. */
 export const TOO_BUSY =
   'Check that the server can be reached. If it can, it is too busy for commandTimeoutMs: raise that option.';
 const NO_TLS = 'It has no TLS: set that up there, or leave TLS out of the URL or the options (ssl, sslmode).';
@@ -56,7 +56,7 @@ const NOT_TRUSTED =
   'the certificate as host. With mysql2 verifyIdentity: false in ssl accepts any name.';
 const CERTIFICATE = /^HANDSHAKE_SSL_ERROR$|SELF_SIGNED_CERT|^UNABLE_TO_(GET|VERIFY)|^ERR_TLS_CERT/;
 
-/** The error of a database, with what to do about it. @param code what the database calls the error */
+/** Creates the error of a database, with advice. @param code the code of the database's error */
 export function sqlError(name: string, problem: string, code?: string, isOfKey = false): NodeError {
   return new NodeError(name, problem, adviceOn(problem, code) ?? (isOfKey ? DATA_ADVICE : undefined), isOfKey);
 }
@@ -68,12 +68,12 @@ function adviceOn(problem: string, code = ''): string | undefined {
   return ADVICE[POSTGRES_CODES[code] ?? code];
 }
 
-/** An application starts without the table of the locks. */
+/** The application starts, but the lock table does not exist. */
 export class NoTableError extends LockOptionsError {
   /**
-   * @param found what there is, in sentences
-   * @param create the beginning of what to do about it
-   * @param statement what creates the table
+   * @param found sentences about the present state
+   * @param create the beginning of the advice
+   * @param statement the statement that creates the table
    */
   constructor(
     private readonly found: string,
@@ -84,7 +84,7 @@ export class NoTableError extends LockOptionsError {
     super(`${found} ${create} ${how}: ${statement};`);
   }
 
-  /** The same for whoever creates the table in another way. */
+  /** Returns the same error with another way to create the table. */
   otherwise(how: string): NoTableError {
     return new NoTableError(this.found, this.create, this.statement, how);
   }

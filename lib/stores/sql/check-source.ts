@@ -2,7 +2,7 @@ import { LockOptionsError } from '../../api/errors.js';
 import { invalidOption } from '../../core/options/checks.js';
 import { VARIABLE_HINT, problemOfAddress, URL_OBJECT_PROBLEM, withoutAddress, type Given } from '../node/address.js';
 
-/** @throws LockOptionsError, which does not repeat a text, as it may hold a password */
+/** @throws LockOptionsError without the text, since it may contain a password */
 export function checkUrl(name: string, url: unknown, scheme: RegExp, example: string): void {
   if (typeof url !== 'string') throw invalidOption(name, url, `a URL like ${example}`);
   if (scheme.test(url)) return;
@@ -11,10 +11,10 @@ export function checkUrl(name: string, url: unknown, scheme: RegExp, example: st
 }
 
 /**
- * Refuses options with which a driver would connect to another server than was meant.
- * @param expected for the message
- * @param names the options that can have the address
- * @param host that the driver takes where neither a host nor a connectionString is given
+ * Refuses options with which a driver would connect to an unintended server.
+ * @param expected the expected value, for the message
+ * @param names the options that can contain the address
+ * @param host the default host of the driver, without a host or a connectionString
  * @throws LockOptionsError
  */
 export function checkOptions(
@@ -24,7 +24,7 @@ export function checkOptions(
   names: readonly string[],
   host?: string,
 ): void {
-  const own: Given = { ...source }; // as drivers do: what is inherited is left out
+  const own: Given = { ...source }; // without inherited properties, like drivers do
   const given: Given = own.connectionString ? own : { ...own, host: own.host || host };
   const problem =
     source instanceof URL

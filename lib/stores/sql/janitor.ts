@@ -1,32 +1,31 @@
 import { outsideOfCalls } from '../../core/time/event-loop.js';
 
-/** How often all processes together look through the table, in milliseconds. */
+/** The time between two sweeps of all processes together, in milliseconds. */
 export const EVERY_MS = 3_600_000;
-/** A process first looks after this time, about: one that lives shorter leaves it to others. */
+/** The approximate time before the first sweep of a process, in milliseconds. Short-lived processes leave sweeps to others. */
 const FIRST_MS = 60_000;
-/** The pause between two pages, in milliseconds: it must not hold up locks. */
+/** The pause between two pages, in milliseconds, so that sweeps do not delay locks. */
 const PAUSE_MS = 20;
-/** The lock of whoever looks through the table. No key of a user begins like it. */
+/** The key of the lock for sweeps. No key of a user begins like this. */
 export const JANITOR_KEY = '}janitor';
 
-/** A page of the table that was looked through. */
+/** A swept page of the table. */
 export interface SweptPage {
-  /** Its last key, as it is stored; undefined: there are no more. */
+  /** Its last stored key; undefined if there are no more pages. */
   readonly last?: string;
 }
 
 /**
- * Deletes the rows of locks that nobody has used for long, so that the table does not grow with the number of keys ever used. One
- * process does it for all: it takes a lock for the hour, and does not give that back. A sweep that fails is made up for by the next.
+ * Deletes rows of locks that have been unused for a long time, so that the table does not grow with every new key. One process sweeps
+ * for all: it holds a lock for the whole hour. If a sweep fails, the next one deletes the same rows.
  */
 export class Janitor {
   #timer?: NodeJS.Timeout;
   #isClosed = false;
 
   /**
-   * @param takeLock takes the lock for `EVERY_MS`. @returns whether it was granted
-   * @param sweep deletes the unused rows of one page. @param behind the last key of the page before
-   * @throws whatever went wrong
+   * @param takeLock acquires the lock for `EVERY_MS`. @returns whether it was granted
+   * @param sweep deletes the unused rows of one page. @param behind the last key of the previous page @throws when it failed
    */
   constructor(
     private readonly takeLock: () => Promise<boolean>,
@@ -35,7 +34,7 @@ export class Janitor {
     this.#wait(FIRST_MS);
   }
 
-  /** Looks through the table, unless another process has done so within the hour. Never rejects. @returns whether it did */
+  /** Sweeps the table, unless another process has done so within the hour. Never rejects. @returns whether it swept the whole table */
   async run(): Promise<boolean> {
     try {
       if (!(await this.takeLock())) return false;
@@ -46,7 +45,7 @@ export class Janitor {
       }
       return true;
     } catch {
-      return false; // the database is down: the next sweep finds these rows, too
+      return false; // the database is down, and the next sweep deletes these rows
     }
   }
 

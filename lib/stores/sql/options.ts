@@ -8,9 +8,9 @@ import {
   type Check,
 } from '../../core/options/checks.js';
 
-/** When rows of locks that nobody uses any more are deleted. */
+/** When to delete the rows of unused locks. */
 export interface JanitorOptions {
-  /** For how long a row must be unused, in milliseconds, 60 000 to 31 536 000 000 (a year). @default 86400000, a day */
+  /** How long a row must be unused, in milliseconds, 60 000 to 31 536 000 000 (a year). @default 86400000, a day */
   keepMs?: number;
 }
 
@@ -22,8 +22,8 @@ export interface SqlStoreOptions {
    */
   table?: string;
   /**
-   * Create the table at the start, if it is not there: for tests and first steps. In production a migration creates it, with what `ddl()`
-   * returns, as the user of an application should have no right to.
+   * Create the table at the start, if it does not exist: for tests and first steps. In production, create it in a migration with the
+   * statement that `ddl()` returns, because the database user of an application should not have the right to create tables.
    * @default false
    */
   createTable?: boolean;
@@ -32,13 +32,13 @@ export interface SqlStoreOptions {
    * @default 2000
    */
   commandTimeoutMs?: number;
-  /** When rows of locks that nobody uses any more are deleted, by one process for all. `false`: never, so the table grows. */
+  /** When one of the processes deletes the rows of unused locks. `false`: never, so the table grows. */
   janitor?: JanitorOptions | false;
 }
 
 /** Options of the store with every default filled in and every bound checked. */
 export interface ResolvedSqlOptions extends Required<Omit<SqlStoreOptions, 'janitor'>> {
-  /** Undefined: no rows are deleted. */
+  /** Undefined if no rows are deleted. */
   keepMs?: number;
 }
 
@@ -77,15 +77,15 @@ export function resolveSqlOptions(options: SqlStoreOptions): ResolvedSqlOptions 
   return { table, createTable, commandTimeoutMs, keepMs };
 }
 
-/** The databases by whose SQL locks can be kept. */
+/** The supported databases. */
 export const DIALECTS = ['postgres', 'mysql'] as const;
 export type SqlDialect = (typeof DIALECTS)[number];
 
-/** The name of a table as it stands in a statement: all its parts are quoted, so none is a keyword. */
+/** Returns the name of a table for a statement, with all parts quoted, so that a part can be a keyword. */
 export function quotedTable(table: string, dialect: SqlDialect): string {
   SQL_CHECKS.table('table', table);
   return table
     .split('.')
-    .map((part) => (dialect === 'mysql' ? `\`${part}\`` : JSON.stringify(part))) // it has nothing that would have to be escaped
+    .map((part) => (dialect === 'mysql' ? `\`${part}\`` : JSON.stringify(part))) // the check allows no character that needs an escape
     .join('.');
 }

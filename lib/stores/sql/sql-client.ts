@@ -1,28 +1,32 @@
 import { problemOf, type Credentials } from '../node/problem-of.js';
 
-/** A row of an answer. Which type a number has depends on the driver, and on how the application has set it up: read it with `Number`. */
+/** A row of an answer. The type of numbers depends on the driver and on its configuration, so convert them with `Number`. */
 export type Row = Readonly<Record<string, unknown>>;
 
-/** One connection to a database. The port of the drivers: each adapter makes one. */
+/** One connection to a database. The adapter of each driver implements it. */
 export interface SqlClient {
-  /** Runs one statement at a time. @param text.name by which the connection knows it, once it is prepared @throws what the driver throws, without credentials */
+  /**
+   * Runs one statement. Wait for its result before the next.
+   * @param text.name the name of the prepared statement
+   * @throws the error of the driver, without credentials
+   */
   query(text: { readonly name: string; readonly text: string }, values: readonly unknown[]): Promise<Row[]>;
-  /** Closes the connection at once: what is in flight fails. */
+  /** Closes the connection at once: statements in flight fail. */
   close(): void;
 }
 
-/** Where connections are made. */
+/** Opens connections. */
 export interface SqlSource<Client extends SqlClient = SqlClient> {
-  /** `host:port/database`, never the URL, which may hold a password. */
+  /** `host:port/database`, never the URL, which may contain a password. */
   readonly name: string;
   /**
-   * @param onEnd called once when the connection has ended, whoever ended it
-   * @throws what the driver throws, without credentials
+   * @param onEnd called once when the connection has ended for any reason
+   * @throws the error of the driver, without credentials
    */
   connect(onEnd: (cause?: unknown) => void): Promise<Client>;
 }
 
-/** An error of a driver, in whose message its server may repeat who logs in. */
+/** Removes credentials from the error of a driver. The message of the server may contain them. */
 export function withoutSecrets(error: unknown, of: Credentials): unknown {
   return error instanceof Error ? Object.assign(error, { message: problemOf(error, of) }) : error;
 }

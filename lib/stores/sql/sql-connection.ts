@@ -7,39 +7,39 @@ import { sqlError } from './advice.js';
 import type { SqlClient, SqlSource } from './sql-client.js';
 import { faultOf } from './sql-fault.js';
 
-/** The first pause before the next attempt to connect, and the longest, in milliseconds. */
+/** The first and the longest pause between attempts to connect, in milliseconds. */
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [50, 2_000];
-/** A connection that has lasted for so long is made anew at once when it breaks, in milliseconds. */
+/** If a connection has lasted this long, in milliseconds, the library reconnects at once when it breaks. */
 const RENEW_EVERY_MS = 1_000;
 
-/** Why a database that answers must not be used as it is: no use to wait. */
+/** The reason why a database must not be used in its present state. Waiting does not help. */
 export interface NotAdmitted {
   readonly problem: NodeError;
-  /** The error of an application that starts. */
+  /** The error for the start of the application. */
   readonly error: LockError;
 }
 
-/** The connection that locks use, which is made anew whenever it breaks, until it is closed. */
+/** The connection that locks use. It reconnects after each break until it is closed. */
 export class SqlConnection implements NodeConnection {
   #client?: SqlClient;
   #isConnecting = false;
   #isClosed = false;
   #failures = 0;
-  /** How often in succession it broke as soon as it was made. */
+  /** The number of consecutive connections that broke soon after they opened. */
   #breaks = 0;
   #readyAt = 0;
-  /** Since when it is not ready, although it should be. */
+  /** When it ceased to be ready, if it should be ready. */
   #downSince?: number;
   #problem: NodeError;
   #notAdmitted?: NotAdmitted;
   #retry?: NodeJS.Timeout;
   readonly #waiting = new Set<() => void>();
-  /** Called each time that the connection was made, before anything that waited for it is sent. */
+  /** Called after each connection, before waiting statements are sent. */
   onReady?: () => void;
 
   /**
-   * @param commandTimeoutMs how long an attempt to connect may take, and how long without a connection until the server counts as down
-   * @param admit looks at a new connection before it is used. @returns why it must not be. @throws what the driver throws
+   * @param commandTimeoutMs the time limit to connect, and the time without a connection after which the server counts as down
+   * @param admit checks a new connection. @returns why it must not be used; undefined if it may @throws the error of the driver
    */
   constructor(
     private readonly source: SqlSource,
@@ -72,12 +72,12 @@ export class SqlConnection implements NodeConnection {
     return this.#downSince !== undefined && performance.now() - this.#downSince >= this.commandTimeoutMs;
   }
 
-  /** The problem while it is not ready. One error object until it changes, as every call asks for it meanwhile. */
+  /** The problem while it is not ready. The error object is reused until the problem changes, because every call reads it. */
   get problem(): NodeError {
     return this.#problem;
   }
 
-  /** Why it must not be used as it is, if that is so. */
+  /** The reason why the database must not be used, if there is one. */
   get notAdmitted(): NotAdmitted | undefined {
     return this.#notAdmitted;
   }
@@ -92,7 +92,7 @@ export class SqlConnection implements NodeConnection {
     return this.isReady ? undefined : this.#problem;
   }
 
-  /** Ends the connection, which does not answer or leads to the wrong server, and makes another. @param code what the database calls it */
+  /** Replaces a connection that does not answer or leads to the wrong server. @param code the code of the database's error */
   drop(problem: string, code?: string): void {
     const client = this.#client;
     if (!client) return;
@@ -100,7 +100,7 @@ export class SqlConnection implements NodeConnection {
     client.close();
   }
 
-  /** Makes the connection anew, as its server only reads: its address may lead to the primary by now. */
+  /** Reconnects because the server is read-only: its address may lead to the primary by now. */
   leaveReplica(code: string): void {
     if (this.isReady && performance.now() - this.#readyAt >= RENEW_EVERY_MS) this.drop('it only reads', code);
   }
@@ -170,7 +170,7 @@ export class SqlConnection implements NodeConnection {
     this.#connectLater();
   }
 
-  /** At once after a break; after pauses that grow while it cannot be made, or does not last. */
+  /** Reconnects at once after a break. The pauses grow while connections fail or do not last. */
   #connectLater(): void {
     if (this.#isClosed || this.#isConnecting || this.#retry) return;
     const tries = this.#failures + this.#breaks;

@@ -8,32 +8,32 @@ import type { Row } from './sql-client.js';
 import { text, type SqlNode } from './sql-node.js';
 import type { Statement } from './statement.js';
 
-/** What a doctor sees: the row of its statement, and the names of the database and, quoted, of the table. */
+/** The data of a check: the row of its statement, the name of the database, and the quoted name of the table. */
 export type Seen = Row & { readonly name: string; readonly table: string };
 
-/** What is checked in the databases of one dialect. */
+/** The checks for one dialect. */
 export interface SqlDoctor {
   readonly backend: string;
-  /** Answers with one row. Its value is the name of the table, quoted. */
+  /** Returns one row. Its only value is the quoted name of the table. */
   readonly look: Statement;
   readonly errors: Findings<Seen, string>;
   readonly warnings: Findings<Seen, string>;
-  /** The codes of errors with which the application does not start. */
+  /** The codes of errors that prevent the application from starting. */
   readonly unsafe: ReadonlySet<string>;
-  /** What the database is called. */
+  /** Returns the name of the database system. */
   storeOf(row: Row): string;
-  /** What the report has besides. */
+  /** Returns additional fields of the report. */
   detailsOf?(row: Row): object;
 }
 
-/** @param differencesIn in what the columns are not those of `ddl()` */
+/** @param differencesIn returns the differences between the columns and `ddl()` */
 export function wrongColumn(differencesIn: (row: Row) => string[]): (seen: Seen) => string | false {
   return (seen) => {
     const differences = differencesIn(seen);
     return (
       differences.length > 0 &&
       `has a table ${seen.table} that is not what ddl() describes: ${differences.join('; ')}. ` +
-        'Two keys could be one lock, or a lock be had twice. Change its columns in a migration.'
+        'Two keys could share one lock, or two callers hold the same lock. Change its columns in a migration.'
     );
   };
 }
@@ -45,7 +45,7 @@ export function noPrimaryKey({ table, has_key: hasKey }: Seen): string | false {
   );
 }
 
-/** @param settings of a server that forgets in a crash what it has answered */
+/** @param settings the settings with which a crash loses acknowledged writes */
 export function notDurable(settings: readonly string[], are: string, toBe: string): string | false {
   const names = settings.join(' and ');
   return (
@@ -56,7 +56,7 @@ export function notDurable(settings: readonly string[], are: string, toBe: strin
 }
 
 /**
- * Checks the database and its table, and changes nothing there. Never rejects; settles within `timeoutMs`.
+ * Checks the database and its table without changing them. Never rejects, and settles within `timeoutMs`.
  * @param table quoted
  */
 export async function reportOnSql(
@@ -82,12 +82,12 @@ export async function reportOnSql(
   return { backend, where: `in ${store} (${name})`, nodes: [report], findings, refusal: refusalOf(findings, unsafe) };
 }
 
-/** The findings, errors first. */
+/** Returns the findings, errors first. */
 export function findingsOf({ errors, warnings }: SqlDoctor, seen: Seen): Finding[] {
   return [...found('error', errors, seen.name, seen), ...found('warning', warnings, seen.name, seen)];
 }
 
-/** The codes of problems with which a database cannot be used at all, by what to do about them. */
+/** The codes of problems that make a database unusable, by their advice. */
 const CODES: ReadonlyMap<string | undefined, string> = new Map([
   [READ_ONLY, 'read-only'],
   [NO_TABLE, 'no-table'],

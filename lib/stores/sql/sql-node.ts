@@ -30,50 +30,50 @@ import { StatementRunner, type Answered } from './statement-runner.js';
 import type { Statement } from './statement.js';
 import { fromStored, stored } from './stored-key.js';
 
-/** After this time a process asks again for a lock that only a transaction of its last holder's work keeps, in milliseconds. */
+/** The retry pause while a transaction still guards an expired lock, in milliseconds. */
 export const GUARDED_FOR_MS = 100;
-/** The pause between two looks whether a session has ended, in milliseconds. */
+/** The pause between two checks whether a session has ended, in milliseconds. */
 const LOOK_AGAIN_MS = 10;
 
 export interface SqlSettings {
   /** Quoted. */
   readonly table: string;
   readonly createTable: boolean;
-  /** How long one statement may take, in milliseconds. */
+  /** The time limit of a statement, in milliseconds. */
   readonly commandTimeoutMs: number;
-  /** For how long a row is kept that nobody uses, in milliseconds; undefined: for ever. */
+  /** How long an unused row is kept, in milliseconds; undefined means forever. */
   readonly keepMs?: number;
-  /** The name of this process: the beginning of its owner values. */
+  /** The name of this process, with which its owner values begin. */
   readonly processName: string;
   /** The clock of the service, in milliseconds. */
   readonly now: () => number;
 }
 
-/** The statements that are the same in all dialects, as far as they are asked for. */
+/** The statements that all dialects have. */
 export interface OperatorStatements {
   readonly inspect: Statement;
-  /** A page of the table: `keys` from the first argument on and behind the second; `held` is a JSON array of those whose locks are held. */
+  /** Returns a page of keys: at or after the first argument, and after the second. `held` is a JSON array of the keys with a held lock. */
   readonly scan: Statement;
-  /** Deletes rows of one page of the table: keys behind the first argument, and unused for so many ms as the second says. */
+  /** Deletes rows of one page of the table: keys after the first argument, unused for as many ms as the second. */
   readonly sweep: Statement;
 }
 
-/** What a look at the database behind a new connection has shown. */
+/** The result of the check of a new connection. */
 export interface Seen {
-  /** `denied`: the database tells its user nothing of the table, which may be missing. */
+  /** `denied`: the user has no rights on the table, or the table is missing. The database does not tell which. */
   readonly table: 'there' | 'missing' | 'denied';
   readonly readsOnly: boolean;
-  /** Why the database is refused, whatever its table is like. */
+  /** A reason to refuse the database regardless of its table. */
   readonly problem?: NodeError;
 }
 
-/** What the nodes of all dialects do alike: the connection, what operators ask, the janitor. */
+/** The common part of all dialects: the connection, queries of operators, and the janitor. */
 export abstract class SqlNode extends ServerBackend {
   readonly whyOnlyExclusive =
     'Locks in a database are exclusive so far. Shared locks and permits are held in Redis, or a Redis Cluster: register one for them.';
   readonly connection: SqlConnection;
   protected readonly runner: StatementRunner;
-  /** A part of the names of its sessions at the server. */
+  /** Part of the names of its sessions on the server. */
   readonly #id = randomUUID();
   readonly #janitor?: Janitor;
 
@@ -98,17 +98,17 @@ export abstract class SqlNode extends ServerBackend {
     return this.runner.isAnswered;
   }
 
-  /** What creates the table. */
+  /** The statement that creates the table. */
   protected abstract readonly ddl: string;
   protected abstract readonly statements: OperatorStatements;
   /**
-   * Makes the session of a new connection known by a name that only one session has, and ends another one that has it.
-   * @returns whether it has the name now @throws what the driver throws
+   * Claims a unique name for the session of a new connection, and ends the other session that has the name.
+   * @returns whether the session has the name now @throws the error of the driver
    */
   protected abstract claimSession(client: SqlClient, name: string): Promise<boolean>;
-  /** Looks at the database behind a new connection. @throws what the driver throws */
+  /** Checks the database of a new connection. @throws the error of the driver */
   protected abstract look(client: SqlClient): Promise<Seen>;
-  /** Takes the lock of the janitor. @returns whether it was granted */
+  /** Acquires the lock of the janitor. @returns whether it was granted */
   protected abstract takeSweep(owner: string): Promise<boolean>;
 
   async view(key: string): Promise<Holding | undefined | Failed> {
@@ -116,7 +116,7 @@ export abstract class SqlNode extends ServerBackend {
     return row instanceof SqlFault ? this.failedBy(row) : holdingOf(row);
   }
 
-  /** Reads the table in pages, by the order of the keys. */
+  /** Reads the table in pages, in the order of the keys. */
   async scan({ match, limit, budgetMs }: ListRequest): Promise<Scan | Failed> {
     const fits = matcherOf(match);
     const [start = ''] = match.split('*');
@@ -136,7 +136,7 @@ export abstract class SqlNode extends ServerBackend {
     }
   }
 
-  /** Runs a statement that is about no lock. @returns its row, or why there is none */
+  /** Runs a statement that concerns no particular lock. @returns its row, or the error */
   async ask(statement: Statement, values: readonly unknown[]): Promise<Row | NodeError> {
     const row = await this.runner.ask(statement, values);
     return row instanceof SqlFault ? this.failedBy(row).causes[0]! : row;
@@ -162,7 +162,7 @@ export abstract class SqlNode extends ServerBackend {
     await super.close();
   }
 
-  /** @returns what reads the answer to an operation on a lock, unless a transaction guards that */
+  /** @returns a callback that reads the answer to an operation, or fails if a transaction guards the lock */
   protected reading<T>(
     read: (row: Row, sentAt: number) => T | Failed,
     done: (answer: T | Failed, sentAt: number) => void,
@@ -173,19 +173,19 @@ export abstract class SqlNode extends ServerBackend {
     };
   }
 
-  /** A transaction that guards the lock has not ended: nobody takes it over before. */
+  /** Fails because a transaction still guards the lock: nobody can take it over before the transaction ends. */
   protected guarded(): Failed {
     const error = new NodeError(
       this.name,
       'a transaction that guards the lock is still open',
-      'Release the lock after the transaction has ended. One whose client is gone ends with its session.',
+      'Release the lock after the transaction has ended. If its client is gone, the transaction ends with its session.',
       true,
     );
     return failed(error);
   }
 
   protected failedBy({ code, problem, mayHaveRun, disconnected, isOfKey }: SqlFault): Failed {
-    // The fault of a statement that was not sent says only that; the connection knows why.
+    // The fault of an unsent statement has no details. The connection knows the reason.
     const isDown = !mayHaveRun && !this.connection.isReady;
     const error = isDown ? this.connection.problem : sqlError(this.name, problem, code, isOfKey);
     if (code !== undefined && isReadOnly(code)) this.connection.leaveReplica(code);
@@ -212,7 +212,7 @@ export abstract class SqlNode extends ServerBackend {
     const isDenied = seen.table === 'denied';
     const what = isDenied ? `no table ${table}, or its user has no rights on it` : `no table ${table}`;
     const problem = sqlError(this.name, `it has ${what}`, isDenied ? 'ER_TABLEACCESS_DENIED_ERROR' : '42P01');
-    const asOneLine = this.ddl.replaceAll(/ *--.*/g, '').replaceAll(/\s+/g, ' '); // as messages of errors are
+    const asOneLine = this.ddl.replaceAll(/ *--.*/g, '').replaceAll(/\s+/g, ' '); // error messages have one line
     if (createTable) {
       const reason = await this.#create(client);
       if (reason === undefined) return undefined;
@@ -231,8 +231,8 @@ export abstract class SqlNode extends ServerBackend {
   }
 
   /**
-   * Ends the session of the connection before this one, which the server may still have: a statement hangs in it, or has yet to arrive there.
-   * So what is sent from now on comes after all that was given up, and no session is left behind.
+   * Ends the session of the previous connection, if the server still has it: one of its statements may hang, or arrive late. After that,
+   * new statements run after all abandoned ones, and no session is left behind.
    */
   protected async endLastSession(client: SqlClient, of: 'statements' | 'inbox'): Promise<void> {
     const name = `nest-redis-lock ${this.#id} ${of}`;
@@ -243,12 +243,12 @@ export abstract class SqlNode extends ServerBackend {
     }
   }
 
-  /** @returns why the table cannot be created */
+  /** @returns why the table could not be created; undefined if it exists now */
   async #create(client: SqlClient): Promise<string | undefined> {
     try {
       await client.query({ name: 'ddl', text: this.ddl }, []);
     } catch (error) {
-      // Another process creates it in this moment.
+      // Another process may have created it at the same time.
       if ((await this.look(client)).table === 'there') return undefined;
       return faultOf(error, false).problem;
     }
@@ -256,7 +256,7 @@ export abstract class SqlNode extends ServerBackend {
   }
 }
 
-/** The server is a replica, or refuses to write. */
+/** The server is a replica, or refuses writes. */
 class ReadOnly extends Error {
   readonly code = '25006';
 
@@ -265,17 +265,17 @@ class ReadOnly extends Error {
   }
 }
 
-/** A cell that is a text. */
+/** Reads a cell as text. */
 export function text(cell: unknown): string {
   return cell as string;
 }
 
-/** A cell that is a flag: 1 or 0, whatever type the driver makes of a number. */
+/** Reads a cell as a flag, 1 or 0, whatever type the driver uses for numbers. */
 export function is(cell: unknown): boolean {
   return Number(cell) === 1;
 }
 
-/** What came of a transfer: there is a token if the new owner has the lock. */
+/** Reads the result of a transfer. It has a token if the new owner has the lock. */
 export function transferOf(
   { token, is_held }: Row,
   { key, to, ttlMs, hold }: Transfer,
@@ -294,7 +294,7 @@ export function releaseOf({ is_done }: Row): Answer<ReleaseOutcome> {
   return { status: is(is_done) ? 'released' : 'gone' };
 }
 
-/** Who holds a lock, by its row. */
+/** Reads the holder and the waiters of a lock from its row. */
 export function holdingOf({
   holder,
   fence,
@@ -320,7 +320,7 @@ export function holdingOf({
   };
 }
 
-/** Reads a place: its ticket, and how many calls wait. */
+/** Reads a place: its ticket, and the number of waiting calls. */
 function placeOf(place: string): Waiting {
   const [ticket = '', calls] = place.split(' ');
   return { ticket, calls: calls ? Number(calls) : undefined };

@@ -7,29 +7,29 @@ import { faultOf, isWorthSplitting, isRetryable, SqlFault } from './sql-fault.js
 import type { Statement } from './statement.js';
 
 /**
- * Takes the answer to an operation. It must not throw.
- * @param sentAt when the statement was sent; when it failed, if it never was
+ * Receives the answer to an operation. It must not throw.
+ * @param sentAt the time when the statement was sent, or when it failed unsent
  */
 export type Answered = (answer: Row | SqlFault, sentAt: number) => void;
 
-/** A statement for one key. */
+/** An operation: a statement for one key. */
 interface KeyedOperation extends Operation {
-  /** No statement has two operations with one key. */
+  /** Operations with the same key never share a statement. */
   readonly key: string;
-  /** An element of each array that the statement takes. */
+  /** One element for each array argument of the statement. */
   readonly values: readonly unknown[];
   readonly done: Answered;
-  /** When it first met a row that another session holds, and for how long it waits before it is sent again. */
+  /** When it first met a row that another session has locked, and its last pause before a retry. */
   skippedAt?: number;
   pauseMs?: number;
 }
 
 class StatementCommand extends Command<StatementCommand, KeyedOperation> {
   readonly #keys = new Set<string>();
-  /** When it was sent, by the clock of the service. */
+  /** The time when it was sent, by the clock of the service. */
   sentAt = 0;
 
-  /** @param firstSentAt when it was first sent, if that was before: it has lost a race then, and is sent alone */
+  /** @param firstSentAt the time of the first attempt, if this is a retry. A retry has only one operation */
   constructor(
     readonly statement: Statement,
     readonly firstSentAt?: number,
@@ -46,7 +46,7 @@ class StatementCommand extends Command<StatementCommand, KeyedOperation> {
     this.operations.push(operation);
   }
 
-  /** Takes out the operations with one of these keys. @returns them */
+  /** Removes the operations with one of these keys. @returns the removed operations */
   without(keys: { has(key: string): boolean }): readonly KeyedOperation[] {
     const out = this.operations.filter(({ key }) => keys.has(key));
     if (out.length > 0) this.operations = this.operations.filter(({ key }) => !keys.has(key));
@@ -61,23 +61,23 @@ class StatementCommand extends Command<StatementCommand, KeyedOperation> {
   }
 }
 
-// Shared: while a server is down, an error for each operation would cost more than everything else.
+// Shared, because an error object for each operation would be the largest cost while a server is down.
 const NOT_CONNECTED = new SqlFault('not connected', false, true);
-/** Stands for the row that a statement did not answer with. */
+/** Replaces a row that the statement did not return. */
 const NOTHING: Row = {};
 const ROW_IS_HELD = new SqlFault('another session holds its row', false, false, '55P03', true);
-/** The longest pause before a row is tried again that another session holds, in milliseconds. */
+/** The longest pause before a retry if another session has locked the row, in milliseconds. */
 const LONGEST_PAUSE_MS = 25;
 const WITHDRAWN = new SqlFault('withdrawn before it was sent', false);
 
 /**
- * Runs statements on one connection, one after the other. An operation that comes while nothing is in flight is sent at once; what comes
- * meanwhile travels together: one statement for up to 100 locks, as soon as the answer is there. A server that does not answer in
- * time has its connection dropped, as that stays busy until it does: so it costs one time limit once, and what waits is refused.
+ * Runs statements on one connection, one after the other. An operation is sent at once if nothing is in flight. Others gather until the
+ * answer arrives, and share statements for up to 100 locks. If the server does not answer in time, the runner drops the connection, which
+ * would stay busy, and fails the waiting operations. So a server that hangs costs one time limit only.
  */
 export class StatementRunner {
   readonly #lane = new Lane<StatementCommand>(1);
-  /** By key: what has met a row that another session holds, and behind it what would change that row later. A late message must not overtake a release. */
+  /** By key: the operation whose row another session has locked, and the later operations for that row, in order. */
   readonly #paused = new Map<string, [Statement, KeyedOperation][]>();
   #unsettled = 0;
   #isFlushing = false;
@@ -87,27 +87,27 @@ export class StatementRunner {
     this.#sendNext();
   };
 
-  /** @param now the clock that the time of sending is read from, in milliseconds */
+  /** @param now the clock for the time when a statement is sent, in milliseconds */
   constructor(
     private readonly connection: SqlConnection,
     private readonly commandTimeoutMs: number,
     private readonly now: () => number,
   ) {}
 
-  /** Whether every statement was answered. */
+  /** Whether the server has answered every statement. */
   get isAnswered(): boolean {
     return this.#unsettled === 0;
   }
 
-  /** Runs a statement. @param key of the lock, if it is about one @returns its row for that, or why there is none */
+  /** Runs a statement. @param key the key of the lock, if it concerns one @returns its row for that key, or a fault */
   ask(statement: Statement, values: readonly unknown[], key = ''): Promise<Row | SqlFault> {
     return new Promise((resolve) => this.run(statement, key, values, resolve));
   }
 
   /**
    * Runs a statement for one key.
-   * @param done called after this has returned, in the order in which the server answered
-   * @param wanted asked before an operation is sent, which may be later: if it is not wanted any more, it fails instead
+   * @param done called after this method has returned, in the order of the server's answers
+   * @param wanted checked before the operation is sent, which may be later: an unwanted operation fails instead
    */
   run(statement: Statement, key: string, values: readonly unknown[], done: Answered, wanted?: Wanted): void {
     this.#add(statement, { key, values, done, wanted });
@@ -129,7 +129,7 @@ export class StatementRunner {
     this.#unsettled++;
     this.#lane.wait(command.statement, command);
     if (this.#isFlushing) return;
-    // Extensions come by the hundred, and none is needed before the end of its tick.
+    // Extensions come in hundreds, and none is urgent.
     if (isFirst && command.order !== EXTENSION) this.#sendNext();
     else if (isFirst) {
       this.#isFlushing = true;
@@ -176,18 +176,18 @@ export class StatementRunner {
       this.#sendNext();
       return;
     }
-    // Before the client says so itself: what waits would be sent in vain, and might have run.
+    // Before the client notices: otherwise waiting statements would be sent on the broken connection, and count as possibly run.
     if (fault.disconnected && this.connection.client === client) this.connection.drop(fault.problem);
     this.#answered(command, fault);
   }
 
-  /** One timer serves all that is in flight. */
+  /** One timer for the statement in flight. */
   #lookAfter(delayMs: number): void {
     this.#timer = outsideOfCalls(() => setTimeout(() => this.#lookForOverdue(), Math.ceil(delayMs))).unref();
   }
 
   #lookForOverdue(): void {
-    // After a pause of this process timers run first: an answer that arrived meanwhile is read before it is given up.
+    // After a pause of this process timers run first, so it reads a pending answer before it gives up the statement.
     const now = performance.now();
     setImmediate(() => {
       this.#timer = undefined;
@@ -214,7 +214,7 @@ export class StatementRunner {
     return isRetryable(fault) && this.now() - (firstSentAt ?? sentAt) < this.commandTimeoutMs;
   }
 
-  /** Sends each operation alone: what is wrong with one lock must keep no other from its answer. */
+  /** Sends each operation alone, so that the problem of one lock does not affect the others. */
   #repeat(command: StatementCommand): void {
     for (const operation of command.taken()) {
       const alone = new StatementCommand(command.statement, command.firstSentAt ?? command.sentAt);
@@ -240,7 +240,7 @@ export class StatementRunner {
     });
   }
 
-  /** Whether an operation still waits for a row that another session holds. Nothing of it has taken effect. */
+  /** Whether an operation may still wait for a row that another session has locked. It has had no effect so far. */
   #waits(operation: KeyedOperation): boolean {
     operation.skippedAt ??= performance.now();
     return performance.now() - operation.skippedAt < this.commandTimeoutMs / 4;
@@ -258,7 +258,7 @@ export class StatementRunner {
     outsideOfCalls(() => setTimeout(goOn, operation.pauseMs)).unref();
   }
 
-  /** Has the operations of a command wait behind those that are paused for their keys. */
+  /** Queues the operations of a command behind paused operations with the same keys. */
   #holdBack(command: StatementCommand): void {
     for (const operation of command.without(this.#paused)) {
       operation.skippedAt ??= performance.now();
@@ -266,7 +266,7 @@ export class StatementRunner {
     }
   }
 
-  /** Answers operations that were never sent, but not at once: their callers may just be asking. */
+  /** Fails operations that were never sent. It does so asynchronously, because their callers may not have returned yet. */
   #drop(operations: readonly KeyedOperation[], fault: SqlFault): void {
     if (operations.length === 0) return;
     void Promise.resolve().then(() => {
@@ -275,13 +275,13 @@ export class StatementRunner {
   }
 }
 
-/** The row of each operation, if the statement says anything of its key. */
+/** Returns the row of each operation; undefined if the statement returned none for its key. */
 function byKey(operations: readonly KeyedOperation[], rows: readonly Row[]): (Row | undefined)[] {
   const found = new Map(rows.map((row) => [row.key, row]));
   return operations.map(({ values }) => found.get(values[0]));
 }
 
-/** Answers one operation. A callback that throws must not keep the other operations of its statement from their answers. */
+/** Answers one operation. If its callback throws, the other operations of the statement still get their answers. */
 function deliver({ done }: KeyedOperation, answer: Row | SqlFault, sentAt: number): void {
   try {
     done(answer, sentAt);

@@ -1,14 +1,14 @@
 import type { Row, SqlClient } from './sql-client.js';
 
-/** An operation on the database, for one lock, or for many at once: mostly a single statement. */
+/** An operation on the database for one or many locks, usually a single statement. */
 export interface Statement {
-  /** As of `Command` in core/backend/lane.ts. */
+  /** See `Command` in core/backend/lane.ts. */
   readonly order: number;
-  /** For how many locks at most. */
+  /** The maximum number of locks. */
   readonly most: number;
   /**
-   * Runs it. One that is for several locks takes arrays, the first one that of their keys, and answers with rows that have the `key`.
-   * @throws what the driver throws; `HalfDone` when a part of it has taken effect
+   * Runs it. An operation for several locks takes arrays, the first of which has the keys, and returns rows with a `key`.
+   * @throws the error of the driver, or `HalfDone` if a part of it has taken effect
    */
   run(client: SqlClient, values: readonly unknown[]): Promise<Row[]>;
 }

@@ -1,19 +1,19 @@
 import { LockOptionsError } from '../../api/errors.js';
 
-/** A word of a URL, or the name of an option, that is about TLS in any driver. Each driver ignores the words of the others, and connects in the clear. */
+/** A URL parameter or option about TLS in any driver. A driver ignores parameters of other drivers, and connects without TLS. */
 const TLS_NAME = /ssl|tls|cert|secur|encrypt|gssenc|channel_?binding/i;
-/** A value that demands something of the connection, whatever its word. */
+/** A value that demands TLS, whatever the name of its parameter. */
 const STRICT_VALUE = /^(requir|verif)/i;
-/** `scheme://user:password@host:port/database?query`: anything else is read with another host than its writer meant. */
+/** `scheme://user:password@host:port/database?query`: drivers would read another host from other forms. */
 const URL_SHAPE = /^\w+:\/\/([^/?#]*@)?[^/?#@]*(\/[^?#@]*)?(\?[^#@=]*(=[^#]*)?)?$/;
 const BROKEN_ESCAPE = /%(?![\da-f]{2})/i;
 
-/** The words about TLS that a driver understands, with their values. */
+/** The TLS parameters of a driver, with patterns of their values. */
 export type TlsWords = Readonly<Record<string, RegExp>>;
 
 /**
- * The words about TLS in the query of a URL.
- * @throws LockOptionsError for one that the driver does not understand; for a URL with characters that must be encoded. It repeats no value
+ * Returns the TLS parameters in the query of a URL.
+ * @throws LockOptionsError for a parameter that the driver does not know, or for unencoded special characters. It repeats no value
  */
 export function tlsWordsOf(url: string, understood: TlsWords): [word: string, value: string][] {
   if (!URL_SHAPE.test(url) || BROKEN_ESCAPE.test(url)) throw unreadable();
@@ -27,7 +27,7 @@ export function tlsWordsOf(url: string, understood: TlsWords): [word: string, va
   return words;
 }
 
-/** @throws LockOptionsError for an option about TLS that the driver does not understand, as other libraries have it */
+/** @throws LockOptionsError for a TLS option that the driver does not know, such as an option of another library */
 export function checkTlsOptions(options: object, understood: readonly string[], place = ''): void {
   for (const [name, value] of Object.entries(options)) {
     if (place === '' && understood.includes(name)) continue;
@@ -38,7 +38,7 @@ export function checkTlsOptions(options: object, understood: readonly string[], 
 }
 
 export function unreadable(): LockOptionsError {
-  // The URL may hold a password.
+  // The URL may contain a password, so it is left out.
   return new LockOptionsError(
     'The URL of the database cannot be read. Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.',
   );
@@ -48,6 +48,6 @@ function unknownTlsWord(where: string, word: string): LockOptionsError {
   const shown = /^[\w.-]{1,40}$/.test(word) ? word : 'a word';
   return new LockOptionsError(
     `${shown} ${where} is not understood, and the connection could be without TLS. ` +
-      'Write sslmode=verify-full in a URL of PostgreSQL, ssl=true in one of MySQL, or give ssl beside it: postgres: { connectionString, ssl: true }, mysql: { uri, ssl: {} }.',
+      'Write sslmode=verify-full in a URL of PostgreSQL, ssl=true in one of MySQL, or give ssl next to it: postgres: { connectionString, ssl: true }, mysql: { uri, ssl: {} }.',
   );
 }

@@ -1,27 +1,26 @@
 import { adviceFor, LockUnavailableError, NodeError } from '../../../api/errors.js';
 
-/** The error of a node whose problem may be what Redis answered, with what to do about that answer. */
+/** Creates the error of a node, with advice if the problem is a known answer of Redis. */
 export function nodeError(node: string, problem: string, advice = adviceOn(problem), isOfKey = false): NodeError {
   return new NodeError(node, problem, advice, isOfKey);
 }
 
-/** What to do about a server that needs a password when the client has none. */
+/** Advice for a client without a password whose server needs one. */
 export const NEEDS_PASSWORD =
   'Put the password into the URL (redis://:password@host:6379), or set the option password: for a Cluster in redisOptions of ioredis, or in ' +
   'defaults of node-redis.';
 
-/** What to do about errors that say by their first word what is wrong with a server that is up. */
+/** Advice by the first word of an error. */
 const ADVICE: Readonly<Record<string, string>> = {
-  OOM: 'Its memory is full: raise maxmemory, or find what fills it. Locks need little of it.',
+  OOM: 'Its memory is full: raise maxmemory, or find what fills it. Locks need little memory.',
   MISCONF:
-    'It cannot write to its disk, and refuses writes until it can (stop-writes-on-bgsave-error): look at its log, and at the space that is left.',
+    'It cannot write to its disk, and refuses writes until it can (stop-writes-on-bgsave-error): check its log and its free disk space.',
   NOREPLICAS: 'Too few replicas follow it for min-replicas-to-write: start them, or lower that setting.',
   BUSY:
-    'A script or function runs too long on that server: find who runs it, and end it with SCRIPT KILL or FUNCTION KILL. Those of ' +
-    'this library take less than a millisecond.',
+    'A script or function runs too long on that server: find who runs it, and end it with SCRIPT KILL or FUNCTION KILL. The ' +
+    'scripts of this library take less than a millisecond.',
 };
 
-/** A server that refuses a command is up. */
 function adviceOn(problem: string): string | undefined {
   const right = rightOf(problem);
   if (right !== undefined) return `Give its user ${right} (ACL SETUSER).`;
@@ -31,7 +30,7 @@ function adviceOn(problem: string): string | undefined {
       '(node-redis: in socket), and connect by a name that the certificate has.'
     );
   }
-  // Of the server itself, or of a node of a Cluster by its name: not of a Sentinel, which has a password of its own.
+  // From the server, or from a named node of a Cluster, but not from a Sentinel, which has its own password.
   if (/^(not connected \(\w+\): )?(\S+: )?NOAUTH/.test(problem)) return NEEDS_PASSWORD;
   if (problem.includes('WRONGTYPE')) {
     return 'Another program keeps other data under that key: use another key, or another keyPrefix.';
@@ -41,19 +40,19 @@ function adviceOn(problem: string): string | undefined {
   }
   if (/fencing counter \S+ is out of range/.test(problem)) {
     return (
-      'Another program wrote it, or the clock of that server was centuries ahead. Tokens then begin with its time again, and a ' +
-      'resource that has seen a larger one refuses them.'
+      'Another program wrote it, or the clock of that server was centuries ahead. Tokens then restart from the clock of this server, and a ' +
+      'resource that has seen a larger token refuses them.'
     );
   }
   const [, code = ''] = /\b(OOM|MISCONF|NOREPLICAS|BUSY) /.exec(problem) ?? [];
   return ADVICE[code];
 }
 
-/** The commands that locks on one Redis need: docs/rights.md says what for. */
+/** The commands that locks on one Redis need. docs/rights.md lists their purposes. */
 export const COMMANDS =
   '+evalsha +eval +get +set +del +pttl +pexpire +time +zadd +zrange +zmscore +zrem +zremrangebyscore +publish +subscribe +pubsub|numsub';
 
-/** The right that this answer says is missing. Until 7.0 Redis does not say which command of a script it has refused. */
+/** Returns the right that is missing according to this answer. Before 7.0 Redis does not name the refused command of a script. */
 function rightOf(problem: string): string | undefined {
   if (!/NOPERM|can't run this command|ACL failure in script/.test(problem)) return undefined;
   if (/access (a|one of the) keys?/.test(problem)) return 'the right to the keys of locks, such as ~lock:*';
@@ -61,7 +60,7 @@ function rightOf(problem: string): string | undefined {
   return command === undefined ? `all rights that locks need: ${COMMANDS}` : `the right +${command}`;
 }
 
-/** The error of an application whose start has waited for Redis: `errors` says why it cannot take locks, node by node. */
+/** Creates the error of an application whose start has waited for Redis. @param errors the problems of the nodes */
 export function unreachable(errors: NodeError[], timeoutMs: number): LockUnavailableError {
   const nodes = errors.map((error) => error.message).join('; ');
   const message = errors.every(({ advice }) => advice !== undefined)

@@ -11,24 +11,24 @@ import {
 } from '../../node/address.js';
 import type { IoredisClient, NodeRedisClient, NodeRedisOptions } from './source.js';
 
-// Messages repeat no value, as it may hold a password.
+// Messages repeat no value, since it may contain a password.
 
 const CLIENT_ADVICE = 'Give one of ioredis 5.4 or later or 6, or of redis 5.10 or later or 6, or the URL by itself.';
 const ENCODING_ADVICE = 'Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.';
 const HTTP = /^https?:\/\//i;
 const HTTP_PROBLEM =
-  'a Redis that is reached by HTTP. Locks need a connection to it, on which it says whose turn it is: ' +
+  'a Redis that is reached by HTTP. Locks need a connection to it, on which it sends messages: ' +
   'give the redis:// or rediss:// URL of the same server.';
 const SEVERAL_ADDRESSES = 'options with several kinds of addresses. Give one of them.';
 const NO_ADDRESS = withoutAddress('host, path, url, sentinels or rootNodes');
 
 /**
- * Refuses a source with which a client would silently connect to localhost: locks on different servers can have two holders.
+ * Refuses a source with which a client would silently connect to localhost. If processes lock on different servers, two can hold one lock.
  * @param name the name of the option, for the message
  * @throws LockOptionsError
  */
 export function checkSource(name: string, source: unknown): void {
-  if (isFunction(source) && !isClass(source)) return; // its result is checked when it has been called
+  if (isFunction(source) && !isClass(source)) return; // `checkMade` checks its result
   const problem = typeof source === 'string' ? problemOfUrl(source) : problemOfObject(source);
   if (problem === undefined) return;
   throw new LockOptionsError(
@@ -57,20 +57,20 @@ export function isClient(source: unknown): source is IoredisClient | NodeRedisCl
   return isIoredisClient(source) || isNodeRedisClient(source);
 }
 
-/** Whether a source is a client of ioredis: known by its form, not its class, as the application may have an ioredis of its own. */
+/** Whether a source is a client of ioredis. It checks the methods and not the class, since the application may have another copy of ioredis. */
 export function isIoredisClient(source: unknown): source is IoredisClient {
   const { evalsha, status } = (source ?? {}) as Partial<IoredisClient>;
   return typeof evalsha === 'function' && typeof status === 'string';
 }
 
-/** Whether a source is a client of node-redis, for one server, a Sentinel or a Cluster. */
+/** Whether a source is a client of node-redis for one server, a Sentinel or a Cluster. */
 export function isNodeRedisClient(source: unknown): source is NodeRedisClient {
   const { EVALSHA, destroy, isOpen } = (source ?? {}) as Partial<NodeRedisClient>;
   const isOfVersion5 = typeof EVALSHA === 'function' && typeof isOpen === 'boolean' && typeof destroy === 'function';
   return isOfVersion5 && !isPool(source as object);
 }
 
-/** Whether a source are options of node-redis: known by what says where the servers are, which ioredis calls otherwise. */
+/** Whether a source is an options object of node-redis. The names of its address options differ from those of ioredis. */
 export function isNodeRedisOptions(source: unknown): source is NodeRedisOptions {
   if (!isGiven(source)) return false;
   const { url, socket, rootNodes, sentinelRootNodes } = source;
@@ -85,7 +85,7 @@ function isPool(source: object): boolean {
   return 'totalClients' in source;
 }
 
-/** Describes a value that is neither a client nor options, but is easily problemOfLookalike for one of them. */
+/** Describes a value that resembles a client or options. */
 function problemOfLookalike(source: unknown): string | undefined {
   if (!isGiven(source)) return undefined;
   const { then, evalsha, EVALSHA, isOpen, destroy, disconnect, isPipeline, url, client } = source;
@@ -93,7 +93,7 @@ function problemOfLookalike(source: unknown): string | undefined {
     return 'a Promise. Give a function that returns it, () => promise, or await it in forRootAsync.';
   }
   if (isPipeline === true) return 'a pipeline of ioredis. Give its client.';
-  // The options of @upstash/redis, and its client, whose class has no name.
+  // The options or the client of @upstash/redis.
   const address = url ?? (client as { baseUrl?: unknown } | undefined)?.baseUrl;
   if (typeof address === 'string' && HTTP.test(address)) return HTTP_PROBLEM;
   if (isPool(source))
@@ -103,7 +103,7 @@ function problemOfLookalike(source: unknown): string | undefined {
       ? `a client of redis 4. ${CLIENT_ADVICE}`
       : 'what multi() or legacy() of a client of node-redis returns. Give the client itself.';
   }
-  if (typeof evalsha === 'function') return `a client of neither (${classOf(source)}). ${CLIENT_ADVICE}`;
+  if (typeof evalsha === 'function') return `a client of another package (${classOf(source)}). ${CLIENT_ADVICE}`;
   if (Array.isArray(source)) {
     return 'an array. The nodes of a Cluster belong in a client, new Cluster(nodes), or in { rootNodes } of node-redis; independent masters in redlock.';
   }
@@ -114,7 +114,7 @@ function classOf(source: object): string {
   return (Object.getPrototypeOf(source) as Partial<object> | null)?.constructor?.name ?? 'Object';
 }
 
-/** What is wrong with a URL, or the path of a socket. */
+/** Describes what is wrong with a URL or the path of a socket. */
 function problemOfUrl(source: string): string | undefined {
   if (source.startsWith('/')) return undefined; // the path of a socket
   if (source.trim() === '') return `an empty string. ${VARIABLE_HINT}`;
@@ -143,7 +143,7 @@ function problemOfObject(source: unknown): string | undefined {
   if (isClient(source)) return undefined;
   if (isClass(source)) return 'a class. Give an object of it, new Redis(…), or its options.';
   if (!isGiven(source)) return `${kindOf(source)}.`;
-  return problemOfLookalike(source) ?? problemOfOptions({ ...source }); // copied as the packages do: what is inherited is left out
+  return problemOfLookalike(source) ?? problemOfOptions({ ...source }); // copied without inherited properties, like the packages do
 }
 
 function problemOfOptions(given: Given): string | undefined {
@@ -155,7 +155,7 @@ function problemOfOptions(given: Given): string | undefined {
   );
 }
 
-/** What is wrong with options, whichever servers they name. */
+/** Describes what is wrong with options apart from their addresses. */
 function problemOfSettings(given: Given): string | undefined {
   const { db = 0, database = db, rootNodes, defaults, sentinels, sentinelRootNodes, name, nodeClientOptions } = given;
   if (!isDatabase(database)) return `database ${numberOrKind(database)}, which is not a database. ${VARIABLE_HINT}`;
@@ -163,7 +163,7 @@ function problemOfSettings(given: Given): string | undefined {
     return `${sentinels ? 'sentinels' : 'sentinelRootNodes'} without the name of the master. ${VARIABLE_HINT}`;
   const nodeOptions = [...listOf(rootNodes), defaults, nodeClientOptions].filter(isGiven);
   if (nodeOptions.some(({ keyPrefix }) => keyPrefix !== undefined)) {
-    return 'a keyPrefix in options of nodes, where node-redis ignores it. Give it beside rootNodes or sentinelRootNodes.';
+    return 'a keyPrefix in options of nodes, where node-redis ignores it. Give it next to rootNodes or sentinelRootNodes.';
   }
   const { url, socket, path, host } = given;
   const own = isNodeRedisOptions(given) || !isByDefault(host) ? host : undefined;
@@ -171,12 +171,12 @@ function problemOfSettings(given: Given): string | undefined {
   return addresses.filter(Boolean).length > 1 ? SEVERAL_ADDRESSES : undefined;
 }
 
-/** The options of a client of ioredis have this host beside any other address. */
+/** The options of a client of ioredis contain this host in addition to any other address. */
 function isByDefault(host: unknown): boolean {
   return host === 'localhost';
 }
 
-/** What options say about each of the servers that they name. */
+/** Returns the options of each server. */
 function serversOf(given: Given): Given[] {
   const { sentinels, rootNodes, sentinelRootNodes, defaults } = given;
   if (!isNodeRedisOptions(given)) return sentinels ? listOf(sentinels) : [given];
@@ -184,7 +184,7 @@ function serversOf(given: Given): Given[] {
   return sentinelRootNodes ? listOf(sentinelRootNodes) : [withSocket(given)];
 }
 
-/** What options of node-redis say about a server. @param socket of all servers */
+/** Returns the options of one server of node-redis. @param socket the options of all servers */
 function withSocket({ url, database, socket: own }: Given, socket: unknown = {}): Given {
   const { tls } = { ...(socket as Given), ...(own as Given) };
   return { url, database, ...(own as Given), tls };
@@ -204,10 +204,10 @@ function problemOfServer(server: Given): string | undefined {
   if (url.startsWith('/')) return 'url that is the path of a socket. Write socket: { path }.';
   const problem = problemOfUrl(url);
   if (problem !== undefined || agrees(new URL(url), server)) return problem;
-  return 'options whose url says something else than socket or database. Give one of them, and rediss:// for TLS.';
+  return 'options whose url contradicts socket or database. Give one of them, and rediss:// for TLS.';
 }
 
-/** Whether options say the same as the URL beside them: those of a client that was made of a URL have both. */
+/** Whether options agree with their URL. A client that was created from a URL has both. */
 function agrees(url: URL, { host, port, path, tls, database }: Given): boolean {
   const ofUrl = databaseOf(url);
   return (
@@ -223,7 +223,7 @@ function databaseOf({ pathname, searchParams }: URL): string | undefined {
   return pathname.slice(1) || (searchParams.get('db') ?? undefined);
 }
 
-/** With any other value ioredis selects `NaN`, and nobody handles the error, which ends the process. */
+/** For any other value ioredis selects `NaN`, and the unhandled error ends the process. */
 function isDatabase(db: unknown): boolean {
   return /^\d+$/.test(String(db));
 }

@@ -1,4 +1,4 @@
-/** CRC-16/XMODEM, as the Redis Cluster specification names it (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/). */
+/** CRC-16/XMODEM, as in the Redis Cluster specification (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/). */
 const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
   let crc = byte << 8;
   for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
@@ -8,7 +8,7 @@ const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
 /** The number of slots of a Redis Cluster. */
 export const SLOTS = 16_384;
 
-/** The slot (0 to 16383) of a key in a Redis Cluster: that of its hash tag, if it has one. */
+/** Returns the slot (0 to 16383) of a key in a Redis Cluster. Only the hash tag counts, if there is one. */
 export function clusterSlot(key: string): number {
   const open = key.indexOf('{');
   const close = open < 0 ? -1 : key.indexOf('}', open + 1);
@@ -34,7 +34,7 @@ function slotOfBytes(bytes: Uint8Array): number {
 const tags: (string | undefined)[] = [];
 let nextTag = 0;
 
-/** The shortest hash tag of a slot: the first number, in base 36, whose slot it is. The same in every process. */
+/** Returns the shortest hash tag of a slot: the smallest number in that slot, in base 36. It is the same in every process. */
 export function tagOfSlot(slot: number): string {
   while (tags[slot] === undefined) {
     const tag = (nextTag++).toString(36);

@@ -4,13 +4,13 @@ import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { NEEDS_PASSWORD, nodeError } from './advice.js';
 import type { ConnectionFailure, RedisClient } from './redis-client.js';
 
-/** How long after a command was due, or while it is made, a silent connection counts as half-open, in milliseconds. */
+/** How long a connection may be silent, after a command was overdue or while connecting, before it counts as half-open, in milliseconds. */
 const HALF_OPEN_AFTER_MS = 4_000;
 
-/** How often, at most, the connection to a server that has become a replica is made anew, in milliseconds. */
+/** The minimum time between two reconnections from a server that has become a replica, in milliseconds. */
 const RENEW_EVERY_MS = 1_000;
 
-/** Refusals that last until the setup is changed. */
+/** Refusals that last until the configuration changes. */
 const REFUSALS: Record<NonNullable<ConnectionFailure['refused']>, { problem: string; advice: string }> = {
   credentials: { problem: 'it refused the credentials', advice: 'Correct username and password.' },
   login: { problem: 'it needs a password, and none was given', advice: NEEDS_PASSWORD },
@@ -20,32 +20,32 @@ const REFUSALS: Record<NonNullable<ConnectionFailure['refused']>, { problem: str
   },
 };
 
-/** One client, made here or passed by the user, and whether it can be used now. */
+/** A client, created here or passed by the user, and its state. */
 export class RedisConnection {
   readonly #waiting = new Set<() => void>();
-  /** The waiters at the start of the application, which a refusal answers. */
+  /** The waiters during the start of the application. A refusal ends their wait. */
   readonly #starting = new Set<() => void>();
   #wasReady: boolean;
-  /** How many attempts to connect have failed since it was last ready. */
+  /** The number of failed attempts to connect since it was last ready. */
   #failures = 0;
-  /** Since when it is not ready, although it should be. */
+  /** When it ceased to be ready, if it should be ready. */
   #downSince?: number;
   #readyAt = performance.now();
   #renewedAt = -Infinity;
-  /** Runs from when the server has accepted a connection until it is ready. */
+  /** Runs while an accepted connection is not yet ready. */
   #handshake?: NodeJS.Timeout;
   #problem?: NodeError;
-  /** Called each time that the connection was made, before anything that waited for it is sent. */
+  /** Called after each connection, before waiting commands are sent. */
   onReady?: () => void;
 
   /** `host:port`, or the path of a socket: never the URL, which may hold a password. */
   readonly name: string;
-  /** The name in `CLIENT LIST` of further connections that are made like this one. */
+  /** The name of further connections in `CLIENT LIST`. */
   readonly clientName: string;
 
   /**
-   * @param clientName its name in `CLIENT LIST`, unless the user gave an owned client another one
-   * @param commandTimeoutMs how long without a connection until the server counts as down, in milliseconds
+   * @param clientName its name in `CLIENT LIST`, unless the user gave an owned client another name
+   * @param commandTimeoutMs the time without a connection after which the server counts as down, in milliseconds
    */
   constructor(
     readonly client: RedisClient,
@@ -68,14 +68,14 @@ export class RedisConnection {
     return this.client.isReady;
   }
 
-  /** Stands for the connection: another one each time that it is made. */
+  /** Identifies the connection: it changes with each reconnection. */
   get generation(): unknown {
     return this.client.generation;
   }
 
   /**
-   * Whether waiting for it is useless: an attempt to reconnect has failed, or took too long. A shorter break is ridden out.
-   * Behind a proxy that accepts connections for a dead server this is known after `commandTimeoutMs`.
+   * Whether waiting is useless: an attempt to reconnect has failed or takes too long. Calls wait through a shorter break. A proxy that
+   * accepts connections for a dead server delays this until `commandTimeoutMs`.
    */
   get isKnownDown(): boolean {
     if (this.isReady) return false;
@@ -83,10 +83,10 @@ export class RedisConnection {
     return this.#downSince !== undefined && performance.now() - this.#downSince >= this.commandTimeoutMs;
   }
 
-  /** The problem while it is not ready. One error object until it changes, as every call asks for it meanwhile. */
+  /** The problem while it is not ready. The error object is reused until the problem changes, because every call reads it. */
   get problem(): NodeError {
     const { failure, status } = this.client;
-    // What Redis says where nobody has logged in is about HELLO, which no user of this library writes.
+    // The message of Redis for a missing login mentions HELLO, which users of this library never send.
     const cause = failure ? `: ${failure.refused === 'login' ? 'NOAUTH' : failure.problem}` : '';
     const problem = `${this.#refusal?.problem ?? `not connected (${status})`}${cause}`;
     if (this.#problem?.problem !== problem) this.#problem = nodeError(this.name, problem, this.#advice);
@@ -95,7 +95,7 @@ export class RedisConnection {
 
   get #advice(): string | undefined {
     if (this.#refusal || this.client.isOwned || !this.client.isEnded) return this.#refusal?.advice;
-    return 'The client was closed, by quit, disconnect, close or destroy, and does not reconnect: hand in one that stays open.';
+    return 'The client was closed (quit, disconnect, close or destroy) and does not reconnect: give a client that stays open.';
   }
 
   get #refusal(): { problem: string; advice: string } | undefined {
@@ -104,10 +104,10 @@ export class RedisConnection {
   }
 
   /**
-   * Waits until commands can be sent. Starts the connection of a lazy client, as a command would.
-   * @param when at the `start` of the application the server may be starting, too: it is waited for even when it is known to
-   *   be down, but a refusal ends the wait; later a refusal may be about to change
-   * @returns undefined when it is ready; the problem after `timeoutMs`, or at once when waiting is useless
+   * Waits until commands can be sent. Connects a lazy client.
+   * @param when `start` while the application starts: then it waits even for a server that is down, because that may be starting, too,
+   *   but a refusal ends the wait. Later a refusal does not, since the configuration may change
+   * @returns undefined when it is ready; otherwise the problem, after `timeoutMs` or at once if waiting is useless
    */
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
     if (this.isReady) return undefined;
@@ -119,9 +119,9 @@ export class RedisConnection {
   }
 
   /**
-   * Has the connection made anew if a command that is overdue stays so: the client's own `socketTimeout` would set and clear
-   * a timer for each command. Clients of the user are left alone.
-   * @param isOpen whether the command is still not answered
+   * Reconnects if an overdue command remains unanswered. The `socketTimeout` of the client would set and clear a timer for each command.
+   * Clients of the user are left alone.
+   * @param isOpen whether the command is still unanswered
    */
   suspect(isOpen: () => boolean): void {
     const { isOwned, generation } = this.client;
@@ -133,16 +133,16 @@ export class RedisConnection {
   }
 
   /**
-   * Has the connection made anew, because its server has become a replica: the address may lead to the primary by now,
-   * while the old connection would stay with the replica for ever. A replica in a Cluster sends the client on to its master, but not on a
-   * connection where an earlier READONLY still stands: a busy server refuses the READWRITE that ends it.
+   * Reconnects because the server has become a replica: the address may lead to the primary by now, but the old connection would stay
+   * with the replica. A replica in a Cluster redirects the client to its master, except on a connection in READONLY mode, and a busy
+   * server may have refused the READWRITE that ends this mode.
    * @returns advice for the user
    */
   leaveReplica(): string {
     const isDue = this.isReady && performance.now() - Math.max(this.#readyAt, this.#renewedAt) >= RENEW_EVERY_MS;
     if (this.client.topology.isCluster) {
       if (isDue) this.#renew();
-      return 'A node that the client takes for a master is a replica. The client asks anew which master has which slot.';
+      return 'A node that the client considers a master is a replica. The client refreshes its slot map.';
     }
     if (!this.client.isOwned) {
       return 'Its server is a replica, and the client stays connected to it: call client.disconnect(true), which makes it reconnect, or give the module a URL or options.';
@@ -165,12 +165,12 @@ export class RedisConnection {
   }
 
   /**
-   * Has a connection made anew whose server has accepted it, and then says nothing: behind it may be a proxy whose server is
-   * gone, or the network may have broken. The client itself would wait for as long as the connection stays open.
+   * Reconnects if the server accepts a connection and then stays silent: it may be a proxy whose server is gone, or the network may have
+   * failed. The client itself would wait as long as the connection stays open.
    */
   #expectAnswers(): void {
     const { generation, received } = this.client;
-    if (generation === undefined) return; // a Cluster, whose nodes have connections of their own
+    if (generation === undefined) return; // a Cluster has no connection itself
     const look = () => {
       if (generation !== this.client.generation || this.isReady) return;
       if (this.client.received > received) this.#expectAnswers();

@@ -1,17 +1,17 @@
 import type { RedisClient } from './redis-client.js';
 
-/** Tells a server apart from the same one before its restart. */
+/** Identifies a server between two restarts. */
 export interface ServerIdentity {
-  /** Changes with each start of the server that may have lost locks that it acknowledged. */
+  /** Changes with each start of a server that may have lost acknowledged locks. */
   run: string;
   /**
-   * How long it has known all locks that it granted, unless its run is the one that was seen last; in seconds, rounded down.
-   * A promoted replica may have been up for long and yet not know the last grants of its master.
+   * How long it has known all locks that it granted, in seconds, rounded down. It is ignored if the run has not changed. A promoted
+   * replica may have been up for a long time without knowing the last grants of its master.
    */
   uptimeS: number;
 }
 
-/** The run of a server with this setting: it never forgets a lock that it acknowledged, however often it restarts. */
+/** The constant run of a server with this setting, which never loses an acknowledged lock, even in a restart. */
 const DURABLE_RUN = 'appendfsync always';
 
 /** Asks a server for its identity. @throws the client's error; an Error when INFO lacks the fields */
@@ -25,14 +25,14 @@ export async function identify(client: RedisClient): Promise<ServerIdentity> {
   const run = fields.get('run_id');
   const uptimeS = Number(fields.get('uptime_in_seconds') || NaN);
   if (!run || Number.isNaN(uptimeS)) throw new Error('INFO lacks run_id or uptime_in_seconds');
-  // A server that does not say may have been one.
+  // If the field is missing, the server may have been a replica.
   const wasReplica = !/^0+$/.test(fields.get('master_replid2') ?? '');
-  // Redis counts how often the second has changed since its start: it may say one second after a moment.
+  // Redis counts changes of the second, so this may be up to a second too high.
   const sinceStartS = Math.max(0, uptimeS - 1);
   return { run: isOnDisk && !wasReplica ? DURABLE_RUN : run, uptimeS: wasReplica ? 0 : sinceStartS };
 }
 
-/** Whether every write is on disk before it is acknowledged; false where CONFIG may not be read. */
+/** Whether every write is on disk before its acknowledgement; false without the right to read CONFIG. */
 async function writesToDiskFirst(client: RedisClient): Promise<boolean> {
   const settings = await client.call('config', 'GET', 'append*').catch(() => []);
   return settingOf(settings, 'appendonly') === 'yes' && settingOf(settings, 'appendfsync') === 'always';
@@ -43,11 +43,11 @@ export function infoFields(text: string): ReadonlyMap<string, string> {
   return new Map([...text.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name!, value!]));
 }
 
-/** The value of a setting in the answer to CONFIG GET: a list, or an object for clients that map RESP3 replies to those. */
+/** Returns a setting from the answer to CONFIG GET. Some clients convert its list to an object (RESP3). */
 export function settingOf(reply: unknown, name: string): string | undefined {
   let value: unknown;
   if (Array.isArray(reply)) {
-    // Names and values take turns: a value may look like a name.
+    // Names have even indexes: a value may equal a name.
     const at = reply.findIndex((each, index) => index % 2 === 0 && each === name);
     if (at >= 0) value = (reply as unknown[])[at + 1];
   } else {

@@ -1,5 +1,5 @@
-// The only types of the packages for Redis in lib/. Those of a package are unknown in an application that has it not because it needs it
-// not: the next lines let it compile our declarations all the same. Only comments of this form are kept in them.
+// The only types of Redis packages in lib/. In an application without one of the packages its types are unknown, and these lines let the
+// declarations compile anyway. Declarations keep only comments of this form.
 /** @ts-ignore: ioredis is optional. */
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
 /** @ts-ignore: node-redis is optional. */
@@ -7,7 +7,7 @@ import type * as redis from 'redis';
 
 export type { Cluster, Redis, RedisOptions };
 
-/** A type, or nothing where it is unknown: it would take away the checks of all others in a union. */
+/** The type, or never if it is unknown: an unknown type would disable the checks of a whole union. */
 type Known<T> = [unknown] extends [T] ? never : T;
 
 /** A client of ioredis. */
@@ -22,21 +22,21 @@ export interface NodeRedisClient {
   EVALSHA(...args: never[]): Promise<unknown>;
 }
 
-/** What `createClient` of node-redis takes, with either version of the protocol. */
+/** The options of `createClient` of node-redis, with either version of the protocol. */
 export type ClientOptions = redis.RedisClientOptions<
   redis.RedisModules,
   redis.RedisFunctions,
   redis.RedisScripts,
   redis.RespVersions
 >;
-/** What `createCluster` of node-redis takes. */
+/** The options of `createCluster` of node-redis. */
 export type ClusterOptions = redis.RedisClusterOptions<
   redis.RedisModules,
   redis.RedisFunctions,
   redis.RedisScripts,
   redis.RespVersions
 >;
-/** What `createSentinel` of node-redis takes. */
+/** The options of `createSentinel` of node-redis. */
 export type SentinelOptions = redis.RedisSentinelOptions<
   redis.RedisModules,
   redis.RedisFunctions,
@@ -44,7 +44,7 @@ export type SentinelOptions = redis.RedisSentinelOptions<
   redis.RespVersions
 >;
 
-/** Options of node-redis: what `createClient`, `createSentinel` or `createCluster` take. */
+/** Options of node-redis for `createClient`, `createSentinel` or `createCluster`. */
 export type NodeRedisOptions = Known<ClientOptions> | Known<SentinelOptions> | Known<ClusterOptions>;
 
 /**

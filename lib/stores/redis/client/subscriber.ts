@@ -4,12 +4,12 @@ import { SUBSCRIBE_LIMIT_MS, type CommandFault, type Subscription, type Subscrip
 const LONGEST_PAUSE_MS = 1_000;
 
 /**
- * Learns what becomes of a connection.
- * @param fault why it is closed: it broke, or could not begin in its time. Undefined: it does what it is for
+ * Reports the state of a connection that listens.
+ * @param fault why it closed: it broke, or did not begin in time. Undefined if it listens now
  */
 export type Report = (fault?: CommandFault) => void;
 
-/** A connection that listens, until it breaks: a client that makes it again by itself takes too long to notice a break. */
+/** A connection that listens until it breaks. The reconnection of clients would notice a break too late. */
 export abstract class ListeningConnection implements Subscription {
   #limit?: NodeJS.Timeout;
   protected isOver = false;
@@ -19,7 +19,7 @@ export abstract class ListeningConnection implements Subscription {
   protected abstract faultOf(error: unknown): CommandFault;
   protected abstract disconnect(): void;
 
-  /** It has so long to begin, from now on, in milliseconds. */
+  /** Limits the time until it listens, from now on, in milliseconds. */
   protected limit(limitMs = SUBSCRIBE_LIMIT_MS): void {
     clearTimeout(this.#limit);
     if (!this.isOver) this.#limit = setTimeout(() => this.end(new Error('no answer')), limitMs).unref();
@@ -43,13 +43,13 @@ export abstract class ListeningConnection implements Subscription {
   }
 }
 
-/** Subscribes to a channel on a connection of its own, and again after each break of it. */
+/** Subscribes to a channel on a separate connection, and again after each break. */
 export class Subscriber implements Subscription {
   #connection!: Subscription;
   #attempts = 0;
   #again?: NodeJS.Timeout;
 
-  /** @param connect makes a connection that subscribes */
+  /** @param connect opens a connection that subscribes */
   constructor(
     private readonly connect: (report: Report) => Subscription,
     private readonly onChange: (change: SubscriptionChange) => void,
@@ -66,12 +66,12 @@ export class Subscriber implements Subscription {
   }
 
   #over({ kind, message }: CommandFault): void {
-    // Of what the server says while it connects, only this is about the subscription: a right is missing, or it has no such command.
+    // Only these refusals are about the subscription: a right is missing, or the command does not exist.
     const isRefused = /^NOPERM.*(subscribe|channel)|^ERR unknown command ['`]subscribe/i.test(message);
     if (kind === 'refused' && isRefused) return this.onChange({ refusal: message });
     const pauseMs = Math.min(50 * ++this.#attempts, LONGEST_PAUSE_MS);
     this.#again = setTimeout(() => this.#open(), pauseMs).unref();
-    this.onChange('closed'); // which may close it
+    this.onChange('closed'); // the listener may close this subscriber
   }
 
   close(): void {

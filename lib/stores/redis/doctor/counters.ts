@@ -1,17 +1,17 @@
 import type { RedisClient } from '../client/redis-client.js';
 import { ask, type Answer } from '../client/ask.js';
 
-/** A fencing counter from which tokens are not minted as they should be. */
+/** A fencing counter with a suspicious value. */
 export interface OddCounter {
   /** Its key in Redis. */
   key: string;
-  /** How far it is ahead of the time of the server, in milliseconds; undefined when it is no number, or out of range. */
+  /** How far it is ahead of the time of the server, in milliseconds; undefined if it is not a number, or out of range. */
   aheadMs?: number;
 }
 
 /**
- * Reads counters, and replies with those that are no number, or more than a second ahead of the server's time. Their keys
- * are arguments, since they may be in many slots of one master of a Cluster; those of other masters are left out.
+ * Returns the counters that are not numbers or are more than a second ahead of the server clock. Their keys are passed as arguments,
+ * because they may be in many slots of one master of a Cluster.
  */
 const FIND_ODD = `
 local time = redis.call('TIME')
@@ -29,10 +29,10 @@ for _, key in ipairs(ARGV) do
 end
 return odd`;
 
-/** How many counters one call reads: few enough to hold up nobody else. */
+/** The number of counters that one call reads. It is small, so that the call delays nobody else. */
 const KEYS_PER_CALL = 512;
 
-/** @param keys of all counters that there may be on this server */
+/** @param keys the keys of all counters that may exist on this server */
 export async function findOddCounters(client: RedisClient, keys: readonly string[]): Promise<OddCounter[]> {
   const calls: ['EVAL', ...string[]][] = [];
   for (let at = 0; at < keys.length; at += KEYS_PER_CALL) {
@@ -41,7 +41,7 @@ export async function findOddCounters(client: RedisClient, keys: readonly string
   return (await ask(client, calls)).flatMap(oddOf);
 }
 
-/** A refusal is not of its own: without the right to EVAL there are no locks, which is found out anyway. */
+/** Ignores a refusal: another check reports a missing right to EVAL. */
 function oddOf(answer: Answer): OddCounter[] {
   if (!('value' in answer) || !Array.isArray(answer.value)) return [];
   return answer.value.map(([key, ahead]) => ({ key: String(key), ...(ahead !== '' && { aheadMs: Number(ahead) }) }));

@@ -1,29 +1,29 @@
 import type { Finding, NodeReport } from '../../../api/diagnosis.js';
 import type { OddCounter } from './counters.js';
 
-/** Servers that speak the protocol of Redis. One that does not name itself counts as Redis. */
+/** Servers that speak the protocol of Redis. A server that does not name itself counts as Redis. */
 export type ServerName = 'Redis' | 'Valkey' | 'Redict' | 'Dragonfly' | 'KeyDB' | 'Garnet';
 
-/** The state of one Redis server. `undefined` stands for what could not be found out: `notChecked` says why. */
+/** The state of one Redis server. A field is `undefined` if it could not be checked: `notChecked` gives the reasons. */
 export interface NodeDiagnosis extends NodeReport {
-  /** `host:port`, the path of a socket, or the name of a Sentinel master; in a Cluster one for each master. */
+  /** `host:port`, the path of a socket, or the name of a Sentinel master. A Cluster has one diagnosis for each master. */
   name: string;
-  /** Whether it answered. If not, all but `name`, `problem` and `summary` is empty. */
+  /** Whether it answered. If not, only `name`, `problem` and `summary` are set. */
   reachable: boolean;
-  /** The kind of server, by its own words. */
+  /** The kind of server, as it names itself. */
   server?: ServerName;
-  /** Its own version, such as `7.0.15`, and not that of the Redis that it resembles. */
+  /** Its own version, such as `7.0.15`, and not the compatible version of Redis. */
   version?: string;
-  /** Changes with each start of the server: two nodes with the same one are one server. */
+  /** Changes with each start of the server. Two nodes with the same value are one server. */
   runId?: string;
   role?: 'master' | 'replica';
-  /** `host:port` of its master, as it knows it. */
+  /** `host:port` of its master. */
   replicaOf?: string;
-  /** The history of writes it follows: a master and its replicas have the same. */
+  /** Identifies its replication history: a master and its replicas have the same value. */
   replicationId?: string;
-  /** How many replicas follow it now. */
+  /** The number of connected replicas. */
   replicas?: number;
-  /** How many of them each lock waits for (`waitForReplicas`). */
+  /** The number of replicas that each lock waits for (`waitForReplicas`). */
   awaitedReplicas?: number;
   /** It is a replica that refuses writes. */
   readOnly?: boolean;
@@ -31,7 +31,7 @@ export interface NodeDiagnosis extends NodeReport {
   activeReplica?: boolean;
   /** It is part of a Redis Cluster. */
   cluster?: boolean;
-  /** The client that asks it is one for a Cluster. */
+  /** Whether its client is a Cluster client. */
   isClusterClient: boolean;
   /** `maxmemory-policy`. */
   evictionPolicy?: string;
@@ -45,25 +45,25 @@ export interface NodeDiagnosis extends NodeReport {
     /** It writes snapshots from time to time. */
     snapshots?: boolean;
   };
-  /** How far its clock is ahead of that of this process, in milliseconds. */
+  /** How far its clock is ahead of the clock of this process, in milliseconds. */
   clockOffsetMs?: number;
-  /** By how much `clockOffsetMs` may be wrong: half of the time the answer took, in milliseconds. */
+  /** The error bound of `clockOffsetMs`: half of the round trip, in milliseconds. */
   clockToleranceMs?: number;
-  /** How long it took to answer a command, the network included, in milliseconds. */
+  /** The time of a round trip, including the network, in milliseconds. */
   roundTripMs?: number;
-  /** How long it may take, in milliseconds: `commandTimeoutMs`, or its default. */
+  /** The time limit of a command, in milliseconds: `commandTimeoutMs` or its default. */
   commandTimeoutMs?: number;
-  /** The error that it answers to writes, such as `OOM` when its memory is full, or `MISCONF`. */
+  /** The error with which it refuses writes, such as `OOM` when its memory is full, or `MISCONF`. */
   refusesWrites?: string;
-  /** The error that it answers to scripts, such as that they are disabled. */
+  /** The error with which it refuses scripts. */
   refusesScripts?: string;
-  /** It votes only when it is admitted (`admission` of a Redlock), for which it has to have a `runId`. */
+  /** Whether it votes only after admission (`admission` of a Redlock), which needs a `runId`. */
   needsAdmission?: boolean;
-  /** The error that it answers when its client selects its database. */
+  /** The error with which it refuses the database of its client. */
   refusesDatabase?: string;
-  /** Fencing counters that are more than a second ahead of its clock, or no number, if there are any. */
+  /** Fencing counters that are not numbers or are more than a second ahead of its clock, if any. */
   oddCounters?: OddCounter[];
-  /** Checks that could not be made, and why. */
+  /** Checks that were not possible, and the reasons. */
   notChecked: string[];
 }
 
@@ -73,7 +73,7 @@ export type ExaminedNode = Omit<NodeDiagnosis, 'summary'>;
 /** How the servers keep locks: one alone, or a majority of several. */
 export type RedisKind = 'redis' | 'redlock';
 
-/** The subject of a finding about Redis servers, for programs. */
+/** A stable code for a finding about Redis servers, for programs to match on. */
 export type FindingCode =
   /** Two nodes of a Redlock are one server. */
   | 'same-server'
@@ -83,9 +83,9 @@ export type FindingCode =
   | 'writable-replica'
   /** A replica and its master both accept writes (KeyDB with `active-replica`). */
   | 'active-replica'
-  /** A server that runs scripts as transactions only with a setting that it does not show (Garnet). */
+  /** A server that runs scripts as transactions only with a setting that it does not report (Garnet). */
   | 'scripts-not-atomic'
-  /** The client goes on in another database than the one it should use. */
+  /** The client uses another database than the configured one. */
   | 'wrong-database'
   | 'read-only-replica'
   | 'unreachable'
@@ -93,9 +93,9 @@ export type FindingCode =
   | 'refuses-writes'
   /** Scripts are disabled. */
   | 'no-scripts'
-  /** A node of a Redlock that does not show when it has restarted, and therefore never votes (Dragonfly). */
+  /** A node of a Redlock that does not report restarts, and therefore never votes (Dragonfly). */
   | 'no-run-id'
-  /** Fewer replicas follow the server than each lock waits for. */
+  /** The server has fewer replicas than each lock waits for. */
   | 'too-few-replicas'
   | 'eviction'
   | 'no-persistence'
@@ -106,13 +106,13 @@ export type FindingCode =
   | 'counter-ahead'
   /** A fencing counter is more than a day ahead of the clock of its server: another program probably wrote it. */
   | 'counter-far-ahead'
-  /** There is something other than a number where a fencing counter should be. */
+  /** A fencing counter is not a number. */
   | 'counter-no-number'
   /** The server is part of a Cluster, but its client is not a Cluster client. */
   | 'cluster-mode'
   | 'not-checked';
 
-/** A finding about servers of Redis. */
+/** A finding about Redis servers. */
 export interface RedisFinding extends Finding {
   code: FindingCode;
 }

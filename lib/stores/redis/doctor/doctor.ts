@@ -18,7 +18,7 @@ export async function reportOn(
   return { backend, where: whereOf(backend, examined), nodes, findings, refusal: reasonAgainst(backend, findings) };
 }
 
-/** The codes of findings with which the application does not start. */
+/** The codes of findings that prevent the application from starting. */
 const UNSAFE: ReadonlySet<FindingCode> = new Set([
   'same-server',
   'not-independent',
@@ -27,7 +27,7 @@ const UNSAFE: ReadonlySet<FindingCode> = new Set([
   'wrong-database',
 ]);
 
-/** Why the application must not start: two could hold a lock, or the only server is a replica that refuses writes. */
+/** Returns why the application must not start: two callers could hold one lock, or the only server is a read-only replica. */
 function reasonAgainst(backend: RedisKind, findings: readonly RedisFinding[]): LockError | undefined {
   const unsafe = refusalOf(findings, UNSAFE);
   const useless = backend === 'redis' ? findings.filter(({ code }) => code === 'read-only-replica') : [];

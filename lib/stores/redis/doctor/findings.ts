@@ -3,17 +3,17 @@ import { found, type Findings } from '../../node/findings.js';
 import type { OddCounter } from './counters.js';
 import type { ExaminedNode, FindingCode, RedisFinding, RedisKind } from './diagnosis.js';
 
-/** The difference between clocks of nodes from which a finding is made, in milliseconds. */
+/** Larger differences between the clocks of nodes cause a finding, in milliseconds. */
 const CLOCK_TOLERANCE_MS = 1_000;
-/** Clocks are not set back by more than this, in milliseconds: a counter that is further ahead was probably written by another program. */
+/** Clocks are rarely set back by more than this, in milliseconds. If a counter is further ahead, another program probably wrote it. */
 const FAR_AHEAD_MS = 86_400_000;
 /** The first version with `SET … GET`. */
 const OLDEST_VERSION = [6, 2] as const;
 
-/** The findings about these servers, errors first. */
+/** Returns the findings about these servers, errors first. */
 export function findingsOf(backend: RedisKind, nodes: readonly ExaminedNode[]): RedisFinding[] {
   const useless = nodes.map((node) => found('error', CANNOT_GRANT, node.name, node));
-  // A Redlock can do without a minority of its nodes; a single server is always needed.
+  // A Redlock works without a minority of its nodes. A single server is always needed.
   const missing = useless.filter((reasons) => reasons.length > 0).length;
   const severity: RedisFinding['severity'] =
     backend === 'redis' || nodes.length - missing <= nodes.length / 2 ? 'error' : 'warning';
@@ -27,7 +27,7 @@ export function findingsOf(backend: RedisKind, nodes: readonly ExaminedNode[]): 
   return findings.sort((a, b) => Number(b.severity === 'error') - Number(a.severity === 'error'));
 }
 
-/** Reasons why a server gives no lock, or no vote. */
+/** Reasons why a server cannot grant locks or vote. */
 const CANNOT_GRANT: Findings<ExaminedNode, FindingCode> = {
   unreachable: ({ reachable, problem }) =>
     !reachable && `cannot be reached: ${problem}. Start it, or correct the address, the credentials or the database.`,
@@ -57,7 +57,7 @@ const CANNOT_GRANT: Findings<ExaminedNode, FindingCode> = {
     roundTripMs >= commandTimeoutMs && tooFar(roundTripMs, commandTimeoutMs, 'no lock can be taken'),
 };
 
-/** What lets two hold one lock. */
+/** Problems that let two callers hold the same lock. */
 const UNSAFE: Findings<ExaminedNode, FindingCode> = {
   'wrong-database': ({ refusesDatabase }) =>
     refusesDatabase !== undefined &&
@@ -80,7 +80,7 @@ const UNSAFE: Findings<ExaminedNode, FindingCode> = {
       'without it two callers can hold the same lock. Start it with that, or use Redis or Valkey.',
 };
 
-/** What may cost locks, or shows that another program writes where they are. */
+/** Problems that may cost locks, or traces of another program under the keys of locks. */
 const WARNINGS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
   eviction: ({ server, evictionPolicy, maxMemoryBytes }) =>
     evictionPolicy !== undefined &&
@@ -88,7 +88,7 @@ const WARNINGS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
     `has the maxmemory-policy ${evictionPolicy}: ` +
       `${maxMemoryBytes === 0 ? 'once a maxmemory is set and reached' : 'when its memory is full'} it may evict locks, and then two callers can hold the same lock. ` +
       `${server === 'Dragonfly' ? 'Start it without --cache_mode' : 'Set noeviction'}, or give locks a Redis of their own.`,
-  // A Redlock survives a node that forgets, if that does not vote too soon; a replica has what its master has.
+  // A Redlock survives a node that loses its data if the node does not vote too soon. A replica gets its data from its master.
   'no-persistence': ({ backend, server, role, persistence }) =>
     backend === 'redis' && role === 'master' && persistence?.appendOnly === false && forgets(server, persistence),
   'cluster-mode': ({ cluster, isClusterClient }) =>
@@ -127,14 +127,14 @@ const WARNINGS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
       'the right +info is needed for that.',
 };
 
-/** The versions of other servers than Redis and KeyDB are no measure: those began with all that is needed. */
+/** Checks only Redis and KeyDB: all versions of the other servers have the needed commands. */
 function isTooOld({ server, version = '' }: Pick<ExaminedNode, 'server' | 'version'>): boolean {
   if (server !== 'Redis' && server !== 'KeyDB') return false;
   const [major = 0, minor = 0] = version.split('.').map(Number);
   return major < OLDEST_VERSION[0] || (major === OLDEST_VERSION[0] && minor < OLDEST_VERSION[1]);
 }
 
-/** A script that the server does not know yet takes two round trips, and any command longer when either side is busy. */
+/** Recommends three round trips: a new script takes two, and busy servers or processes need more time. */
 function tooFar(roundTripMs: number, commandTimeoutMs: number, consequence: string): string {
   const enoughMs = Math.ceil((3 * roundTripMs) / 10) * 10;
   return (
@@ -170,7 +170,7 @@ function counted(key: string, count: number): string {
   return count === 1 ? printable(key) : `${printable(key)} (and ${count - 1} more)`;
 }
 
-/** Nodes of a Redlock that fail together, or whose vote counts twice. */
+/** Finds nodes of a Redlock that fail together, or whose vote counts twice. */
 function dependent(nodes: readonly ExaminedNode[]): RedisFinding[] {
   return nodes.flatMap((node, index) =>
     nodes.slice(0, index).flatMap((earlier): RedisFinding[] => {

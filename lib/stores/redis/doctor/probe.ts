@@ -10,26 +10,26 @@ import { problemOf } from '../../node/problem-of.js';
 import { settingOf } from '../client/server-identity.js';
 import { readInfo } from './read-info.js';
 
-/** The use of a node, and the names of its keys and channels. */
+/** How locks use a node, and the names of its keys and channels. */
 export interface Usage {
   keyPrefix: string;
   processName: string;
-  /** Whether locks are kept on it alone; if not, it is a node of a Redlock. */
+  /** False for a node of a Redlock. */
   handsOver: boolean;
-  /** Whether it votes only when it is admitted, as a node of a Redlock. */
+  /** Whether it is a node of a Redlock that votes only after admission. */
   needsAdmission: boolean;
-  /** How many replicas each lock waits for. */
+  /** The number of replicas that each lock waits for. */
   awaitedReplicas: number;
-  /** How long a command may take, in milliseconds. */
+  /** The time limit of a command, in milliseconds. */
   commandTimeoutMs: number;
 }
 
-/** The part of the time that a step may take which can be done without: the rest is still reported in time. */
+/** The fraction of the remaining time that an optional step may take, so that the report is still in time. */
 const MAX_STEP_FRACTION = 0.9;
 
 /** Checks a Redis server, or each master of a Cluster, and changes nothing there. */
 export class NodeProbe {
-  /** Checks in flight: a server that hangs gets no second one. */
+  /** Checks in flight. A server that hangs gets no second check. */
   readonly #open = new WeakMap<RedisClient, Promise<ExaminedNode>>();
 
   constructor(
@@ -64,10 +64,10 @@ export class NodeProbe {
     // `call` does not put the key prefix of a Cluster before the keys of one of its masters.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const keys = new LockKeys(keyPrefix, countersOf(handsOver, isCluster), this.#clientPrefix);
-    const key = prefix + keys.lock(`doctor:${processName}`); // nobody has it
+    const key = prefix + keys.lock(`doctor:${processName}`); // no lock has this key
     const endsAt = performance.now() + timeoutMs;
     try {
-      // All at once, so that a server that is far away is checked in time, too.
+      // All at once, so that the check of a distant server is in time, too.
       const [clock, [info, save, fsync, write, script, select], odd] = await Promise.all([
         clockOf(client),
         ask(client, [
@@ -102,7 +102,7 @@ export class NodeProbe {
     }
   }
 
-  /** Measures a round trip that seems too long again: the process may have been busy, as it is while it starts. */
+  /** Measures a long round trip twice: the process may have been busy, for example while starting. */
   async #roundTripMs(
     client: RedisClient,
     { clockToleranceMs }: ClockReading,
@@ -116,13 +116,13 @@ export class NodeProbe {
     return Math.min(firstMs, rounded(2 * (second.clockToleranceMs ?? Infinity)));
   }
 
-  /** Selects the database that the client believes to be in: ioredis reports a refusal, and goes on in database 0. */
+  /** Selects the database of the client again: after a refusal ioredis continues in database 0. */
   #selection({ topology: { database } }: RedisClient): ['SELECT', string][] {
-    // The nodes of a Cluster have only one.
+    // The nodes of a Cluster have only one database.
     return database === 0 || this.connection.client.topology.isCluster ? [] : [['SELECT', String(database)]];
   }
 
-  /** The keys of the fencing counters that a server may have, as it knows them. */
+  /** Returns the keys of the fencing counters that a server may have, including the prefix of the client. */
   #countersOf({ name }: RedisClient, { fences }: LockKeys): string[] {
     const { topology } = this.connection.client;
     const here = topology.isCluster ? fences.filter((fence) => topology.routeOf(fence)[1] === name) : fences;
@@ -141,7 +141,7 @@ export class NodeProbe {
 
 type ClockReading = Pick<ExaminedNode, 'clockOffsetMs' | 'clockToleranceMs'>;
 
-/** Measures how far the server's clock is ahead: it was read at some moment between the question and the answer. */
+/** Measures how far the server's clock is ahead. The server read it at some moment during the round trip. */
 async function clockOf(client: RedisClient): Promise<ClockReading> {
   const askedAt = performance.now();
   const asked = Date.now();
@@ -166,7 +166,7 @@ function addPersistence(diagnosis: ExaminedNode, save: Answer, fsync: Answer): v
   if (appendFsync !== undefined) persistence.appendFsync = appendFsync;
 }
 
-/** What could not be checked, and why. CONFIG shows all settings of the server, its passwords included: few users may read it. */
+/** Returns the checks that were not possible, with reasons. Few users may run CONFIG, because it also returns passwords. */
 function notChecked(info: Answer, settings: Answer): string[] {
   const [ofInfo, ofSettings] = [refusalIn(info), refusalIn(settings)];
   const checks: string[] = [];
@@ -179,7 +179,7 @@ function notChecked(info: Answer, settings: Answer): string[] {
   return checks;
 }
 
-/** Notes the meaning of refusals, by the messages of Redis 6 to 8. A right that is missing is named by the first call that needs it. */
+/** Records the meaning of refusals, by the messages of Redis 6 to 8. Missing rights are left out: the first call that needs one names it. */
 function addRefusals(diagnosis: ExaminedNode, write = '', script = '', select = ''): void {
   if (write.startsWith('READONLY')) {
     diagnosis.readOnly = true;
@@ -187,7 +187,7 @@ function addRefusals(diagnosis: ExaminedNode, write = '', script = '', select = 
   } else if (write !== '' && !/^(NOPERM|MOVED|ASK|CLUSTERDOWN) /.test(write)) {
     diagnosis.refusesWrites = write;
   }
-  if (/scripting support disabled/i.test(script)) diagnosis.refusesScripts = script; // in the words of Garnet
+  if (/scripting support disabled/i.test(script)) diagnosis.refusesScripts = script; // the message of Garnet
   if (refusesDatabase(select)) diagnosis.refusesDatabase = isForbidden(select) ? 'no right to SELECT' : select;
 }
 
@@ -195,7 +195,7 @@ function refusalIn(answer: Answer | undefined): string | undefined {
   return answer && 'refusal' in answer ? answer.refusal : undefined;
 }
 
-/** From Redis 7.2 on its message repeats the name of the user, which is not shown. */
+/** Since Redis 7.2 this message contains the user name, which must not be shown. */
 function isForbidden(refusal: string): boolean {
   return refusal.startsWith('NOPERM');
 }

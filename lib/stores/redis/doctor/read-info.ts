@@ -32,7 +32,7 @@ export function readInfo(text: string): Partial<ExaminedNode> {
   };
 }
 
-/** Fields with the own version of a server. Such servers have a `redis_version` too, for clients that look for nothing else. */
+/** The version fields of servers other than Redis. These also have a `redis_version` for compatibility. */
 const OWN_VERSION: readonly (readonly [field: string, server: ServerName])[] = [
   ['valkey_version', 'Valkey'],
   ['redict_version', 'Redict'],
@@ -46,18 +46,18 @@ function nameOf(info: Fields): Pick<ExaminedNode, 'server' | 'version'> {
     if (version !== undefined) return { server, version: version.replace(/^df-v/, '') }; // Dragonfly: df-v1.40.1
   }
   const version = info.get('redis_version');
-  // KeyDB gives its version as that of Redis. The section `KeyDB` has this field only.
+  // KeyDB reports its version as `redis_version`. Only KeyDB has the field `mvcc_depth`.
   return version === undefined ? {} : { server: info.has('mvcc_depth') ? 'KeyDB' : 'Redis', version };
 }
 
-/** Whether a server without `aof_enabled` writes an append-only file, where that is known. */
+/** Whether a server without the field `aof_enabled` writes an append-only file; undefined if unknown. */
 function otherAppendOnly(info: Fields, server: ServerName | undefined): boolean | undefined {
-  if (server === 'Dragonfly') return false; // it has snapshots only
+  if (server === 'Dragonfly') return false; // it only has snapshots
   const garnetBytes = info.get('aof_memory_size');
   return garnetBytes === undefined ? undefined : garnetBytes !== '-1';
 }
 
-/** Without replication Garnet gives zeros, which do not make two servers related. */
+/** Ignores zeros, which Garnet reports without replication. */
 function replicationIdOf(info: Fields): string | undefined {
   const id = info.get('master_replid');
   return id !== undefined && /^0*$/.test(id) ? undefined : id;

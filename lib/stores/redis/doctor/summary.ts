@@ -1,13 +1,13 @@
 import type { ExaminedNode, RedisKind } from './diagnosis.js';
 
-/** The place of the locks in words, such as `on one Redis`. */
+/** Describes where the locks are, such as `on one Redis`. */
 export function whereOf(backend: RedisKind, nodes: readonly ExaminedNode[]): string {
   if (backend === 'redlock')
     return `on a Redlock of ${counted(nodes.length, 'node')}, ${Math.floor(nodes.length / 2) + 1} of which have to vote for a lock`;
   return nodes.some((node) => node.isClusterClient) ? 'on a Cluster' : 'on one Redis';
 }
 
-/** The state of a server in a few words. */
+/** Summarizes the state of a server. */
 export function summaryOf(node: ExaminedNode): string {
   if (!node.reachable) return `not reachable (${node.problem})`;
   return [

@@ -19,21 +19,21 @@ import { credentialsOf, faultOf, isReplyError, problemOfIoredis } from './ioredi
 import { IoredisMessages } from './ioredis-messages.js';
 import { IoredisCluster } from './ioredis-cluster.js';
 
-/** Options of a duplicate. It may send nothing again: WAIT answers for the writes of its own connection. */
+/** Options of a duplicate. It must not resend commands: WAIT is only about the writes of its own connection. */
 const DUPLICATE_OPTIONS = {
   lazyConnect: true,
   enableOfflineQueue: false,
   enableAutoPipelining: false,
-  autoResendUnfulfilledCommands: true, // as above
+  autoResendUnfulfilledCommands: true, // with 0 retries, open commands then fail at once
   maxRetriesPerRequest: 0,
   reconnectOnError: null,
-  commandTimeout: undefined, // WAIT may take longer than any other command; each round has a limit
+  commandTimeout: undefined, // WAIT may take longer than other commands; each round has its own limit
   socketTimeout: undefined,
 } satisfies RedisOptions;
 
 const ONLY_ROUTE: Route = [0];
 
-/** So many keys and arguments are handed to the client one by one: those of one lock. */
+/** The maximum number of keys and arguments that are spread into a call: enough for one lock. */
 const MAX_SPREAD_ARGUMENTS = 12;
 
 /** A client of ioredis, 5.4 or later: for one server, a master that Sentinel names, or a Cluster. */
@@ -45,12 +45,12 @@ export class IoredisAdapter implements RedisClient {
   readonly #client: IoredisClient;
   #onChange?: (change: ConnectionChange) => void;
   #failure?: ConnectionFailure;
-  /** The last connection that was given up because it is not in the right database. */
+  /** The last connection that was closed because it uses the wrong database. */
   #givenUp?: Duplex;
-  /** The streams of a Cluster's masters whose writes wait for the end of this tick. */
+  /** The streams of a Cluster's masters that are corked until the end of this tick. */
   #corked: readonly Duplex[] = [];
 
-  /** @param cluster the Cluster, if the client is that of one of its nodes */
+  /** @param cluster the Cluster, if the client belongs to one of its nodes */
   constructor(
     client: IoredisClient,
     readonly isOwned = false,
@@ -90,7 +90,7 @@ export class IoredisAdapter implements RedisClient {
   }
 
   get generation(): unknown {
-    return this.#single.stream; // a Cluster has none of its own
+    return this.#single.stream; // undefined for a Cluster
   }
 
   get received(): number {
@@ -106,14 +106,14 @@ export class IoredisAdapter implements RedisClient {
       this.#client.on('node error', this.#onNodeError).on('+node', askQuietly);
       this.#cluster.nodes().forEach(askQuietly);
     }
-    // A client of the user keeps its way of reporting errors: with a handler here it would not report unhandled ones.
+    // A client of the user gets no handler: it would no longer report unhandled errors.
     if (this.isOwned) this.#client.on('error', this.#onError);
   }
 
   readonly #onConnect = (): void => this.#onChange!('accepted');
 
   readonly #onReady = (): void => {
-    if (this.#isGivenUp) return; // without its ready check the client still becomes ready for a moment
+    if (this.#isGivenUp) return; // a client without ready check becomes ready for a moment
     this.#failure = undefined;
     this.#onChange!('ready');
   };
@@ -127,12 +127,12 @@ export class IoredisAdapter implements RedisClient {
   readonly #onEnd = (): void => this.#onChange!('ended');
 
   readonly #onError = (error: Error): void => {
-    if (this.#isGivenUp) return; // a consequence of giving it up
+    if (this.#isGivenUp) return; // caused by closing the stream
     const failure = { problem: problemOfIoredis(error, this.#client), refused: refusedBy(error, this.#client) };
-    // An error of the Cluster itself only says that all its nodes failed.
+    // An error of the Cluster itself only means that all nodes failed.
     if (this.#client.isCluster) this.#failure ??= failure;
     else this.#failure = failure;
-    // Whatever the reason, the client would go on in database 0, where other processes do not look for the lock.
+    // After any error of SELECT the client would continue in database 0, where other processes do not look for the lock.
     if (isFromSelect(error)) {
       this.#givenUp = this.#single.stream;
       this.#givenUp?.destroy();
@@ -168,7 +168,7 @@ export class IoredisAdapter implements RedisClient {
     this.#run(call, true);
   }
 
-  /** Has what is sent to a node of a Cluster in one tick be one write: a command there is for one slot, so there are many. */
+  /** Combines all commands of one tick for a node of a Cluster into one write. Each command is for one slot only, so there are many. */
   #writeTogether(): void {
     if (this.#corked.length > 0) return;
     this.#corked = this.#cluster.nodes('master').flatMap(({ stream }) => (stream as Duplex | undefined) ?? []);
@@ -188,14 +188,14 @@ export class IoredisAdapter implements RedisClient {
       if (!bySha) reply = this.#client.eval(script.source, count, ...keys, ...args);
       else if (count + args.length <= MAX_SPREAD_ARGUMENTS)
         reply = this.#client.evalsha(script.sha, count, ...keys, ...args);
-      // The client flattens a list, which costs less than to spread hundreds of arguments.
+      // The client flattens a list, which is cheaper than spreading hundreds of arguments.
       else reply = this.#client.evalsha(script.sha, count, [...keys, ...args] as unknown as string);
       void reply.then(
         (answer) => call.answered(answer),
         (error: unknown) => this.#refused(call, error, bySha),
       );
     } catch (error) {
-      // The client threw instead of rejecting: the call needs an answer all the same.
+      // The client threw instead of rejecting. The call still needs an answer.
       void Promise.resolve().then(() => this.#refused(call, error, bySha));
     }
   }
@@ -212,14 +212,14 @@ export class IoredisAdapter implements RedisClient {
 
   async call(command: string, ...args: (string | number)[]): Promise<unknown> {
     try {
-      // ioredis 5.4 finds the keys of commands in lower case only, by which a Cluster is asked.
+      // ioredis 5.4 finds the keys of a command, and so the node of a Cluster, only if its name is in lower case.
       return await this.#client.call.call(this.#caller, command.toLowerCase(), ...args);
     } catch (error) {
       throw faultOf(error, this.#client);
     }
   }
 
-  /** The client as one without the key prefix. */
+  /** The client without its key prefix. */
   get #caller(): Redis {
     const node = this.#single;
     const sendCommand = (command: Parameters<Redis['sendCommand']>[0]) => node.sendCommand(command);
@@ -229,7 +229,7 @@ export class IoredisAdapter implements RedisClient {
     } as unknown as Redis;
   }
 
-  /** The client as one for a single server; properties of these names are undefined where it is a Cluster. */
+  /** The client as a client for one server. Its properties are undefined for a Cluster. */
   get #single(): Redis {
     return this.#client as Redis;
   }
@@ -249,8 +249,8 @@ export class IoredisServer implements RedisTopology {
   readonly servers: ReadonlySet<string>;
 
   /**
-   * @param cluster the Cluster, if it is one of its nodes
-   * @param adapter of a client that is made here
+   * @param cluster the Cluster, if the server is one of its nodes
+   * @param adapter creates the adapter of a duplicate
    */
   constructor(
     private readonly client: Redis,
@@ -281,17 +281,17 @@ export class IoredisServer implements RedisTopology {
     const { condition, options } = this.client;
     const more = this.cluster
       ? { db: 0, keyPrefix: this.cluster.options.keyPrefix, retryStrategy: () => null }
-      : { db: condition?.select ?? options.db }; // the application may have selected another database than that of its options
+      : { db: condition?.select ?? options.db }; // the application may have selected another database
     return this.adapter(this.client.duplicate({ ...DUPLICATE_OPTIONS, connectionName, ...more }));
   }
 }
 
-/** The nodes of Clusters whose `asking` is awaited. */
+/** The nodes whose `asking` has been wrapped. */
 const askedQuietly = new WeakSet<Redis>();
 
 /**
- * While a slot moves, ioredis sends a node `ASKING` before the command, and awaits only the command: where both fail, as at a node that
- * is loading its data, the first would be an unhandled rejection, and the end of the process.
+ * Prevents an unhandled rejection. While a slot moves, ioredis sends `ASKING` before the command, but awaits only the command. If both
+ * fail, as on a node that is loading its data, the first failure would end the process.
  */
 function askQuietly(node: Redis): void {
   if (askedQuietly.has(node)) return;
@@ -311,7 +311,7 @@ function nameOf(client: IoredisClient): string {
 }
 
 function refusedBy(error: Error, client: IoredisClient): ConnectionFailure['refused'] {
-  // After a password that was refused other commands are answered by NOAUTH, too.
+  // After a wrong password, Redis also answers other commands with NOAUTH.
   if (needsLogin(error.message) && credentialsOf(client).passwords.length === 0) return 'login';
   if (refusesCredentials(error.message)) return 'credentials';
   return isFromSelect(error) && refusesDatabase(error.message) ? 'database' : undefined;

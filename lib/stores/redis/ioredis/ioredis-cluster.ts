@@ -8,7 +8,7 @@ export class IoredisCluster implements RedisTopology {
   readonly database = 0;
   readonly #masters = new WeakMap<Redis, RedisClient>();
 
-  /** @param adapter of a master's client */
+  /** @param adapter creates the adapter of a master */
   constructor(
     private readonly client: Cluster,
     private readonly adapter: (node: Redis) => RedisClient,
@@ -20,7 +20,7 @@ export class IoredisCluster implements RedisTopology {
 
   routeOf(key: string): Route {
     const slot = clusterSlot(this.keyPrefix + key);
-    // Both block: a node that hangs answers for no slot, and open commands may yet run on the slot's next node.
+    // Overdue commands block both: a node that hangs serves none of its slots, and the next node of the slot may still run them.
     const node = this.client.slots[slot]?.[0];
     return node === undefined ? [slot] : [slot, node];
   }

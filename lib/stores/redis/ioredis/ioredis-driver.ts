@@ -5,18 +5,18 @@ import { IoredisAdapter } from './ioredis-adapter.js';
 import { loadIoredis } from './ioredis.js';
 
 /**
- * Options of the clients that this library makes. A command fails as soon as its connection breaks, and the client does not
- * send it again, because a late acquire would leave an orphan; the backend decides what is retried.
+ * Options of the clients that this library creates. A command fails as soon as its connection breaks, and the client does not resend it:
+ * a late acquire would leave an orphan lock. The backend decides what to retry.
  */
 const OWN_OPTIONS = {
   lazyConnect: true,
   enableOfflineQueue: false,
-  autoResendUnfulfilledCommands: true, // with 0 retries all fail at the first close; `false` would never settle them
+  autoResendUnfulfilledCommands: true, // with 0 retries, open commands fail at the first close; with `false` they would never settle
   maxRetriesPerRequest: 0,
   connectTimeout: 2_000,
-  sentinelCommandTimeout: 2_000, // or a Sentinel that hangs would be waited for without end, also by a client that was closed
-  disconnectTimeout: 100, // or the process would live for 2 s after a close while Redis is down
-  maxLoadingRetryTime: 2_000, // while it loads its data it is asked that often, or it would count as silent
+  sentinelCommandTimeout: 2_000, // otherwise a client waits forever for a Sentinel that hangs, even after it was closed
+  disconnectTimeout: 100, // otherwise the process lives for another 2 s after a close while Redis is down
+  maxLoadingRetryTime: 2_000, // how often it asks a server that is loading its data, which must not count as silent
   retryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
 } satisfies RedisOptions;
 

@@ -10,20 +10,20 @@ import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/sour
 import { ListeningConnection, Subscriber, type Report } from '../client/subscriber.js';
 import { faultOf } from './ioredis.js';
 
-/** Options of a connection that listens, so that the client it is made from is neither changed nor blocked. */
+/** Options of a connection that listens. It is separate, so that the user's client is neither changed nor blocked. */
 const LISTENER_OPTIONS = {
   lazyConnect: true,
-  keyPrefix: '', // it would be put before channels of sharded messages, too: they count as keys
+  keyPrefix: '', // sharded channels count as keys, so they would get the prefix, too
   enableOfflineQueue: false,
   enableAutoPipelining: false,
   enableReadyCheck: false, // it can subscribe while the server loads its data
   reconnectOnError: null,
-  retryStrategy: () => null, // the next one is made here
+  retryStrategy: () => null, // `Subscriber` reconnects
 } satisfies RedisOptions;
 
 /**
- * How long Sentinels may take to name the master, in milliseconds: each connection asks them in the same order, and waits for one that is
- * dead as long as its options say, by default 10 s.
+ * The time limit for Sentinels to name the master, in milliseconds. Each connection asks them in the same order, and waits for a dead one
+ * as long as its options say, 10 s by default.
  */
 const SENTINELS_LIMIT_MS = 30_000;
 
@@ -69,14 +69,14 @@ export class IoredisMessages implements RedisMessages {
   #another(connectionName: string): IoredisClient {
     if (!this.client.isCluster) return (this.client as Redis).duplicate({ ...LISTENER_OPTIONS, connectionName });
     const cluster = this.client as Cluster;
-    // All of redisOptions: those given here replace the client's in ioredis 5, credentials included.
+    // With all of redisOptions: in ioredis 5 they replace the options of the client, including the credentials.
     const redisOptions = { ...cluster.options.redisOptions, connectionName };
     return cluster.duplicate([], { lazyConnect: true, redisOptions, clusterRetryStrategy: () => null });
   }
 }
 
 class Listening<C extends IoredisClient> extends ListeningConnection {
-  /** @param begin what it is for */
+  /** @param begin the subscription */
   constructor(
     protected readonly client: C,
     begin: () => Promise<unknown>,
@@ -85,7 +85,7 @@ class Listening<C extends IoredisClient> extends ListeningConnection {
     super(report);
     this.limit((client as Redis).options.sentinels?.length ? SENTINELS_LIMIT_MS : undefined);
     (client as Redis)
-      // The connection for commands has the same troubles. ioredis 5 finds no command for an unsubscription that the server has sent.
+      // The connection for commands reports the same errors. ioredis 5 also fails when the server itself ends a subscription.
       .on('error', () => {})
       .on('ready', () => {
         this.limit();
@@ -102,7 +102,7 @@ class Listening<C extends IoredisClient> extends ListeningConnection {
   }
 
   protected disconnect(): void {
-    (this.client as Redis).stream?.destroy(); // a half-open connection would wait for an answer to its end
+    (this.client as Redis).stream?.destroy(); // a half-open connection would wait for the server to confirm its end
     this.client.disconnect();
   }
 }
@@ -117,6 +117,6 @@ class ShardedListening extends Listening<Redis> implements ShardedSubscription {
   }
 
   unsubscribe(channel: string): void {
-    this.client.sunsubscribe(channel).catch(() => {}); // without its connection it is gone anyway
+    this.client.sunsubscribe(channel).catch(() => {}); // without its connection the subscription is gone anyway
   }
 }

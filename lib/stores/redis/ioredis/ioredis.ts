@@ -3,7 +3,7 @@ import { credentials, problemOf, type Credentials } from '../../node/problem-of.
 import { CommandFault } from '../client/redis-client.js';
 import type { Cluster, IoredisClient, Redis, RedisOptions } from '../client/source.js';
 
-/** The class of errors that Redis answered with, once ioredis is loaded. */
+/** The class of errors from Redis, once ioredis is loaded. */
 let replyError: unknown;
 
 /** Loads ioredis when the first Redis is used. @throws LockOptionsError when it is not installed */
@@ -16,8 +16,8 @@ export async function loadIoredis() {
 }
 
 /**
- * Whether Redis answered with this error. Known by its class where the application is bundled with ioredis, as a minifier
- * renames classes and with them their errors; by its name where the application has an ioredis of its own.
+ * Whether Redis sent this error. In a bundle the class identifies it, because a minifier changes its name. If the application has
+ * another copy of ioredis, the name identifies it.
  */
 export function isReplyError(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
@@ -25,8 +25,8 @@ export function isReplyError(error: unknown): boolean {
 }
 
 /**
- * The message of an error of ioredis, without anything that may hold a password.
- * @param client whose credentials it must not repeat, in whatever words
+ * Returns the message of an error of ioredis without anything that may contain a password.
+ * @param client the client whose credentials are removed
  */
 export function problemOfIoredis(error: unknown, client: IoredisClient): string {
   return problemOf(error).startsWith('Reached the max retries per request')
@@ -34,7 +34,7 @@ export function problemOfIoredis(error: unknown, client: IoredisClient): string 
     : problemOf(error, credentialsOf(client));
 }
 
-/** The fault of a command that this client has rejected with this error. */
+/** Converts the error of a command of this client. */
 export function faultOf(error: unknown, client: IoredisClient): CommandFault {
   const problem = problemOfIoredis(error, client);
   if (isReplyError(error)) return new CommandFault(problem, 'refused');
@@ -43,7 +43,7 @@ export function faultOf(error: unknown, client: IoredisClient): CommandFault {
   return new CommandFault(problem, isOverdue ? 'overdue' : 'disconnected');
 }
 
-/** The credentials of a client as it has them now. */
+/** The current credentials of a client. */
 export function credentialsOf(client: IoredisClient): Credentials {
   const options: (RedisOptions | undefined)[] = client.isCluster
     ? [(client as Cluster).options.redisOptions, ...(client as Cluster).nodes('all').map((node) => node.options)]

@@ -25,24 +25,24 @@ import {
 import { NodeRedisCommands } from './node-redis-commands.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
 
-/** How long after a failure a Sentinel is asked again for its master, in milliseconds. */
+/** The pause after a failure before a Sentinel is asked again for its master, in milliseconds. */
 const ASK_AGAIN_MS = 250;
 
 const ONLY_ROUTE: Route = [0];
 
-/** What an adapter for one server is made of. */
+/** The parts of an adapter for one server. */
 export interface OneServer {
   readonly name: string;
   readonly isOwned: boolean;
-  /** Undefined where it is made on `connect`. */
+  /** Undefined if `connect` creates it. */
   readonly client?: Client;
-  /** Of what its clients are made with: they have none of their own behind a Sentinel, or in a Cluster. */
+  /** The key prefix of the Sentinel or Cluster client: its clients for single servers have none. */
   readonly keyPrefix?: string | Buffer;
-  /** Makes a client like it, for the server as it is known by now. */
+  /** Creates a similar client for the current server. */
   another(options: ClientOptions): Promise<Client>;
-  /** Whether another client is made when it has ended, since a Sentinel may name another master. */
+  /** Whether to create another client when this one has ended, since a Sentinel may name another master. */
   readonly asksAgain?: boolean;
-  /** Whether further connections are not made again: the server may have left its Cluster. */
+  /** Whether further connections do not reconnect: the server may have left its Cluster. */
   readonly connectsOnce?: boolean;
   onClose?(): void;
 }
@@ -55,7 +55,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   readonly messages: RedisMessages;
   readonly forgetsOpenCommands = false;
   readonly sendsLater = true;
-  /** It does not say. Until it is ready it asks nothing that a server answers with "wait". */
+  /** node-redis does not report it. */
   readonly received = 0;
   #client?: Client;
   #onChange?: (change: ConnectionChange) => void;
@@ -65,10 +65,10 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
   #isClosed = false;
   #isConnecting = false;
   #wasReady = false;
-  /** A client that is closed after it was open is not opened again: the application has closed it. */
+  /** A client that was open and is closed now was closed by the application, so the adapter does not reopen it. */
   #wasOpen = false;
   #hasSocket = false;
-  /** Since its connection broke no attempt has failed. The first comes at once, too early for a server that is back in a moment. */
+  /** The connection broke, and no attempt has failed since. The first attempt comes at once, too early for a server that restarts. */
   #justBroke = false;
 
   constructor(private readonly server: OneServer) {
@@ -98,7 +98,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     return this.#isEnded || (this.#wasOpen && this.#client?.isOpen === false);
   }
 
-  /** It has no word of its own. */
+  /** node-redis has no such word, so these are the words of ioredis. */
   get status(): string {
     return this.isReady ? 'ready' : this.isEnded ? 'end' : this.#isConnecting ? 'connecting' : 'wait';
   }
@@ -159,13 +159,13 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     return this.#client.sendCommand(args, COMMAND_OPTIONS);
   }
 
-  /** Makes a client anew, and connects it. Never rejects: it tries for as long as no client can be made. */
+  /** Creates another client, and connects it. Never rejects: it retries until it can create one. */
   async #renew(): Promise<void> {
-    if (this.#isClosed) return; // or a Sentinel that was closed would be asked, and stay connected
+    if (this.#isClosed) return; // otherwise it would use a closed Sentinel, which then stays connected
     const onChange = this.#onChange;
     try {
       const client = await this.server.another(OWN_OPTIONS);
-      if (this.#isClosed) this.server.onClose?.(); // of what was connected meanwhile
+      if (this.#isClosed) this.server.onClose?.(); // for connections that were opened meanwhile
       if (this.#isClosed || this.#client) return end(client);
       this.#client = client;
       this.#watch(client);
@@ -178,7 +178,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     }
   }
 
-  /** Lets go of a client that is owned. */
+  /** Ends an owned client. */
   #retire(): void {
     const client = this.#client;
     this.#unwatch();
@@ -218,9 +218,9 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
     this.#onChange?.('ready');
   };
 
-  // Nobody else need listen to the errors of a client that the user passed: they are reported with each call.
+  // This listener also prevents unhandled error events of a client that the user passed: each call reports its errors.
   readonly #onError = (error: unknown): void => {
-    if (this.isReady) return; // not of the connection
+    if (this.isReady) return; // an error of another kind than a lost connection
     this.#hasSocket = false;
     if (this.#justBroke) {
       this.#justBroke = false;

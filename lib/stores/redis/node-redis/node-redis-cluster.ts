@@ -25,16 +25,16 @@ import { NodeRedisAdapter } from './node-redis-adapter.js';
 import { NodeRedisCommands } from './node-redis-commands.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
 
-/** How long after a failure a Cluster is looked for again, in milliseconds. */
+/** The pause after a failure before the next attempt to connect to a Cluster, in milliseconds. */
 const CONNECT_AGAIN_MS = 250;
 
-/** How long after a node could not be connectedClient it is asked anew which master has which slot, in milliseconds. */
+/** How long to wait, after a node was unreachable, before refreshing the slot map, in milliseconds. */
 const LOOK_AGAIN_MS = 2_000;
 
-/** How long a node may take to say which master has which slot, in milliseconds: node-redis would wait for one that hangs without end. */
+/** The time limit of a node for sending the slot map, in milliseconds. node-redis itself would wait forever for a node that hangs. */
 export const SLOTS_LIMIT_MS = 3_000;
 
-/** How long a Cluster that is closed meanwhile may go on connecting, in milliseconds. */
+/** How long a closed Cluster may continue to connect, in milliseconds. */
 const CONNECT_LIMIT_MS = 2_000;
 
 /** A client of node-redis for a Cluster. */
@@ -48,7 +48,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
   readonly generation = undefined;
   readonly topology: RedisTopology = this;
   readonly messages: RedisMessages;
-  /** By its node, which the client makes anew where it has another address. */
+  /** By node: the client creates another node object for another address. */
   readonly #masters = new WeakMap<ClusterNode, RedisClient>();
   #onChange?: (change: ConnectionChange) => void;
   #failure?: ConnectionFailure;
@@ -91,7 +91,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     return this.#failure;
   }
 
-  /** A client that the application is just connecting is open, too, but knows no slots yet. */
+  /** A client that the application is connecting is open, too, but knows no slots yet. */
   get #knowsSlots(): boolean {
     const { isOpen, isReady = true, masters } = this.client;
     return isOpen && isReady && masters.length > 0;
@@ -115,7 +115,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     this.client.on('error', this.#onError).on('node-error', this.#onNodeError);
   }
 
-  /** The client gives up when no node answers. */
+  /** Retries here, because the client gives up when no node answers. */
   connect(): void {
     if (this.#isConnecting || this.#isConnected) return;
     this.#isConnecting = true;
@@ -144,7 +144,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     this.#onChange?.('failed');
   };
 
-  /** A node that is down does not say that another one has its slots by now, and node-redis asks at most where it was connected before. */
+  /** Refreshes the slot map: another node may have the slots of a failed one, and node-redis asks at most the nodes it was connected to. */
   readonly #onNodeError = (): void => {
     if (this.#isClosed) return;
     this.#lookingAgain ??= outsideOfCalls(() => setTimeout(() => void this.#lookAgain(), LOOK_AGAIN_MS)).unref();
@@ -154,18 +154,18 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     const { masters, _options, _slots } = this.client;
     const { options = _options?.rootNodes?.[0] } = masters.find(isReady)?.client ?? {};
     const limited = { ...options, socket: { ...options?.socket, socketTimeout: SLOTS_LIMIT_MS } };
-    // Its errors are events of the Cluster, too.
+    // Its errors are also events of the Cluster.
     if (this.#knowsSlots && options) await _slots.rediscover({ options: limited }).catch(() => {});
     this.#lookingAgain = undefined;
   }
 
-  /** Nothing to do: a node that has lost a slot says so in its next answer, and one that is down is noticed. Both have all slots looked for anew. */
+  /** Nothing to do: a redirection or a failed node makes the client refresh its slot map. */
   drop(): void {}
 
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#lookingAgain);
-    // Connections that are being made when a client is destroyed stay open: it is left the time to make them.
+    // A connection that is just opening would stay open if the client were destroyed now, so wait for it.
     const { masters } = this.client;
     const isConnecting = !this.#isConnected || masters.some(({ client }) => client?.isOpen && !client.isReady);
     if (isConnecting) setTimeout(() => this.#end(), CONNECT_LIMIT_MS).unref();
@@ -188,7 +188,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
 
   routeOf(key: string): Route {
     const slot = clusterSlot(this.keyPrefix + key);
-    // Both block: a node that hangs answers for no slot, and open commands may yet run on the slot's next node.
+    // Overdue commands block both: a node that hangs serves none of its slots, and the next node of the slot may still run them.
     const node = this.client.slots[slot]?.master.address;
     return node === undefined ? [slot] : [slot, node];
   }
@@ -214,7 +214,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
     return duplicateClient(await connectedClient(this.client, this.#anyMaster()), options);
   }
 
-  /** Another one with each attempt, as one may hang; none that is known to be down, if there are others. */
+  /** Returns another master for each attempt, since one may hang. Prefers masters that are connected. */
   #anyMaster(): ClusterNode | undefined {
     const { masters } = this.client;
     const ready = masters.filter(isReady);
@@ -223,7 +223,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
   }
 }
 
-/** A master of a Cluster, with the client that the Cluster has for it. */
+/** A master of a Cluster, with the Cluster's client for it. */
 class Master extends NodeRedisAdapter {
   constructor(
     private readonly cluster: ClusterClient,
@@ -251,11 +251,11 @@ class Master extends NodeRedisAdapter {
   }
 }
 
-/** When the first attempt of a client to connect has ended. */
+/** The end of each client's first attempt to connect. */
 const FIRST_ATTEMPTS = new WeakMap<Client, Promise<unknown>>();
 
 /**
- * The client of a node, once its first attempt to connect has ended: node-redis itself would keep commands until it has succeeded.
+ * Returns the client of a node after its first attempt to connect. node-redis itself would queue commands until it succeeds.
  * @throws Error when it is not connected
  */
 async function connectedClient(cluster: ClusterClient, node?: ClusterNode): Promise<Client> {

@@ -2,10 +2,10 @@ import type { Credentials } from '../../node/problem-of.js';
 import type { ScriptCall } from '../client/redis-client.js';
 import { faultOf } from './node-redis.js';
 
-/** How commands are sent, to one server or to a Cluster. */
+/** Sends commands to one server or to a Cluster. */
 export abstract class NodeRedisCommands {
   protected abstract readonly credentials: Credentials;
-  /** The prefix of all keys, which is put before them here: node-redis does so only for commands with a method of its own. */
+  /** The prefix of all keys. It is added here, since node-redis adds it only for commands that have their own method. */
   protected abstract readonly prefix: string;
 
   /** Sends a command. @param key one of its keys */
@@ -41,7 +41,7 @@ export abstract class NodeRedisCommands {
     }
   }
 
-  /** Rejects, too, where the client throws. */
+  /** Rejects if the client throws. */
   #sent(args: readonly string[], key?: string): Promise<unknown> {
     try {
       return this.send(args, key);

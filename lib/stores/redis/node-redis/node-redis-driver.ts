@@ -34,8 +34,8 @@ export const nodeRedis: RedisDriver = {
         socket: { socketTimeout: SLOTS_LIMIT_MS, ...root.socket },
       }));
       const all = {
-        RESP: OWN_OPTIONS.RESP, // nodes have the Cluster's own, whatever their defaults say
-        minimizeConnections: true, // or it waits until it is connected to each master that is listed, also to one that is down
+        RESP: OWN_OPTIONS.RESP, // nodes use the setting of the Cluster and ignore their own
+        minimizeConnections: true, // otherwise it waits for connections to all listed masters, even to one that is down
         ...given,
         rootNodes,
         defaults: merged(own, given.defaults),
@@ -54,7 +54,7 @@ export const nodeRedis: RedisDriver = {
   },
 };
 
-/** What tells the kinds of options apart, and where those of each node are. */
+/** The options that distinguish the kinds of clients, and the options for each node. */
 interface GivenOptions extends ClientOptions {
   rootNodes?: readonly ClientOptions[];
   sentinelRootNodes?: unknown;
@@ -64,8 +64,8 @@ interface GivenOptions extends ClientOptions {
 }
 
 /**
- * Options of the connections of a Sentinel client: a server that hangs is passed over, where node-redis would wait for it without end,
- * and one that is down left after a few attempts: node-redis 5 connects to the master that was named first, whatever Sentinels say.
+ * Options for the connections of a Sentinel client. They skip a server that hangs, for which node-redis would wait forever. They give up
+ * a failed server after a few attempts, because node-redis 5 would keep connecting to the first master.
  */
 const SENTINEL_OPTIONS = {
   pingInterval: 1_000,
@@ -76,10 +76,10 @@ const SENTINEL_OPTIONS = {
   },
 } satisfies ClientOptions;
 
-/** How long Sentinels are waited for until they count as down, in milliseconds: those of a client that is given may hang without end. */
+/** The time limit for Sentinels to name the master, in milliseconds. A client that the user passed may have none. */
 const SENTINELS_LIMIT_MS = 5_000;
 
-/** Options over others. A URL becomes options: node-redis ignores what is after its "?". */
+/** Merges the options of the user into ours. A URL becomes options, because node-redis ignores the query of a URL. */
 function merged(own: ClientOptions, { url, ...given }: ClientOptions = {}): ClientOptions {
   const options = { ...own, ...given, socket: { ...own.socket, ...given.socket } };
   if (url !== undefined) return merged(options, optionsOf(url));
@@ -102,11 +102,11 @@ function adapterOf(client: AnyClient, isOwned: boolean, given?: ClientOptions): 
 }
 
 /**
- * The master has a connection of its own, which is closed with the locks: the client of a Sentinel sends again what was in flight
- * when a connection broke, and a lock would be acquired for a call that has given up.
+ * Creates an adapter with its own connection to the master, which is closed with the locks. The Sentinel client itself would resend
+ * commands after a break, and acquire locks for calls that have given up.
  */
 function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: ClientOptions = {}): RedisClient {
-  // A message that tells of a failover may be lost: the Sentinels are asked anew, as node-redis does where a master is read-only.
+  // The message about a failover may be lost. READONLY makes node-redis ask the Sentinels again.
   let wasOpen = sentinel.isOpen;
   const ask = async (): Promise<Client> => {
     let isKnown = !sentinel.isOpen;
@@ -119,14 +119,14 @@ function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: Clie
       return Promise.reject(new Error('READONLY It may no longer be the master.'));
     });
   };
-  // node-redis 5 stays open, and asks no Sentinel again.
+  // Otherwise node-redis 5 stays open and never asks a Sentinel again.
   const closeAgain = async (error: unknown) => {
     await sentinel.destroy();
     throw error;
   };
   let asking: Promise<Client> | undefined;
   const another = async (options: ClientOptions): Promise<Client> => {
-    asking ??= ask().finally(() => (asking = undefined)); // one at a time: it may hang
+    asking ??= ask().finally(() => (asking = undefined)); // only one at a time, since it may hang
     const client = await inTime(asking, SENTINELS_LIMIT_MS, () => {
       throw new Error(`no Sentinel has named the master within ${SENTINELS_LIMIT_MS} ms`);
     });
@@ -145,9 +145,9 @@ function sentinelAdapter(sentinel: SentinelClient, isOwned: boolean, given: Clie
     if (isOwned) end(sentinel);
   };
   const name = given.name === undefined ? 'sentinel master' : `sentinel master ${given.name}`;
-  const keyPrefix = given.keyPrefix ?? sentinel._keyPrefix ?? ''; // node-redis 5 keeps none
+  const keyPrefix = given.keyPrefix ?? sentinel._keyPrefix ?? ''; // node-redis 5 does not store it
   const adapter = new NodeRedisAdapter({ name, isOwned: true, asksAgain: true, keyPrefix, another, onClose });
-  // The connection to the master has the same troubles, and reports them.
+  // The connection to the master has the same errors and reports them.
   makeRoom(sentinel, 1);
   ignoreErrors(sentinel).on('topology-change', onFailover);
   return adapter;
@@ -158,7 +158,7 @@ function nameOf({ options }: Client): string {
   return path ?? `${host}:${port}`;
 }
 
-/** The options of a URL, as it is understood for ioredis, too. */
+/** Returns the options of a URL, with the same meaning as for ioredis. */
 function optionsOf(source: string): ClientOptions {
   if (source.startsWith('/')) return { socket: { path: source } };
   const { protocol, hostname, port, username, password, pathname, searchParams } = new URL(source);

@@ -13,8 +13,8 @@ import { end, faultOf, CONNECT_ONCE, type Client, type ClientOptions } from './n
 /** Publish/subscribe with clients of node-redis, each of which has one connection. */
 export class NodeRedisMessages implements RedisMessages {
   /**
-   * @param another makes a client for the server as it is known by now
-   * @param send sends a command to it
+   * @param another creates a client for the current server
+   * @param send sends a command to the server
    */
   constructor(
     private readonly another: (options: ClientOptions) => Promise<Client>,
@@ -54,7 +54,7 @@ class Listening extends ListeningConnection {
   protected client?: Client;
   #hasSocket = false;
 
-  /** @param begin what it is for */
+  /** @param begin the subscription */
   constructor(
     making: Promise<Client>,
     begin: (client: Client) => Promise<void>,
@@ -86,7 +86,10 @@ class Listening extends ListeningConnection {
 }
 
 class ShardedListening extends Listening implements ShardedSubscription {
-  /** @param hear named when a channel is left: otherwise who subscribes to it before the answer would count as subscribed, and hear nothing */
+  /**
+   * @param hear is also passed when a channel is left. Without it, a new subscription before the answer would count as subscribed, but
+   *   receive nothing
+   */
   constructor(
     making: Promise<Client>,
     credentials: () => Credentials,
@@ -105,6 +108,6 @@ class ShardedListening extends Listening implements ShardedSubscription {
   }
 
   unsubscribe(channel: string): void {
-    this.client?.sUnsubscribe(channel, this.hear).catch(() => {}); // without its connection it is gone anyway
+    this.client?.sUnsubscribe(channel, this.hear).catch(() => {}); // without its connection the subscription is gone anyway
   }
 }

@@ -3,7 +3,7 @@ import { installed } from '../../node/installed.js';
 import { credentials, problemOf, type Credentials } from '../../node/problem-of.js';
 import { CommandFault } from '../client/redis-client.js';
 
-// As much of node-redis 5 and 6 as is used, which the types of neither say for both.
+// The parts of node-redis 5 and 6 that this library uses. The types of neither version fit both.
 
 /** A client for one server. */
 export interface Client extends EventEmitter {
@@ -19,7 +19,7 @@ export interface Client extends EventEmitter {
   sUnsubscribe(channel: string, listener: (text: string, channel: string) => void): Promise<void>;
 }
 
-/** Options of a client for one server, and of each that a Cluster or a Sentinel makes. */
+/** Options of a client for one server, and of the clients that a Cluster or a Sentinel creates. */
 export interface ClientOptions {
   url?: string;
   name?: string;
@@ -53,12 +53,12 @@ export interface ClusterNode {
 /** A client for a Cluster. */
 export interface ClusterClient extends EventEmitter {
   readonly isOpen: boolean;
-  /** node-redis 5 does not say. */
+  /** Undefined in node-redis 5. */
   readonly isReady?: boolean;
   readonly masters: readonly ClusterNode[];
   readonly slots: readonly ({ readonly master: ClusterNode } | undefined)[];
   readonly _options?: { defaults?: ClientOptions; keyPrefix?: string | Buffer; rootNodes?: readonly ClientOptions[] };
-  /** Asks a node with these options, then others, which master has which slot. */
+  /** Refreshes the slot map: asks a node with these options first, then others. */
   readonly _slots: { rediscover(startWith: { options: ClientOptions }): Promise<unknown> };
   connect(): Promise<unknown>;
   destroy(): unknown;
@@ -76,10 +76,10 @@ export interface SentinelClient extends EventEmitter {
   _execute<T>(isReadonly: boolean, use: (master: Client) => Promise<T>): Promise<T>;
 }
 
-/** Any of them. */
+/** Any of these clients. */
 export type AnyClient = Client | ClusterClient | SentinelClient;
 
-/** The package. */
+/** The exports of the package. */
 interface NodeRedis {
   readonly createClient: (options: object) => Client;
   readonly createCluster: (options: object) => ClusterClient;
@@ -93,39 +93,39 @@ export async function loadNodeRedis(): Promise<NodeRedis> {
   return (await installed('redis', import('redis'), who, instead)) as unknown as NodeRedis;
 }
 
-/** Options of the clients that are made here: what is not sent when a connection breaks is not sent later, by which it is no longer wanted. */
+/** Options of our clients: they do not queue commands while disconnected, since callers would no longer want the results. */
 export const OWN_OPTIONS = {
   disableOfflineQueue: true,
   maintNotifications: 'disabled',
-  RESP: 3, // it says its name in HELLO, which needs no right as CLIENT SETNAME does, and whose refusal would end the connection
+  RESP: 3, // HELLO sets the name without the right that CLIENT SETNAME needs; if that were refused, the connection would end
   socket: { connectTimeout: 2_000, reconnectStrategy: (retries: number) => Math.min((retries + 1) * 50, 1_000) },
 } satisfies ClientOptions;
 
-/** Options of a client that connects once. */
+/** Options of a client that does not reconnect. */
 export const CONNECT_ONCE = {
   ...OWN_OPTIONS,
   socket: { ...OWN_OPTIONS.socket, reconnectStrategy: false },
 } satisfies ClientOptions;
 
-/** A client with the settings of another one, except for these. */
+/** Duplicates a client with some options replaced. */
 export function duplicateClient(client: Client, { socket, ...options }: ClientOptions): Client {
   return client.duplicate({ ...options, socket: { ...client.options?.socket, ...socket } });
 }
 
-/** Settings of a command. The client's own limit would cost a signal for each, and ends only those that are not written yet. */
+/** Options of a command. The time limit of the client would cost an AbortSignal per command, and only ends unwritten commands. */
 export const COMMAND_OPTIONS = { timeout: undefined, typeMapping: undefined, abortSignal: undefined };
 
-/** What a client logs in with. */
+/** The credentials of a client. */
 export function credentialsOf({ username, password }: ClientOptions = {}): Credentials {
   return credentials([password], [username]);
 }
 
-/** Whether Redis answered with this error, which begins with a code in capitals. No error of the client or the system does. */
+/** Whether Redis sent this error: only errors of Redis begin with a code in capitals. */
 function isReplyError(error: unknown): boolean {
   return error instanceof Error && /^[A-Z][A-Z\d]+ /.test(error.message);
 }
 
-/** The fault of a command that a client with these credentials has rejected with this error. */
+/** Converts the error of a command. @param of the credentials of the client */
 export function faultOf(error: unknown, of: Credentials): CommandFault {
   if (isReplyError(error)) return new CommandFault(problemOf(error, of), 'refused');
   const wasSent = !/^The client is (closed|offline)$/.test(problemOf(error));
@@ -133,8 +133,8 @@ export function faultOf(error: unknown, of: Credentials): CommandFault {
 }
 
 /**
- * Ends a client, and with it all that is in flight. Only a Sentinel's answers later.
- * @param hasSocket whether it may have one: destroyed before, it would go on to connect, and stay so
+ * Ends a client and all its commands in flight. Only a Sentinel client ends asynchronously.
+ * @param hasSocket whether it may have a socket: a client without one would continue to connect, and stay connected
  */
 export function end(client: AnyClient, hasSocket = true): void {
   if (!hasSocket && client.isOpen) {
@@ -144,13 +144,13 @@ export function end(client: AnyClient, hasSocket = true): void {
   try {
     void Promise.resolve(client.destroy()).catch(() => {});
   } catch {
-    // it was closed already
+    // it is closed already
   }
 }
 
 /**
- * Leaves a client a listener for errors, which would be thrown without one. A client that has lost its last listener hears of later ones
- * no more, either: it emits where they are not.
+ * Keeps an error listener on a client, since errors without a listener are thrown. A client that once had no listener would not notify
+ * later listeners either.
  */
 export function ignoreErrors<C extends EventEmitter>(client: C): C {
   return client.listeners('error').includes(ignore) ? client : client.on('error', ignore);

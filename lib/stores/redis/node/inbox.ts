@@ -2,7 +2,7 @@ import { Channel, Ear, Refused, type InboxListener } from '../../node/ear.js';
 import { CommandFault, type RedisClient, type Subscription } from '../client/redis-client.js';
 import { LISTENING, UNVERIFIED, type Sign } from './lock-keys.js';
 
-/** After a refusal it is tried again by the first that waits so many milliseconds later: the right may have been given back. */
+/** The pause after a refusal, in milliseconds. The next waiting call then tries again: the user may have the right by then. */
 const TRY_AGAIN_MS = 5_000;
 
 /** Where this process hears that its turn has come. */
@@ -11,20 +11,20 @@ export interface Inbox {
   readonly channel: string;
   /** Whether messages about a key arrive. */
   isOpen(key: string): boolean;
-  /** What the process says of its listening with each attempt. */
+  /** The sign that the process gives with each attempt. */
   signOf(key: string): Sign;
-  /** Begins to listen for messages about a key, unless it does already. */
+  /** Begins to listen for messages about a key, unless it listens already. */
   open(key: string): void;
   /**
-   * Checks that messages still arrive, unless one did a moment ago, and closes what does not hear them. Call it when an
-   * expected message has not come.
-   * @param key the key that it was about; undefined when any message may be lost
+   * Checks that messages still arrive, unless one arrived a moment ago, and closes connections without messages. Call it when an
+   * expected message is missing.
+   * @param key the key of that message; undefined when any message may be lost
    */
   check(key?: string): void;
   close(): void;
 }
 
-/** The channel on which this process hears, for all its keys, that its turn has come. */
+/** The single channel of this process, for all its keys. */
 export class PlainInbox extends Ear implements Inbox {
   protected override readonly onlyChannel = new Channel(
     (text) => this.#publish(text),
@@ -42,7 +42,7 @@ export class PlainInbox extends Ear implements Inbox {
     super();
   }
 
-  /** In a Cluster it may listen at another node than the one that counts the listeners. */
+  /** In a Cluster the process may listen on another node than the one that counts the listeners. */
   signOf(): Sign {
     return this.isOpen() && !this.client.topology.isCluster ? LISTENING : UNVERIFIED;
   }

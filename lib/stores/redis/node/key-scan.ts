@@ -10,17 +10,17 @@ import { CommandFault, type RedisClient } from '../client/redis-client.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import type { LockKeys } from './lock-keys.js';
 
-/** How many keys one SCAN looks at: for so long no lock is served, half a millisecond. */
+/** The number of keys that one SCAN checks. Redis serves no lock during that half a millisecond. */
 const KEYS_PER_SCAN = 1_000;
 
 const WITHOUT_RIGHT = 'Give its user the right +scan (ACL SETUSER), which only LockService.list() needs.';
 
 /**
- * Finds locks by SCAN, on the connection that locks use. It has one command in flight to a server: what is sent meanwhile waits
- * for one of them at most.
+ * Finds locks by SCAN, on the connection that locks use. It has only one command in flight to each server, so other commands wait for
+ * one SCAN at most.
  */
 export class KeyScan {
-  /** The connections that owe the answer to an overdue command, and are sent no other. */
+  /** The connections with an overdue command. They get no further SCAN. */
   readonly #silent = new WeakSet<object>();
 
   constructor(
@@ -29,7 +29,7 @@ export class KeyScan {
     private readonly commandTimeoutMs: number,
   ) {}
 
-  /** Never rejects. A server that cannot be asked fails it all: a list without its locks would look complete. */
+  /** Never rejects. One unreachable server fails the whole search, because a list without its locks would look complete. */
   async run({ match, limit, budgetMs }: ListRequest): Promise<Scan | Failed> {
     const { connection } = this;
     if (!connection.isReady) return failedBy([connection.problem]);
@@ -46,7 +46,7 @@ export class KeyScan {
       if (!server)
         throw new NodeError(name ?? client.name, name ? 'not connected' : 'some of its slots have no master');
       let cursor = '0';
-      let searched: unknown; // the connection: a cursor means nothing to a server that was restarted, or has taken over
+      let searched: unknown; // the connection: a cursor is invalid after a restart or a failover
       do {
         const page = await this.#scan(server, cursor, pattern);
         searched ??= server.generation;
@@ -70,10 +70,10 @@ export class KeyScan {
     return { keys: [...found], complete, scanned: calls * KEYS_PER_SCAN };
   }
 
-  /** @throws NodeError, or what the client throws */
+  /** @throws NodeError, or the error of the client */
   async #scan(server: RedisClient, cursor: string, pattern: string): Promise<{ cursor: string; names: string[] }> {
     const { name, generation } = server;
-    const connection = generation as object | undefined; // none before a node of a Cluster is first asked
+    const connection = generation as object | undefined; // undefined before the first command to a node of a Cluster
     if (connection && this.#silent.has(connection)) {
       throw nodeError(name, 'it does not answer (an earlier command is still in flight)');
     }

@@ -2,22 +2,23 @@ import type { Hold } from '../../../core/backend/lock-backend.js';
 import { clusterSlot, SLOTS, tagOfSlot } from '../client/cluster-slot.js';
 
 /**
- * The format number of all keys and messages in Redis, see docs/protocol.md: processes that run versions with the same
- * number can share locks.
+ * The format number of all keys and messages in Redis, see docs/protocol.md. Processes whose versions have the same number can share
+ * locks.
  */
 const PROTOCOL = 3;
 
 /**
- * How many fencing counters there are: one for a server; one for each slot of a Cluster, as a script may use the keys of one
- * slot only; and on each node of a Redlock one for each of 4,096 shards, since keys that share a counter disturb each other's
- * votes.
+ * How many fencing counters there are:
+ * - `one`: one for the whole server.
+ * - `per-slot`: one for each slot of a Cluster, because a script may use the keys of one slot only.
+ * - `sharded`: 4,096 on each node of a Redlock, because keys that share a counter disturb each other's votes.
  */
 export type Counters = 'one' | 'per-slot' | 'sharded';
 
 /** The number of fencing counters on a node of a Redlock. */
 export const SHARDS = 4_096;
 
-/** @param handsOver whether a node keeps locks alone; if not, it is a node of a Redlock */
+/** @param handsOver false for a node of a Redlock */
 export function countersOf(handsOver: boolean, isCluster: boolean): Counters {
   if (isCluster) return 'per-slot';
   return handsOver ? 'one' : 'sharded';
@@ -25,7 +26,7 @@ export function countersOf(handsOver: boolean, isCluster: boolean): Counters {
 
 /** The names of all keys and channels in Redis, see docs/protocol.md. The braces put the keys of a lock into one slot of a Cluster. */
 export class LockKeys {
-  /** @param clientPrefix what the client puts before every key: a part of what its slot is made of */
+  /** @param clientPrefix the prefix that the client adds to every key: it affects the slot of the key */
   constructor(
     private readonly prefix: string,
     private readonly counters: Counters = 'one',
@@ -38,17 +39,17 @@ export class LockKeys {
   }
 
   /**
-   * The pattern by which SCAN finds locks: their names alone end with a brace and have one behind the prefix. It has the prefix
-   * of the client, which no client puts before a pattern.
-   * @param match their keys, in which `*` stands for any text. Only what stands before the first one is in the pattern: the time
-   *   that Redis takes explodes with the number of stars. The rest is for whoever reads the names
+   * The pattern for SCAN. Only the names of locks have a brace after the prefix and another one at the end. The pattern includes the
+   * prefix of the client, because clients do not add it to patterns.
+   * @param match the keys, where `*` matches any text. The pattern contains only the text before the first `*`, because the time of
+   *   Redis explodes with the number of stars. The caller has to filter the names by the rest
    */
   pattern(match: string): string {
     const [start = '', ...rest] = match.split('*');
     return `${(this.#head + start).replace(/[*?[\]\\]/g, '\\$&')}${rest.length > 0 ? '*' : ''}}`;
   }
 
-  /** The key of a lock, by the name that SCAN has found; undefined where another program has used a name that no lock has. */
+  /** Returns the key of the lock with this name in Redis; undefined for a name that no lock has, from another program. */
   keyIn(name: string): string | undefined {
     const key = name.slice(this.#head.length, -1);
     return key === '' || key.startsWith('}') ? undefined : key;
@@ -59,12 +60,12 @@ export class LockKeys {
     return `${this.prefix}:{${key}}:queue`;
   }
 
-  /** How many calls wait behind the lock in the process of its holder. */
+  /** The number of calls that wait for the lock in the process of its holder. */
   calls(key: string): string {
     return `${this.prefix}:{${key}}:calls`;
   }
 
-  /** The fencing counter of a lock, which it shares with others. */
+  /** The fencing counter of a lock, which other locks share. */
   fence(key: string): string {
     switch (this.counters) {
       case 'one':
@@ -76,7 +77,7 @@ export class LockKeys {
     }
   }
 
-  /** All counters that there may be. */
+  /** All counters that may exist. */
   get fences(): string[] {
     switch (this.counters) {
       case 'one':
@@ -89,31 +90,31 @@ export class LockKeys {
   }
 
   /**
-   * The counter for a lock that is given back, and perhaps handed over. A node of a Redlock grants nothing by itself: there
-   * it is the same for all, so that releases can share a call.
+   * The counter for the release of a lock, which may hand it over. A node of a Redlock grants nothing by itself, so there all releases
+   * name the same counter and can share a call.
    */
   fenceToHandOver(key: string): string {
     return this.counters === 'sharded' ? `${this.prefix}:fence` : this.fence(key);
   }
 
-  /** What a node of a Redlock remembers of its own restarts. For a Cluster, which is not asked for that, a name in the slot of the key. */
+  /** Where a node of a Redlock records its restarts. A Cluster has no such record: it gets a name in the slot of the key. */
   admission(key?: string): string {
     return this.counters === 'per-slot' && key !== undefined
       ? `${this.prefix}:admission{${this.#slotTag(key)}}`
       : `${this.prefix}:admission`;
   }
 
-  /** The channel of a process, or what the channels of all processes begin with. It is one word of a queue's entry. */
+  /** The channel of a process, or the beginning of all such channels. Queue entries contain it as one word. */
   inbox(processName = ''): string {
     return `${this.prefix}:inbox:${PROTOCOL}:${processName}`.replace(/\s/g, '_');
   }
 
-  /** The channel of a process, by its `inbox`, for the locks in a slot of a Cluster. It is in that slot, too. */
+  /** The channel of a process for the locks in a slot of a Cluster. The channel is in the same slot. @param inbox the result of `inbox` */
   channelOf(slot: number, inbox: string): string {
     return `${inbox}:{${tagOfSlot(slot)}}`;
   }
 
-  /** The beginning of the names of all locks, as Redis has them. */
+  /** The beginning of the names of all locks in Redis. */
   get #head(): string {
     return `${this.clientPrefix}${this.prefix}:{`;
   }
@@ -126,20 +127,20 @@ export class LockKeys {
 /** The value of a lock in Redis: `<owner>@<token of 16 digits>`, and `+` if its queue may have waiters, or `=` if it is kept. */
 const VALUE = /^(.+)@(\d{16})([+=]?)$/s;
 
-/** The value of a lock that several hold: what all of them have, and for each a space and four words. */
+/** The value of a lock with several holders: a common beginning, then a space and four words for each holder. */
 const HOLDER_SET = /^~(?:p|s@(\d{16}))((?: \d+ \d+ \d+ \S+)+)$/;
 
-/** One of several who hold a lock. */
+/** One of several holders of a lock. */
 export interface Member {
   owner: string;
   /** By the clock of the server, in milliseconds. */
   endsAt: number;
   permits: number;
-  /** The limit of permits that it named. */
+  /** The limit of permits that this holder named. */
   limit: number;
 }
 
-/** Those who hold a lock together. The time of some of them may be over. */
+/** The holders of a shared lock or of permits. Some of them may have expired. */
 export interface HolderSet {
   mode: 'shared' | 'permits';
   /** The token of all who share the lock. */
@@ -148,21 +149,21 @@ export interface HolderSet {
   members: [Member, ...Member[]];
 }
 
-/** The holder of a lock, as its value shows. */
+/** The content of a lock's value. */
 export interface LockValue {
   owner: string;
-  /** The token of its grant: the last one of a block. Undefined in a value that another program wrote. */
+  /** The token of the grant, or the last one of a block. Undefined for a value from another program. */
   fencingToken?: number;
-  /** The work of the owner has ended, and the lock stands until its time is over. */
+  /** The work of the owner has ended, and the lock is kept until it expires. */
   isKept?: true;
 }
 
-/** The part of the value that scripts compare: without its end, the owner `x/1` would be found in a value of `x/10`. */
+/** The part of the value that scripts compare. Without the @, the owner `x/1` would match the value of `x/10`. */
 export function ownerPart(owner: string): string {
   return `${owner}@`;
 }
 
-/** A token as scripts take it, and values have it: texts of one length compare like numbers. */
+/** A token in the form of scripts and values: texts of equal length compare like numbers. */
 export function tokenText(fencingToken: number): string {
   return String(fencingToken).padStart(16, '0');
 }
@@ -172,7 +173,7 @@ export function valueText(owner: string, fencingToken: number): string {
   return ownerPart(owner) + tokenText(fencingToken);
 }
 
-/** Reads the value of a lock that several hold; undefined for any other. */
+/** Reads the value of a lock with several holders; undefined for any other value. */
 export function readHolderSet(value: string): HolderSet | undefined {
   const [, token, list] = HOLDER_SET.exec(value) ?? [];
   if (list === undefined) return undefined;
@@ -187,7 +188,7 @@ export function readHolderSet(value: string): HolderSet | undefined {
   return { mode, fencingToken, members: members as HolderSet['members'] };
 }
 
-/** Reads a value. One that another program wrote is the owner as it is; of several who hold a lock it is the last one to end. */
+/** Reads a value. For a value from another program the whole text is the owner. Of several holders the owner is the last to expire. */
 export function readValue(value: string): LockValue {
   const holderSet = value.startsWith('~') ? readHolderSet(value) : undefined;
   if (holderSet) {
@@ -200,38 +201,39 @@ export function readValue(value: string): LockValue {
 }
 
 /**
- * How `lua/parts/hand-off.lua` serves a place whose turn has come: a `wake` is for a Redlock, where no node can grant alone.
+ * How `lua/parts/serve.lua` serves a place whose turn has come: with a grant, or with a wake-up on a node of a Redlock, which cannot
+ * grant alone.
  */
 export type Service = 'grant' | 'wake';
 
 const KINDS: Record<Service, string> = { grant: 'g', wake: 'w' };
 
 /**
- * The sign that a process gives in a queue with each attempt. Of one that is `LISTENING` a grant needs listeners; if there are
- * none, the next place is served. In a Cluster those of the channel of the slot are counted. One that is `UNVERIFIED` is granted
- * the lock in any case: it does not listen yet, or listens to messages for all nodes of a Cluster, where PUBLISH counts the
- * listeners of one node only. One that is `NOT_LISTENING` does not listen, and is sent no message, which would go to all nodes.
+ * The sign that a process gives in a queue with each attempt:
+ * - `LISTENING`: it gets a grant only if its channel has listeners. In a Cluster that is the channel of the slot.
+ * - `UNVERIFIED`: it gets a grant in any case. It does not listen yet, or it listens in a Cluster without sharded messages, where
+ *   PUBLISH counts the listeners of one node only.
+ * - `NOT_LISTENING`: it gets a grant, but no message, which would go to all nodes of a Cluster.
  */
 export const [LISTENING, UNVERIFIED, NOT_LISTENING] = ['h', 'u', 'd'] as const;
 
 export type Sign = typeof LISTENING | typeof UNVERIFIED | typeof NOT_LISTENING;
 
 /**
- * An entry in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is
- * published there, with fencing tokens if the lock was granted to it. A lock that is granted holds the ticket as
- * its owner value.
- * @param turns how many tokens are granted with the lock
+ * An entry in the queue of a lock: how to serve it, the channel of its process, and its ticket. The message on that channel contains the
+ * ticket, and the fencing tokens of a grant. A granted lock has the ticket as its owner value.
+ * @param turns the number of tokens to grant with the lock
  */
 export function queueEntry(service: Service, channel: string, ticket: string, turns: number): string {
   return `${KINDS[service]} ${channel} ${ticket}${service === 'grant' ? `~${turns}` : ''}`;
 }
 
-/** What one asks for who holds a lock together with others, as `acquire-together.lua` takes it: kind, permits, and limit. */
+/** A shared lock or permits, in the form of `acquire-together.lua`. */
 export function holdArgs(hold: Exclude<Hold, { mode: 'exclusive' }>): [kind: string, permits: number, limit: number] {
   return hold.mode === 'shared' ? ['s', 1, 0] : ['p', hold.permits, hold.limit];
 }
 
-/** The entry of one who will hold the lock together with others. */
+/** The queue entry for a shared lock or permits. */
 export function togetherEntry(hold: Exclude<Hold, { mode: 'exclusive' }>, channel: string, ticket: string): string {
   const [kind, permits, limit] = holdArgs(hold);
   return `${kind}${kind === 'p' ? `${permits}/${limit}` : ''} ${channel} ${ticket}`;

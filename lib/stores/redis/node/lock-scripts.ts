@@ -32,12 +32,12 @@ import {
   type Sign,
 } from './lock-keys.js';
 
-// How each script is called, and what its reply says: keys, arguments and replies are described in the header of its file in scripts/lua.
+// The calls of all scripts, and the readers of their replies. The header of each file in scripts/lua describes keys, arguments and replies.
 
-/** How far a node of a Redlock lets a proposed token be from its own time, in microseconds. */
+/** How far a proposed token may differ from the time of a Redlock node, in microseconds. */
 export const MAX_PROPOSAL_DISTANCE_US = 1_000_000;
 
-/** The score of a sign `n` is minus a time in microseconds, whose digits below this one count the calls that wait: see take-place.lua. */
+/** The score of an `n` sign modulo this number is minus the number of waiting calls: see take-place.lua. */
 const SIGN_MODULUS = 1_000_000;
 
 /** The first word in the reply of a Redlock node that has lost its data since it was admitted to vote. */
@@ -48,7 +48,7 @@ export const WAIT_FOR_VOTES =
   'Wait: a Redlock node that is new to this library, has restarted or has lost its data votes only when all locks that ' +
   'it may have forgotten have ended. In development set admission: false.';
 
-/** The same script where it gives a lock back: it goes with the releases. */
+/** The same scripts for calls that also release a lock: they are sent together with the releases. */
 export const RELEASE_AND_TURN: Script = { ...lua.TURN, name: 'release-and-turn', order: lua.RELEASE.order };
 export const RELEASE_AND_ACQUIRE_TOGETHER: Script = {
   ...lua.ACQUIRE_TOGETHER,
@@ -63,29 +63,29 @@ export interface LockCall {
   readonly args: readonly (string | number)[];
 }
 
-/** What an attempt says besides its request. */
+/** The arguments of an attempt that its request does not contain. */
 export interface Attempt {
   readonly sign: Sign;
-  /** The owner value of a lock that is given back in the same step. */
+  /** The owner of the lock to release in the same step. */
   readonly ownerToRelease?: string;
   /** Its place in the queue. */
   readonly entry?: string;
-  /** When it came, by the clock of the server in microseconds; undefined where that is not known. */
+  /** Its arrival time, by the clock of the server in microseconds; undefined if it is unknown. */
   readonly number?: number;
 }
 
-/** The attempt whose reply is read. */
+/** The context of a reply to an attempt. */
 export interface SentAttempt {
   readonly node: string;
   readonly request: AcquireRequest;
   readonly sentAt: number;
-  /** When it was sent, and when the reply came, by the monotonic clock. */
+  /** The time when it was sent, by the monotonic clock. */
   readonly askedAt: number;
   readonly receivedAt: number;
-  /** Stands for the connection that the reply came on. */
+  /** Identifies the connection of the reply. */
   readonly connection: unknown;
   readonly clock: ServerClock;
-  /** Called when an earlier place was passed over, as the message that its turn had come did not arrive. */
+  /** Called when an earlier place was skipped because the message about its turn did not arrive. */
   readonly onPassedOver: () => void;
 }
 
@@ -94,7 +94,7 @@ export type Vote =
   | {
       status: 'granted';
       fencingToken: number;
-      /** The time of the node in microseconds, if that is not the token that was proposed. */
+      /** The time of the node in microseconds, if the token differs from the proposal. */
       nodeTimeUs?: number;
     }
   | {
@@ -102,45 +102,45 @@ export type Vote =
       owner: string;
       remainingMs: number;
       isKept?: boolean;
-      /** Its earlier place was passed over, as the message that its turn had come did not arrive. */
+      /** Whether its earlier place was skipped because the message about its turn did not arrive. */
       wasPassedOver?: boolean;
     }
   | (Failed & {
-      /** The epoch in which the node was admitted to vote, if it has lost its data since. */
+      /** The epoch of the node's admission, if the node has lost its data since then. */
       wiped?: string;
     });
 
-/** Allows a node to vote that was checked for a restart. */
+/** The admission of a node to vote, after a check for restarts. */
 export interface Admission {
   /** Changes when the server loses data. */
   epoch: string;
 }
 
-/** The answer of a node to the question since when it knows all locks that it granted. */
+/** The answer of a node that was asked since when it knows all locks that it granted. */
 export interface NodeAdmission {
   status: 'admitted';
   epoch: string;
-  /** For how long it has known them. */
+  /** How long it has known all its locks. */
   sinceMs: number;
-  /** The longest ttl that it has heard of. */
+  /** The longest ttl that clients have reported to it. */
   longestMs: number;
   /** The time of the node in microseconds. */
   timeUs: number;
 }
 
-/** `acquire.lua`, or `acquire-in-order.lua`: takes a lock that is free, alone. */
+/** `acquire.lua` or `acquire-in-order.lua`: acquires a free lock exclusively. */
 export function acquireCall(keys: LockKeys, { key, ttlMs, owner, inOrder }: AcquireRequest): LockCall {
   const args = [ttlMs, ownerPart(owner)];
   if (inOrder) return { script: lua.ACQUIRE_IN_ORDER, keys: [keys.fence(key), keys.lock(key), keys.queue(key)], args };
   return { script: lua.ACQUIRE, keys: [keys.fence(key), keys.lock(key)], args };
 }
 
-/** Whether the lock has a queue, which `turn.lua` serves in its order. */
+/** Whether the lock has a queue, so that `turn.lua` must serve it in order. */
 export function isForQueue(reply: Reply): boolean {
   return reply === 'queue';
 }
 
-/** Without a valid fencing token it is no grant, whatever program answers there. */
+/** A reply without a valid fencing token is not a grant: another program may have answered. */
 export function readAcquire(
   reply: Reply,
   node: string,
@@ -160,7 +160,7 @@ export function readAcquire(
   return { status: 'acquired', grant: new StoredGrant(request, fencingToken, fencingToken), sentAt };
 }
 
-/** `turn.lua`: the attempt of a waiter for the lock alone. */
+/** `turn.lua`: the attempt of a waiter for an exclusive lock. */
 export function turnCall(
   keys: LockKeys,
   { key, owner, ttlMs, turns = 1, place }: AcquireRequest,
@@ -185,7 +185,7 @@ export function readTurn(reply: Reply, asked: SentAttempt): Answer<AcquireOutcom
   return { status: 'acquired', grant, sentAt };
 }
 
-/** `acquire-together.lua`: the attempt of one who holds the lock together with others. */
+/** `acquire-together.lua`: the attempt of a waiter for a shared lock or permits. */
 export function acquireTogetherCall(
   keys: LockKeys,
   hold: Exclude<Hold, { mode: 'exclusive' }>,
@@ -205,7 +205,7 @@ export function readAcquireTogether(reply: Reply, asked: SentAttempt): Answer<Ac
   if (!Array.isArray(reply) || reply[0] !== 'granted') return readNoGrant(reply, asked);
   const { node, request, clock, sentAt } = asked;
   const [, , us, token, joined, bound, smallest] = reply;
-  const isWithout = Number(token) === 0; // of permits
+  const isWithout = Number(token) === 0; // permits have no token
   if (!hasLearned(us, asked) || !(isWithout || isToken(Number(token)))) return unexpected(node);
   const fencingToken = isWithout ? undefined : Number(token);
   const nobodyBefore = clock.monotonicAt(Number(bound));
@@ -215,7 +215,7 @@ export function readAcquireTogether(reply: Reply, asked: SentAttempt): Answer<Ac
   return { status: 'acquired', grant: grantTo(request.owner), others, smallerLimit, sentAt };
 }
 
-/** `acquire-together.lua`, where nobody asks: gives back what an owner has of a lock. */
+/** `acquire-together.lua` without a new owner: releases a shared lock or permits. */
 export function releaseTogetherCall(
   keys: LockKeys,
   hold: Exclude<Hold, { mode: 'exclusive' }>,
@@ -225,7 +225,7 @@ export function releaseTogetherCall(
   return acquireTogetherCall(keys, hold, { key, owner: NO_OWNER, ttlMs: 0 }, { sign, ownerToRelease: owner });
 }
 
-/** Of `turn.lua` and `acquire-together.lua`. */
+/** Reads any other reply of `turn.lua` or `acquire-together.lua`. */
 function readNoGrant(reply: Reply, asked: SentAttempt): Answer<AcquireOutcome> {
   const { node, request, sentAt, connection, onPassedOver } = asked;
   if (!Array.isArray(reply)) return unexpected(node);
@@ -248,13 +248,13 @@ function readNoGrant(reply: Reply, asked: SentAttempt): Answer<AcquireOutcome> {
   };
 }
 
-/** What became of the lock that was given back by `turn.lua` or `acquire-together.lua`. */
+/** Reads the result of the release in `turn.lua` or `acquire-together.lua`. */
 export function readReleaseResult(reply: Reply): ReleaseResult | undefined {
   if (!Array.isArray(reply)) return undefined;
   return Number(reply[1]) === 1 ? 'released' : 'gone';
 }
 
-/** `vote.lua`, and for a waiter `vote-or-queue.lua`: an attempt on one of the nodes of a Redlock. */
+/** `vote.lua`, or `vote-or-queue.lua` for a waiter: an attempt on one node of a Redlock. */
 export function voteCall(
   keys: LockKeys,
   { key, ttlMs, place }: AcquireRequest,
@@ -269,19 +269,19 @@ export function voteCall(
   };
 }
 
-/** Without a valid fencing token it is no grant, whatever program answers there. */
+/** A reply without a valid fencing token is not a grant: another program may have answered. */
 export function readVote(reply: Reply, node: string): Vote {
   if (!Array.isArray(reply)) {
     const fencingToken = Number(reply);
     return isToken(fencingToken) ? { status: 'granted', fencingToken } : unexpected(node);
   }
-  const [kind, ...said] = reply;
+  const [kind, ...rest] = reply;
   if (kind === 'at') {
-    const [fencingToken, nodeTimeUs] = said.map(Number) as [number, number];
+    const [fencingToken, nodeTimeUs] = rest.map(Number) as [number, number];
     if (isToken(fencingToken)) return { status: 'granted', fencingToken, nodeTimeUs };
   }
   if (kind === 'refused') {
-    const [leftMs, value, wasGone] = said;
+    const [leftMs, value, wasGone] = rest;
     if (isRefusal(leftMs, value)) {
       const { owner, isKept } = readValue(value);
       const wasPassedOver = Number(wasGone) === 1 || undefined;
@@ -290,7 +290,7 @@ export function readVote(reply: Reply, node: string): Vote {
   }
   if (kind === WIPED) {
     const error = new NodeError(node, 'it has lost its data, so it does not vote yet', WAIT_FOR_VOTES);
-    return { ...failed(error), wiped: String(said[0]) };
+    return { ...failed(error), wiped: String(rest[0]) };
   }
   return unexpected(node);
 }
@@ -316,7 +316,7 @@ export function readRaise(reply: Reply): { status: 'raised' | 'gone' } {
   return { status: Number(reply) === 1 ? 'raised' : 'gone' };
 }
 
-/** `extend.lua`, `extend-and-tell.lua` where calls wait behind the lock, and `extend-together.lua` where several hold it. */
+/** `extend.lua`; `extend-and-tell.lua` if calls wait for the lock; `extend-together.lua` for a shared lock or permits. */
 export function extendCall(keys: LockKeys, { grant, ttlMs, waiting }: ExtendRequest): LockCall {
   const { key, owner, hold } = grant;
   const lock = keys.lock(key);
@@ -326,19 +326,19 @@ export function extendCall(keys: LockKeys, { grant, ttlMs, waiting }: ExtendRequ
   return { script: lua.EXTEND_AND_TELL, keys: [lock, keys.calls(key)], args };
 }
 
-/** `restore.lua`: extends a lock, and puts it back if it is absent, with the token of its grant. */
+/** `restore.lua`: extends a lock, and writes it again with the token of its grant if it is missing. */
 export function restoreCall(keys: LockKeys, { key, owner, fencingToken = 0 }: Grant, ttlMs: number): LockCall {
   return { script: lua.RESTORE, keys: [keys.lock(key)], args: [ttlMs, ownerPart(owner), tokenText(fencingToken)] };
 }
 
-/** Of a lock that was put back, too. */
+/** Reads the reply of all scripts that extend or restore a lock. */
 export function readExtension(reply: Reply, sentAt: number): Answer<ExtendOutcome> {
   const answer = Number(reply);
   if (answer === 1 || answer === 2) return { status: 'extended', sentAt };
   return { status: 'lost', reason: answer === 0 ? 'expired' : 'stolen' };
 }
 
-/** `transfer.lua`, or `downgrade.lua` where the new owner shares the lock. */
+/** `transfer.lua`, or `downgrade.lua` if the new owner shares the lock. */
 export function transferCall(keys: LockKeys, { key, from, to, ttlMs, mints, atLeast, hold }: Transfer): LockCall {
   if (hold?.mode === 'shared')
     return { script: lua.DOWNGRADE, keys: keysToHandOver(keys, key), args: [ownerPart(from), to, ttlMs] };
@@ -359,27 +359,27 @@ export function readTransfer(
   return { status: 'transferred', grant: new StoredGrant({ key, owner: to, ttlMs, hold }, answer), sentAt };
 }
 
-/** `release.lua`: gives a lock back that its owner holds alone. */
+/** `release.lua`: releases an exclusive lock. */
 export function releaseCall(keys: LockKeys, key: string, owner: string): LockCall {
   return { script: lua.RELEASE, keys: keysToHandOver(keys, key), args: [ownerPart(owner)] };
 }
 
-/** `keep.lua`: keeps a lock after the work of its owner. */
+/** `keep.lua`: keeps a lock after the work of its owner has ended. */
 export function keepCall(keys: LockKeys, key: string, owner: string, forMs: number): LockCall {
   return { script: lua.KEEP, keys: [keys.lock(key)], args: [forMs, ownerPart(owner)] };
 }
 
-/** `withdraw.lua`: gives up a place, and the lock if that was handed over to it. @param entry '' for a ticket without a place */
+/** `withdraw.lua`: gives up a place, and a lock that was handed over to it. @param entry '' for a ticket without a place */
 export function withdrawCall(keys: LockKeys, key: string, ticket: string, entry: string): LockCall {
   return { script: lua.WITHDRAW, keys: keysToHandOver(keys, key), args: [ownerPart(ticket), entry] };
 }
 
-/** Of a lock or a place that is given back, and of a lock that is kept. */
+/** Reads the reply of all scripts that release or keep a lock, or give up a place. */
 export function readRelease(reply: Reply): Answer<ReleaseOutcome> {
   return { status: Number(reply) === 1 ? 'released' : 'gone' };
 }
 
-/** `force-release.lua`. @param from '' for whoever holds it */
+/** `force-release.lua`. @param from '' for any owner */
 export function forceReleaseCall(keys: LockKeys, key: string, from: string): LockCall {
   return { script: lua.FORCE_RELEASE, keys: keysToHandOver(keys, key), args: [keys.inbox(), key, from] };
 }
@@ -402,8 +402,8 @@ export function readHolding(reply: Reply): Holding | undefined {
   const holderSet = readHolderSet(String(value));
   if (holderSet) return holdingOfSet(holderSet, Number(timeUs), waiting);
   const { owner, fencingToken, isKept } = readValue(String(value));
-  // The token is the time of the grant, or up to the limit of votes ahead of it. A clock that was set back since does not say
-  // how long ago that was.
+  // The token is the time of the grant, or at most the limit of proposals ahead of it. If the clock was set back since then, the time of
+  // the grant is unknown.
   const heldForUs = fencingToken === undefined ? -Infinity : Number(timeUs) - fencingToken;
   const heldForMs = heldForUs >= -MAX_PROPOSAL_DISTANCE_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined;
   return {
@@ -421,7 +421,7 @@ export function readHolding(reply: Reply): Holding | undefined {
   };
 }
 
-/** @param places the ticket of each, and the score by which its process has told how many of its calls wait, or '' */
+/** @param places for each place its ticket, and the score of the `n` sign of its process, or '' */
 function waitingOf(places: readonly (string | number)[]): Waiting[] {
   return Array.from({ length: places.length / 2 }, (_, at) => {
     const told = String(places[2 * at + 1]);
@@ -429,7 +429,7 @@ function waitingOf(places: readonly (string | number)[]): Waiting[] {
   });
 }
 
-/** Whose time is over holds it no more. */
+/** Leaves out expired holders. */
 function holdingOfSet(
   { mode, fencingToken, members }: HolderSet,
   timeUs: number,
@@ -451,29 +451,29 @@ function keysToHandOver(keys: LockKeys, key: string): string[] {
   return [keys.fenceToHandOver(key), keys.lock(key), keys.queue(key)];
 }
 
-/** The owner value of an attempt that asks for nothing. */
+/** The owner value of a call that only releases. */
 const NO_OWNER = '';
 
 type ReplyPart = number | string | undefined;
 
-/** Whether this can be what a script says of a lock that others hold: the script of another program may have answered. */
+/** Whether this has the form of a refusal: another program may have answered. */
 function isRefusal(leftMs: ReplyPart, value: ReplyPart): value is string {
   return typeof value === 'string' && !Number.isNaN(Number(leftMs));
 }
 
-/** How many hold a lock beside one of them, by the whole of its value, which stands until the time of the last of them is over. */
-function othersIn(value: string, standsForMs: number): number {
+/** Counts the other holders in a complete value. @param remainingMs the remaining time of the last holder */
+function othersIn(value: string, remainingMs: number): number {
   const ends = readHolderSet(value)?.members.map(({ endsAt }) => endsAt) ?? [];
-  const now = Math.max(...ends) - standsForMs;
+  const now = Math.max(...ends) - remainingMs;
   return Math.max(0, ends.filter((endsAt) => endsAt >= now).length - 1);
 }
 
-/** The smallest limit of permits that a holder names, if it is smaller than that of the request. 0: none names one. */
+/** Returns the smallest limit of the holders if it is below the limit of the request. @param smallestLimit 0 if there is none */
 function smallerThanIts({ hold }: AcquireRequest, smallestLimit: number): number | undefined {
   return hold.mode === 'permits' && smallestLimit > 0 && smallestLimit < hold.limit ? smallestLimit : undefined;
 }
 
-/** Reads the answer of PTTL. A key without a ttl, which another program must have written, never ends. */
+/** Reads the reply of PTTL. A key without a ttl comes from another program, and never expires. */
 function remainingOf(pttl: ReplyPart): number {
   return Number(pttl) < 0 ? Infinity : Number(pttl);
 }
@@ -482,7 +482,7 @@ function isToken(number: number): boolean {
   return number > 0 && Number.isSafeInteger(number);
 }
 
-/** Takes the time of the server, before another time of it is read. @returns false if it is none */
+/** Learns the time of the server. Call it before converting other times of the reply. @returns false for an invalid time */
 function hasLearned(us: ReplyPart, { clock, askedAt, receivedAt }: SentAttempt): boolean {
   const serverUs = Number(us);
   if (!(serverUs > 0 && Number.isFinite(serverUs))) return false;

@@ -46,11 +46,11 @@ import * as scripts from './lock-scripts.js';
 import type { Admission, SentAttempt, Attempt, LockCall, NodeAdmission, Vote } from './lock-scripts.js';
 import { ShardedInbox } from './sharded-inbox.js';
 
-/** Advice for a call whose time was over before its attempt was sent. */
+/** Advice for a call that timed out before its attempt was sent. */
 const CONGESTION_ADVICE =
   'If it answers others, this process asks for more locks at a time than the server can answer: raise waitMs, or ask for fewer together.';
 
-/** What a process needs in a Cluster to hear of its turns without a message to all nodes. */
+/** The rights for sharded messages in a Cluster. Other messages go to all nodes. */
 const SHARDED_RIGHTS = '+ssubscribe +sunsubscribe +spublish +pubsub|shardnumsub';
 
 const MODES: readonly LockMode[] = ['shared', 'permits'];
@@ -61,23 +61,23 @@ export interface NodeSettings {
   keyPrefix: string;
   /** How long the server may owe answers and give none, in milliseconds. */
   commandTimeoutMs: number;
-  /** The name of this process, which its inbox is named after. */
+  /** The name of this process, part of the name of its inbox. */
   processName: string;
-  /** Whether a release hands the lock over to the next in the queue. A node of a Redlock only wakes it. */
+  /** Whether a release hands the lock over to the next place in the queue. A node of a Redlock only wakes it up. */
   handsOver: boolean;
-  /** How many replicas must have a lock before it counts as held. */
+  /** The number of replicas that must have a lock before it counts as held. */
   awaitedReplicas: number;
-  /** Whether an answer counts only on the connection of its command: another one may lead to a server that has restarted. */
+  /** Whether an answer counts only on the connection of its command: after a reconnection the server may have restarted. */
   needsAdmission: boolean;
   /** The clock of the service, in milliseconds: says when a command was sent. */
   now: () => number;
 }
 
-/** Locks of one Redis server (or Cluster): alone, or as a node of a Redlock. None of its operations rejects, except for a bug. */
+/** The locks of one Redis server or Cluster, which works alone or as a node of a Redlock. No operation rejects, except after a bug. */
 export class RedisNode extends ServerBackend implements WaitQueue, InboxListener {
   readonly store = 'Redis';
   override readonly waitQueue = this;
-  /** No node of a Redlock could keep a limit, or know all readers. */
+  /** Undefined for a node of a Redlock, which cannot enforce a limit or know all readers. */
   override readonly modes?: readonly LockMode[];
   readonly releaseAndAcquire: NonNullable<LockBackend['releaseAndAcquire']> = this.releaseThenAttempt;
   readonly #runner: ScriptRunner;
@@ -85,15 +85,15 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   readonly #keys: LockKeys;
   readonly #scan: KeyScan;
   readonly #timeAt = (key: string, serverUs: number) => this.#clockOf(key).monotonicAt(serverUs);
-  /** When its turn came, this process was not listening, or the message was lost. */
+  /** Called when this process missed its turn: it was not listening, or the message was lost. */
   readonly #onPassedOver = () => this.#inbox.check();
-  /** By the last part of their routes: the server where it is known, else the slot. */
+  /** By the last part of the route: the server if it is known, otherwise the slot. */
   readonly #clocks = new Map<number | string, ServerClock>();
   #inbox: Inbox;
-  /** The last fault and its reading: all operations of a command share a fault, and all calls do while the server hangs. */
+  /** The last fault and its failure. All operations of a command share a fault, and so do all calls while the server hangs. */
   #lastFault?: [ScriptFault, Failed];
   #listener?: WaitListener;
-  /** Called each time that the connection was made, before anything that waited for it is sent. */
+  /** Called after each connection, before waiting commands are sent. */
   onReady?: () => void;
   #closed = false;
   #hasTriedQueue = false;
@@ -121,7 +121,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     connection.onReady = () => this.#becomeReady();
   }
 
-  /** Whether a release hands the lock over to the next in the queue. A node of a Redlock only wakes it. */
+  /** Whether a release hands the lock over to the next place in the queue. A node of a Redlock only wakes it up. */
   get handsOver(): boolean {
     return this.#settings.handsOver;
   }
@@ -138,7 +138,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     return this.#runner.isAnswered;
   }
 
-  /** Whether waiters for a key hear of it when their turn comes. */
+  /** Whether this process receives messages about the turns of a key. */
   isListening(key: string): boolean {
     return this.#inbox.isOpen(key);
   }
@@ -149,7 +149,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     return isCongested ? new NodeError(this.name, silence, CONGESTION_ADVICE) : problem;
   }
 
-  /** Begins to listen for messages about a key, unless it does already. */
+  /** Begins to listen for messages about a key, unless it listens already. */
   listen(key: string, listener: WaitListener): void {
     this.#listener = listener;
     if (this.#closed) return;
@@ -157,7 +157,10 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     if (!this.#hasTriedQueue) outsideOfCalls(() => void this.#tryQueue(key));
   }
 
-  /** Scripts do without what they may not do to a queue, and nothing else would show it: so the first that waits tries that, and changes nothing. */
+  /**
+   * Tries the commands of queues once, without changing anything, and warns about missing rights. Nothing else would reveal them: scripts
+   * skip the commands that the user may not run.
+   */
   async #tryQueue(key: string): Promise<void> {
     this.#hasTriedQueue = true;
     const { client } = this.connection;
@@ -178,7 +181,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     if (causes.length === 0 || this.#closed) return;
     const problems = causes.map(({ problem }) => problem).join('; ');
     this.#listener?.onWarning(
-      `${this.name} does not let this process do all that the queues of locks need (${problems}): calls that wait may get their ` +
+      `${this.name} does not let this process run all commands that the queues of locks need (${problems}): waiting calls may get their ` +
         `turns late. ${adviceFor(causes)}`,
     );
   }
@@ -187,10 +190,24 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     this.#inbox.check(key);
   }
 
+  /**
+   * Tries once to acquire a lock. The reply of the script becomes one of these answers:
+   *
+   * | reply                                    | answer                                                                      |
+   * | ---------------------------------------- | --------------------------------------------------------------------------- |
+   * | a token; `granted`                       | `acquired`, with a grant                                                    |
+   * | `queue`, of `acquire-in-order.lua`       | none: it asks again with `turn.lua`, which serves the queue                 |
+   * | `refused`                                | `contended`, with the holder, and with a place in the queue if one was given |
+   * | `failed`: only the release was done      | `unavailable`, not run                                                      |
+   * | an error of Redis before any change      | `unavailable`, not run; `disconnected` if the refusal is temporary          |
+   * | no answer in time, or the connection broke | `unavailable`, may have run                                               |
+   * | never sent                               | `unavailable`, not run                                                      |
+   * | anything else: another program answered  | `unavailable`, may have run                                                 |
+   */
   protected attempt(request: AcquireRequest, done: AttemptCallback, ownerToRelease?: string): void {
     const { key, hold, place, turns = 1, inOrder, asker } = request;
     const isForOne = hold.mode === 'exclusive' && !place && turns === 1 && ownerToRelease === undefined;
-    // Its answer tells no time, by which the next call may have to get its place.
+    // `acquire.lua` does not return the time of the server, which the next call may need for its place.
     const isTimeKnown = !inOrder || this.#clockOf(key).isFresh(monotonic());
     if (!isForOne || !isTimeKnown) return this.#attemptToWait(request, done, ownerToRelease);
     const taken = (reply: Reply | ScriptFault, sentAt: number) => {
@@ -201,7 +218,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     this.#run(scripts.acquireCall(this.#keys, request), taken, asker);
   }
 
-  /** With a place, or for many turns, or in one step with a release; or where the lock may have a queue that comes first. */
+  /** An attempt with a place, for several turns, or together with a release; or one that the queue of the lock may precede. */
   #attemptToWait(request: AcquireRequest, done: AttemptCallback, ownerToRelease?: string): void {
     const { key, hold, place, asker } = request;
     const keys = this.#keys;
@@ -238,11 +255,11 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
 
   /**
    * Attempts to acquire a lock on one of the nodes of a Redlock.
-   * @param admission undefined: the node votes whenever it answers
-   * @param vote the value of the lock, with the fencing token that the node is to vote for if its clock and its counter allow it
-   * @param done its second argument says when the vote was asked for; when that failed, if it was never sent
-   * @param wanted who asks
-   * @returns whether it waits to be sent; undefined if it never will be
+   * @param admission undefined if the node votes without admission
+   * @param vote the value of the lock, with the proposed fencing token. The node votes for it if its clock and its counter allow that
+   * @param done its second argument is the time when the command was sent, or when it failed unsent
+   * @param wanted the caller
+   * @returns the state of the unsent command; undefined if it will never be sent
    */
   vote(
     request: AcquireRequest,
@@ -257,7 +274,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
       if (answer.status === 'refused' && answer.wasPassedOver) this.#inbox.check();
       done(answer, sentAt);
     };
-    // A process that does not listen cannot be woken.
+    // A process that does not listen cannot be woken up.
     const entry = place && this.isListening(key) ? this.#entry(place) : undefined;
     return this.#run(scripts.voteCall(this.#keys, request, { vote, epoch: admission?.epoch, entry }), voted, wanted);
   }
@@ -268,14 +285,14 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   }
 
   /**
-   * Gives up a place in the queue, and the lock if it was handed over to that place. Retried without end: a place has no
-   * ttl of its own, and every waiter keeps the queue alive.
+   * Gives up a place in the queue, and the lock if it was handed over to that place. It is retried without limit: a place has no ttl of
+   * its own, and every waiter keeps the queue alive.
    */
   leave(key: string, place: Place): void {
     this.release({ key, owner: place.ticket }, { entry: this.#entry(place) }, undefined, Infinity);
   }
 
-  /** Tickets of others are left alone: anybody who may publish can send such a message. */
+  /** Ignores the tickets of other processes: the message may be forged. */
   decline(key: string, ticket: string): void {
     const isOwn = ticket.startsWith(`${this.#settings.processName}/`);
     if (isOwn) this.release({ key, owner: ticket }, { entry: '' }, undefined, GRANT_TTL_MS);
@@ -285,7 +302,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     this.#run(scripts.extendCall(this.#keys, request), this.#reading(scripts.readExtension, done));
   }
 
-  /** Extends a lock, and puts it back with the token of its grant if it is absent: only of a node of a Redlock. */
+  /** Extends a lock on a node of a Redlock, and writes it again with the token of its grant if it is missing. */
   restore(grant: Grant, ttlMs: number, done: (answer: Answer<ExtendOutcome>) => void): void {
     this.#run(scripts.restoreCall(this.#keys, grant, ttlMs), this.#reading(scripts.readExtension, done));
   }
@@ -295,9 +312,9 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     this.#run(scripts.transferCall(this.#keys, request), this.#reading(read, done));
   }
 
-  /** Replicas are not waited for when it is kept: without this command they have the lock for as long as it was extended. */
+  /** Keeping a lock does not wait for replicas: without this command they still have the lock until its last extension expires. */
   protected giveBack(grant: Grant, how: ReleaseRequest, done: (answer: Answer<ReleaseOutcome>) => void): void {
-    // A place that can only be woken does no harm if it stays; a lock that was handed over to one must go on.
+    // On a node of a Redlock a leftover place does no harm. Elsewhere it may own a handed-over lock, which must be passed on.
     const isHarmless = how.entry !== undefined && !this.handsOver;
     const given = (answer: Answer<ReleaseOutcome>) =>
       done(answer.status === 'unavailable' ? { status: 'gone' } : answer);
@@ -315,8 +332,8 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   }
 
   /**
-   * Raises the fencing counter of a lock to a token, and makes that the token of the lock.
-   * @returns `raised`: the counter is at or above the token, the lock still this owner's, and its vote was not above the token
+   * Raises the fencing counter of a lock to a token, and makes it the token of the lock.
+   * @returns `raised` if the counter is at or above the token, the owner still holds the lock, and its vote was not above the token
    */
   raiseFence(grant: Grant, fencingToken: number): Promise<ReturnType<typeof scripts.readRaise> | Failed> {
     return this.#ask(scripts.raiseFenceCall(this.#keys, grant, fencingToken), scripts.readRaise);
@@ -378,7 +395,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
 
   #failedBy(fault: ScriptFault): Failed {
     const { message, mayHaveRun, disconnected, isOfKey } = fault;
-    // The fault of a command that was not sent says only that; the connection knows why.
+    // The fault of an unsent command has no details. The connection knows the reason.
     if (!mayHaveRun && !fault.isRefused && !this.isReady)
       return failed(this.connection.problem, mayHaveRun, disconnected);
     if (this.#lastFault?.[0] !== fault) {
@@ -389,26 +406,26 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     return this.#lastFault[1];
   }
 
-  /** Called by the inbox. */
+  /** Called by the inbox for each message. */
   onMessage(text: string): void {
     const { ticket, grant, lock, takenKey } = readMessage(text);
     if (takenKey !== undefined) {
       this.#listener?.onTaken(takenKey, ticket);
       return;
     }
-    // A lock is not held before its replicas have it, and none is begun that cannot be extended now.
+    // A lock is not held before its replicas have it, and a lease must not begin while the connection cannot extend it.
     const mayBegin = grant && this.#settings.handsOver && this.#settings.awaitedReplicas === 0 && this.isReady;
     const handOver = mayBegin ? new HandOverMessage(ticket, grant, this.#timeAt) : undefined;
     this.#listener?.onTurn(ticket, handOver, lock && this.#keys.keyIn(lock));
   }
 
-  /** Called by the inbox. */
+  /** Called by the inbox when listening begins or ends. */
   onListening(key?: string): void {
     if (key === undefined) this.#listener?.onTurn();
     else this.#listener?.onListening(key);
   }
 
-  /** Called by the inbox. Without sharded messages each goes to all nodes of a Cluster. */
+  /** Called by the inbox. Without sharded messages, each message goes to all nodes of a Cluster. */
   onRefused(command: Listening, refusal: string): void {
     if (this.#inbox instanceof ShardedInbox) {
       this.#inbox.close();
@@ -433,7 +450,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
 
   #becomeReady(): void {
     this.hurry();
-    this.#inbox.check(); // what broke one connection may have broken the other, too
+    this.#inbox.check(); // the same cause may have broken both connections
     this.onReady?.();
   }
 
@@ -452,7 +469,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     return queueEntry(this.#settings.handsOver ? 'grant' : 'wake', this.#inbox.channel, ticket, turns);
   }
 
-  /** The largest error of its estimates of its servers' clocks, in milliseconds; undefined before the first estimate. */
+  /** The largest error bound of the estimated server clocks, in milliseconds; undefined before the first estimate. */
   clockErrorMs(): number | undefined {
     const errors = [...this.#clocks.values()].flatMap(({ errorUs = [] }) => errorUs);
     return errors.length > 0 ? Math.max(...errors) / 1_000 : undefined;

@@ -12,22 +12,22 @@ import { Channel, Ear, type InboxListener } from '../../node/ear.js';
 import type { Inbox } from './inbox.js';
 import { NOT_LISTENING, LISTENING, type LockKeys, type Sign } from './lock-keys.js';
 
-/** A channel that is not used for so long is left, in milliseconds. Whoever waits uses it each second. */
+/** An unused channel is left after this time, in milliseconds. Every waiting call uses its channel once a second. */
 const IDLE_MS = 60_000;
-/** Refusals that end by themselves: of a slot that moves, or a server that cannot answer now. */
+/** Temporary refusals: the slot is moving, or the server cannot answer now. */
 const TRANSIENT = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|BUSY|READONLY|OOM|MISCONF|NOREPLICAS)\b/;
 
 /** The channel of this process for the locks of one slot. */
 class SlotChannel extends Channel {
   isOpen = false;
-  /** The keys that were to be listened for while it was not open. */
+  /** The keys to report once the channel is open. */
   readonly keys = new Set<string>();
   usedAt = 0;
 }
 
-/** The connection to one master, with the channels of slots that it has. */
+/** The connection to one master, with the channels of its slots. */
 class Shard extends Ear<ShardedSubscription> {
-  /** By their slots. */
+  /** By slot. */
   readonly channels = new Map<number, SlotChannel>();
 
   constructor(
@@ -37,7 +37,7 @@ class Shard extends Ear<ShardedSubscription> {
     super();
   }
 
-  /** Has messages about a key of this slot arrive. */
+  /** Subscribes to messages about a key of this slot. */
   want(key: string, slot: number): void {
     const channel = this.channels.get(slot) ?? this.#join(slot);
     channel.usedAt = performance.now();
@@ -50,14 +50,14 @@ class Shard extends Ear<ShardedSubscription> {
     this.channels.delete(slot);
   }
 
-  /** @param slot of the message that has not come; undefined: of any slot */
+  /** @param slot the slot of the missing message; undefined for any slot */
   override check(slot?: number): void {
     const channels = slot === undefined ? [...this.channels.values()] : [this.channels.get(slot)];
     const open = channels.find((channel) => channel?.isOpen);
     if (open) this.doubt(open);
   }
 
-  /** Leaves the channels that were not used since then. */
+  /** Leaves the channels that have been unused since this time. */
   sweep(usedSince: number): void {
     for (const [slot, { usedAt }] of this.channels) {
       if (usedAt >= usedSince) continue;
@@ -77,13 +77,13 @@ class Shard extends Ear<ShardedSubscription> {
       if (change === 'opened') void this.opened();
       else this.end();
     });
-    // A user who may subscribe, but not publish, would be passed over in each queue.
+    // This detects a user without the right to publish: every queue would skip such a process.
     const [first] = this.channels.values();
     if (connection) first?.echo().catch(() => {});
     return connection;
   }
 
-  /** A connection that is closed has no channels. All that wait have theirs opened where they are now. */
+  /** A closed connection has no channels. Waiting calls open them again on the masters that have the slots by then. */
   protected onChange(): void {
     if (this.isOpen()) {
       for (const slot of this.channels.keys()) void this.#subscribe(slot);
@@ -133,7 +133,7 @@ class Shard extends Ear<ShardedSubscription> {
       return await messages.publish(this.inbox.nameOf(slot), text, 'sharded');
     } catch (error) {
       if (this.channels.get(slot) === channel) {
-        // Of another master by now. Everything else that may pass is inconclusive.
+        // Another master has the slot now. Other temporary refusals prove nothing.
         if (error instanceof CommandFault && error.message.startsWith('MOVED ')) this.leave(slot);
         this.inbox.noteRefusal(error);
       }
@@ -141,20 +141,19 @@ class Shard extends Ear<ShardedSubscription> {
     }
   }
 
-  /** The master, as long as the client knows it. */
+  /** The master, while the client knows it. */
   get #client(): RedisClient | undefined {
     return this.inbox.client.topology.masters().find(({ name }) => name === this.master);
   }
 }
 
 /**
- * Listens for the turns of this process by sharded publish/subscribe (Redis 7.0): for each slot that is waited on it has a
- * channel on the master of that slot. So a message goes to one node of the Cluster instead of all, and the script that sends
- * it can count its listeners.
+ * Listens for the turns of this process by sharded publish/subscribe (Redis 7.0). For each slot with waiting calls it has a channel on
+ * the master of that slot. So a message goes to one node of the Cluster instead of all, and the script that sends it can count the
+ * listeners.
  *
- * A channel counts for the master that the client believes to have its slot, and a connection that breaks is closed with its
- * channels: whoever still waits asks each second, finds that it does not listen, and has the channel opened anew, wherever the slot
- * is by then.
+ * The client determines the master of a slot. When a connection breaks, its channels are closed. Waiting calls poll once a second,
+ * notice that they do not listen, and open the channel again on the master that has the slot by then.
  */
 export class ShardedInbox implements Inbox {
   /** The connections, by the name of the master. */
@@ -162,7 +161,7 @@ export class ShardedInbox implements Inbox {
   #sweeping?: NodeJS.Timeout;
 
   /**
-   * @param channel what the names of its channels begin with
+   * @param channel the beginning of its channel names
    * @param client a Cluster
    * @param clientName the name of its connections in `CLIENT LIST`
    */
@@ -187,7 +186,7 @@ export class ShardedInbox implements Inbox {
   open(key: string): void {
     const { slot, master } = this.#routeOf(key);
     const shard = this.#shards.get(master) ?? this.#add(master);
-    if (!shard.channels.has(slot)) for (const other of this.#shards.values()) other.leave(slot); // it has moved
+    if (!shard.channels.has(slot)) for (const other of this.#shards.values()) other.leave(slot); // the slot has moved
     shard.want(key, slot);
   }
 
@@ -208,10 +207,10 @@ export class ShardedInbox implements Inbox {
     return this.keys.channelOf(slot, this.channel);
   }
 
-  /** The Cluster has no sharded publish/subscribe, or its user not the rights to it: then this inbox is of no use. */
+  /** Reports a refusal: without sharded publish/subscribe, or the rights to it, this inbox is useless. */
   noteRefusal(error: unknown): void {
     if (!(error instanceof CommandFault) || error.kind !== 'refused' || TRANSIENT.test(error.message)) return;
-    if (this.#shards.size > 0) this.listener.onRefused('subscribe', error.message); // once: its listener closes it
+    if (this.#shards.size > 0) this.listener.onRefused('subscribe', error.message); // only once: the listener closes this inbox
   }
 
   #add(master: string): Shard {
@@ -221,7 +220,7 @@ export class ShardedInbox implements Inbox {
     return shard;
   }
 
-  /** Leaves the channels that are not used any more, and the masters where there are none. */
+  /** Leaves unused channels, and disconnects from masters without channels. */
   #sweep(): void {
     for (const [master, shard] of this.#shards) {
       shard.sweep(performance.now() - IDLE_MS);
@@ -237,7 +236,7 @@ export class ShardedInbox implements Inbox {
     return this.#shards.get(master)?.channels.get(slot);
   }
 
-  /** The slot of a lock, and the master that has it, as far as that is known. */
+  /** Returns the slot of a lock, and its master, '' if that is unknown. */
   #routeOf(key: string): { slot: number; master: string } {
     const [slot, master = ''] = this.client.topology.routeOf(this.keys.lock(key));
     return { slot: Number(slot), master: String(master) };

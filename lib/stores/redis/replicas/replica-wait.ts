@@ -12,15 +12,15 @@ import { RedisNode, type NodeSettings } from '../node/redis-node.js';
 
 type Extension = Answer<ExtendOutcome>;
 
-/** A lock whose replicas are waited for. */
+/** An extension that waits for replicas. */
 interface Entry {
   request: ReplicatedExtension;
   resolve: (extension: Extension) => void;
 }
 
-/** Waits until replicas have a lock: on connections of its own, since WAIT blocks the one that it is sent on. */
+/** Waits until replicas have a lock. It uses separate connections, since WAIT blocks its connection. */
 export class ReplicaWait implements AwaitedReplicas {
-  /** By server: the only one, or each master of a Cluster that was needed. */
+  /** By server: the only one, or each used master of a Cluster. */
   readonly #rounds = new Map<string, Rounds>();
 
   constructor(
@@ -34,19 +34,19 @@ export class ReplicaWait implements AwaitedReplicas {
     return {
       ms: 3 * this.awaited.timeoutMs,
       because:
-        'That is three times waitForReplicas.timeoutMs: an extension may wait for the replicas for so long, and must end before the ' +
+        'That is three times waitForReplicas.timeoutMs: an extension may wait that long for the replicas, and must end before the ' +
         'lease does.',
     };
   }
 
-  /** The longest that an extension can take: until the end of the round in flight, and of its own. */
+  /** The maximum duration of an extension: the rest of the current round, and its own round. */
   get timeoutMs(): number {
     return 2 * roundMs(this.settings, this.awaited);
   }
 
   /**
-   * Starts the ttl of a lock anew and waits until enough replicas have that, and with it everything that the server wrote
-   * before. The extension also shows when this server is not the one that granted the lock.
+   * Restarts the ttl of a lock, and waits until enough replicas have the new ttl and all earlier writes of the server. The extension also
+   * detects a server that did not grant the lock.
    */
   extend(request: ReplicatedExtension): Promise<Extension> {
     const server = this.source.client.topology.isCluster ? this.#masterOf(request.grant.key) : 'only';
@@ -63,7 +63,7 @@ export class ReplicaWait implements AwaitedReplicas {
     for (const rounds of this.#rounds.values()) rounds.close();
   }
 
-  /** The name of the master that has a key. */
+  /** Returns the name of the master for a key. */
   #masterOf(key: string): string | undefined {
     const [, master] = this.source.client.topology.routeOf(new LockKeys(this.settings.keyPrefix).lock(key));
     return master as string | undefined;
@@ -81,8 +81,7 @@ export class ReplicaWait implements AwaitedReplicas {
 }
 
 /**
- * One connection to one server. While WAIT blocks it, extensions are gathered for the next round, in which they share one
- * WAIT.
+ * One connection to one server. While WAIT blocks it, extensions gather for the next round and share its WAIT.
  */
 class Rounds {
   #node?: RedisNode;
@@ -90,7 +89,7 @@ class Rounds {
   #isBusy = false;
   #closed = false;
 
-  /** @param connect opens a connection to the server. @throws Error when there is no such server any more */
+  /** @param connect opens a connection to the server. @throws Error when the server no longer exists */
   constructor(
     private readonly settings: NodeSettings,
     private readonly awaited: ReplicaOptions,
@@ -111,12 +110,12 @@ class Rounds {
 
   async #runRounds(): Promise<void> {
     this.#isBusy = true;
-    await new Promise((resolve) => nextTick(resolve)); // together with other locks that the same answer grants
+    await new Promise((resolve) => nextTick(resolve)); // so that other locks from the same answer join this round
     while (this.#gathered.length > 0) {
       const entries = this.#gathered;
       this.#gathered = [];
       const round = this.#inTime(this.#replicate(entries.map(({ request }) => request)));
-      const extensions = await round.catch(waitFailed); // it must not reject; but if it does, nobody must be left waiting
+      const extensions = await round.catch(waitFailed); // if it ever rejects, callers still get an answer
       entries.forEach(({ resolve }, index) => resolve(Array.isArray(extensions) ? extensions[index]! : extensions));
     }
     this.#isBusy = false;
@@ -147,13 +146,13 @@ class Rounds {
     throw new Error('the connection is closed');
   }
 
-  /** Limits a round, so that a server that hangs does not hold up later extensions for longer. */
+  /** Limits the duration of a round, so that a server that hangs does not delay later extensions further. */
   #inTime(round: Promise<Extension[] | Extension>): Promise<Extension[] | Extension> {
     const limitMs = roundMs(this.settings, this.awaited);
     return inTime(round, limitMs, () => {
       const node = this.#node;
-      this.#node = undefined; // the next round has another
-      node?.connection.close(); // its commands in flight fail
+      this.#node = undefined; // the next round opens another one
+      node?.connection.close(); // this fails its commands in flight
       return faulty(node?.name ?? 'Redis', `no answer within ${limitMs} ms whether replicas have it`);
     });
   }
@@ -163,7 +162,7 @@ function extendOnNode(node: RedisNode, request: ReplicatedExtension): Promise<Ex
   const { grant, ttlMs, atLeast } = request;
   return new Promise((resolve) => {
     if (!atLeast) return node.extend(request, resolve);
-    // Transferred to the owner that has it: an extension would end a time that may stay.
+    // A transfer to the same owner keeps a longer ttl, which an extension would shorten.
     const again = { key: grant.key, from: grant.owner, to: grant.owner, ttlMs, atLeast, mints: false };
     node.move(again, (answer) =>
       resolve(answer.status === 'transferred' ? { status: 'extended', sentAt: answer.sentAt } : answer),
@@ -171,7 +170,7 @@ function extendOnNode(node: RedisNode, request: ReplicatedExtension): Promise<Ex
   });
 }
 
-/** Waits for replicas. @returns undefined when enough of them have everything that this connection wrote */
+/** Waits for replicas. @returns undefined when enough of them have all writes of this connection, otherwise the problem */
 async function missingReplicas(
   { name, connection }: RedisNode,
   { count, timeoutMs }: ReplicaOptions,
@@ -189,7 +188,7 @@ async function missingReplicas(
   }
 }
 
-/** How long a round may take: to connect, to extend, and to WAIT. */
+/** The time limit of a round: to connect, to extend, and to WAIT. */
 function roundMs({ commandTimeoutMs }: NodeSettings, { timeoutMs }: ReplicaOptions): number {
   return commandTimeoutMs + timeoutMs;
 }

@@ -87,7 +87,8 @@ function checkNames(file) {
     for (const name of variables.sets) known.add(name);
   }
   const stale = [...needs.filter((name) => !used.has(name)), ...sets.filter((name) => !known.has(name))];
-  if (stale.length > 0) throw new Error(`${file}.lua neither uses nor sets ${stale}: remove that from its header.`);
+  if (stale.length > 0)
+    throw new Error(`${file}.lua neither uses nor sets ${stale.join(', ')}: remove that from its header.`);
 }
 
 /** The variables that the header of a part says it needs and sets. */

@@ -13,15 +13,15 @@ import type { CommandFault, RedisClient, Route, ScriptCall } from '../client/red
 import type { Script } from './script.js';
 import { caughtFaultOf, ScriptFault, scriptFaultOf } from './script-fault.js';
 
-/** The answer of a script to one operation. Numbers come as strings from clients with `stringNumbers`. */
+/** The reply of a script for one operation. Clients with `stringNumbers` return numbers as strings. */
 export type Reply = number | string | (number | string)[];
 
-/** A script for one lock. */
+/** An operation: a script for one lock. */
 interface Run extends Operation {
   keys: readonly string[];
   args: readonly (string | number)[];
   done: (answer: Reply | ScriptFault, sentAt: number) => void;
-  /** Stands for the connection that it is meant for. */
+  /** Identifies the connection on which it should be sent. */
   generation: unknown;
 }
 
@@ -29,13 +29,13 @@ const NOTHING: never[] = [];
 
 /** One call of a script, for one lock or for many. */
 class ScriptCommand extends Command<ScriptCommand, Run> implements ScriptCall {
-  /** The keys and arguments of all its operations, from when it is sent. */
+  /** The keys and arguments of all its operations, set when it is sent. */
   keys: readonly string[] = NOTHING;
   args: readonly (string | number)[] = NOTHING;
-  /** When it was sent, by the clock of the service. */
+  /** The time when it was sent, by the clock of the service. */
   sentAt = 0;
 
-  /** @param generation stands for the connection that it is meant for, then for that it was sent on */
+  /** @param generation identifies the connection on which it should be sent, and later the one on which it was sent */
   constructor(
     readonly script: Script,
     readonly route: Route,
@@ -46,7 +46,7 @@ class ScriptCommand extends Command<ScriptCommand, Run> implements ScriptCall {
     super(script.order, script.locksPerCall);
   }
 
-  /** All locks of a call have the shared keys and arguments, and are meant for the same connection. */
+  /** Operations can share a call if they have the same shared keys and arguments and the same connection. */
   suits({ keys, args, generation }: Run): boolean {
     if (this.generation !== generation) return false;
     const { sharedKeys, sharedArgs } = this.script;
@@ -56,7 +56,7 @@ class ScriptCommand extends Command<ScriptCommand, Run> implements ScriptCall {
     return true;
   }
 
-  /** Puts the keys and arguments of its operations together. */
+  /** Combines the keys and arguments of its operations. */
   complete(): void {
     const [first] = this.operations;
     if (this.operations.length === 1) {
@@ -94,33 +94,33 @@ class ScriptCommand extends Command<ScriptCommand, Run> implements ScriptCall {
 }
 
 export interface ScriptRunnerOptions {
-  /** An answer counts only if its command was sent on the connection that it came on. @default false */
+  /** Whether an answer counts only if it came on the connection of its command. @default false */
   sameConnection?: boolean;
   /**
-   * A command was not answered in time.
-   * @param isOpen whether it still is not
+   * Called when a command was not answered in time.
+   * @param isOpen whether it is still unanswered
    */
   onOverdue?: (isOpen: () => boolean) => void;
-  /** The last overdue command was answered after all, or has failed. */
+  /** Called when the last overdue command was answered or has failed. */
   onAnswering?: () => void;
-  /** The clock that the time of sending is read from. @default the monotonic clock */
+  /** The clock for the time when a command is sent. @default the monotonic clock */
   now?: () => number;
 }
 
-// Shared: while a server is down, an error for each operation would cost more than everything else.
+// Shared, because an error object for each operation would be the largest cost while a server is down.
 const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still in flight)', false);
 const NOT_CONNECTED = new ScriptFault('not connected', false, true);
 const WITHDRAWN = new ScriptFault('withdrawn before it was sent', false);
 
 /**
- * Runs scripts on one client. An operation that comes while nothing is in flight is sent at once, so batching never delays
- * a lone call; extensions wait for the end of the tick. While the server is at work, the operations of one tick travel together: one EVALSHA for up to 50 locks, or
- * 100 to extend (in a Cluster of one slot), sent as soon as one of these is full, at the latest at the end of the tick.
+ * Runs scripts on one client. An operation is sent at once if nothing is in flight, so batching never delays a single call. Only
+ * extensions wait for the end of the tick. While commands are in flight, the operations of one tick share calls: one EVALSHA for up to
+ * 50 locks, or 100 extensions, in a Cluster only of one slot. Calls are sent when one of them is full, or at the end of the tick.
  *
- * What is in flight to a server is bounded: further commands wait in their lane, where they fill up, and are sent as answers
- * come in. So a server that is busy takes longer, and fails nothing. It hangs if it answers nothing for the time limit: then
- * its commands are given up, but remembered, and until they settle nothing more is sent along their routes. So a server that
- * hangs costs one time limit once, and has a bounded number of commands queued for it: docs/adr/0026-overload.md.
+ * The number of commands in flight to a server is bounded. Further commands wait in its lane, gather operations, and are sent as answers
+ * arrive. So a busy server makes calls slower, but none fails. A server hangs if it answers nothing within the time limit. Then its
+ * commands fail, but the runner remembers them, and sends nothing more along their routes until they settle. So a server that hangs
+ * costs one time limit only, and a bounded number of commands is queued for it: docs/adr/0026-overload.md.
  */
 export class ScriptRunner {
   readonly #client: RedisClient;
@@ -129,23 +129,23 @@ export class ScriptRunner {
   readonly #onOverdue: ScriptRunnerOptions['onOverdue'];
   readonly #onAnswering: ScriptRunnerOptions['onAnswering'];
   readonly #now: () => number;
-  /** By the last part of their routes: the server where it is known, else the slot. */
+  /** By the last part of the route: the server if it is known, otherwise the slot. */
   readonly #lanes = new Map<number | string, Lane<ScriptCommand>>();
-  /** The lanes that commands of this tick wait in. */
+  /** The lanes with commands of this tick. */
   #gathering = new Set<Lane<ScriptCommand>>();
-  /** How many commands wait, or are in flight and not overdue. */
+  /** The number of commands that wait, or are in flight and not overdue. */
   #unsettled = 0;
-  /** One timer serves all that is in flight. */
+  /** One timer for all commands in flight. */
   #timer?: NodeJS.Timeout;
-  /** What the client writes at the end of this turn of the event loop. */
+  /** The commands that the client writes at the end of this event-loop turn. */
   #unwritten: ScriptCommand[] = [];
-  /** The overdue commands, by each part of their route that they block. */
+  /** The overdue commands, by each blocked part of their route. */
   readonly #overdue = new Map<number | string, Set<ScriptCommand>>();
-  /** Whether overdue commands block nothing. */
+  /** Whether to send commands even if overdue commands block their route. */
   #isInsisting = false;
   readonly #sendGathered = () => this.#flush();
 
-  /** @param timeoutMs how long the server may answer nothing, in milliseconds */
+  /** @param timeoutMs how long the server may be silent, in milliseconds */
   constructor(
     client: RedisClient,
     timeoutMs: number,
@@ -159,19 +159,19 @@ export class ScriptRunner {
     this.#now = now;
   }
 
-  /** Whether every command was answered. */
+  /** Whether the server has answered every command. */
   get isAnswered(): boolean {
     return this.#unsettled === 0 && this.#overdue.size === 0;
   }
 
-  /** Whether so much is in flight that an operation which comes now may have to wait in this process. */
+  /** Whether so many commands are in flight that a new operation may have to wait in this process. */
   get isCongested(): boolean {
     return this.#unsettled >= COMMANDS_IN_FLIGHT;
   }
 
   /**
-   * Sends what comes now even behind overdue commands, until one more is given up: the application closes, so nothing can be
-   * retried later, and a connection keeps the order of its commands. After that a hanging server costs no further time limit.
+   * Sends new commands even behind overdue ones, until another command is overdue. Call it while the application closes, since nothing
+   * can be retried later, and a connection keeps the order of its commands. A server that hangs then costs only one more time limit.
    */
   insist(): void {
     this.#isInsisting = true;
@@ -179,9 +179,9 @@ export class ScriptRunner {
 
   /**
    * Runs a script for one operation.
-   * @param keys those that all locks of a call share first; likewise `args`
-   * @param read called with the answer, in the order in which the server gave them, which promises would not keep; or with
-   *   the reason why there is none: not connected, none in time, or an error of Redis
+   * @param keys the shared keys of the call come first, likewise in `args`
+   * @param read called with the answer, or with a fault: not connected, no answer in time, or an error of Redis. Calls have the order of
+   *   the server's answers, which promises would not keep
    * @returns the result of `read`
    */
   ask<T>(
@@ -203,10 +203,10 @@ export class ScriptRunner {
   }
 
   /**
-   * Like `ask`, without a promise: `done` is called with the answer, after this has returned. It must not throw.
-   * @param done its second argument says when the command was sent, by the clock of the service; when it failed, if it never was
-   * @param wanted asked before an operation is sent, which may be later: if it is not wanted any more, it fails instead
-   * @returns whether it waits to be sent; undefined if it never will be
+   * Like `ask`, but calls `done` with the answer after this method has returned. `done` must not throw.
+   * @param done its second argument is the time when the command was sent, or when it failed unsent, by the clock of the service
+   * @param wanted checked before the operation is sent, which may be later: an unwanted operation fails instead
+   * @returns the state of the unsent command; undefined if it will never be sent
    */
   run(
     script: Script,
@@ -231,7 +231,7 @@ export class ScriptRunner {
     const waiting = lane.commandFor(kind, operation);
     const command = waiting ?? new ScriptCommand(script, route, lane, generation, this);
     command.operations.push(operation);
-    // Extensions come by the hundred, and none is needed before the end of its tick: they travel together even then.
+    // Extensions come in hundreds, and none is urgent, so they are always batched.
     if (this.#unsettled === 0 && script.order !== EXTENSION) {
       this.#unsettled++;
       this.#send(command);
@@ -243,7 +243,7 @@ export class ScriptRunner {
       if (this.#gathering.size === 0) nextTick(this.#sendGathered);
       this.#gathering.add(lane);
     }
-    // The server works on it while more is gathered. All are sent, or an acquire would go before an earlier release.
+    // The server can work on it while others gather. All lanes are sent, otherwise an acquisition could overtake an earlier release.
     if (command.isFull) this.#flush();
     return command;
   }
@@ -254,7 +254,7 @@ export class ScriptRunner {
     for (const lane of lanes) this.#sendFrom(lane);
   }
 
-  /** Sends what waits in a lane, as far as there is room: outside of the calls, of which many may travel together. */
+  /** Sends the waiting commands of a lane while there is room. Runs outside the async context of the calls, since a command serves many. */
   #sendFrom(lane: Lane<ScriptCommand>): void {
     outsideOfCalls(() => {
       for (let command = lane.next(); command; command = lane.next()) {
@@ -267,8 +267,8 @@ export class ScriptRunner {
 
   #send(command: ScriptCommand): void {
     const { generation, isReady } = this.#client;
-    // The client's offline queue would send it when the server is back, which is too late to be of use. And a server that was
-    // checked for a restart was so on the connection that the command was meant for.
+    // The offline queue of the client would send it when the server is back, which is too late. And after a reconnection the check of
+    // the server for a restart is no longer valid.
     const isOffline = !isReady || (this.#sameConnection && command.generation !== generation);
     if (isOffline || this.#isBlocked(command.route)) {
       this.#unsettled--;
@@ -285,7 +285,7 @@ export class ScriptRunner {
     this.#client.run(command);
   }
 
-  /** Answers operations that were never sent, but not at once: their callers may just be asking. */
+  /** Fails operations that were never sent. It does so asynchronously, because their callers may not have returned yet. */
   #drop(operations: readonly Run[], fault: ScriptFault): void {
     if (operations.length === 0) return;
     void Promise.resolve().then(() => {
@@ -293,7 +293,7 @@ export class ScriptRunner {
     });
   }
 
-  /** Called by a command that is sent a second time, behind others: the server answers, and may take its time anew. */
+  /** Called by a command that is sent again, behind others. The server is alive, so the time limit restarts. */
   sentAgain(command: ScriptCommand): void {
     const { lane } = command;
     const now = performance.now();
@@ -303,7 +303,7 @@ export class ScriptRunner {
     if (this.#client.sendsLater) this.#countLater(command);
   }
 
-  /** Lets its time begin when the client writes it: work that keeps the event loop busy until then is not the server's. */
+  /** Starts the time limit when the client writes the command: until then other work may block the event loop. */
   #countLater(command: ScriptCommand): void {
     if (this.#unwritten.push(command) > 1) return;
     setImmediate(() => {
@@ -316,9 +316,9 @@ export class ScriptRunner {
 
   /** Called by a command that the server has answered. */
   answered(command: ScriptCommand, answer: unknown): void {
-    // Before any callback acts on the answers; and the server works on what is sent while they are read.
+    // Before any callback acts on the answers, so that the server can already work on the next commands.
     if (this.#settle(command, true)) this.#sendFrom(command.lane);
-    // The client may resend commands that were open when a connection broke: then another, or a restarted, server answers.
+    // The client may resend commands that were open when a connection broke. Then another or a restarted server answers.
     if (this.#sameConnection && command.generation !== this.#client.generation) {
       fail(command, new ScriptFault('answered on a different connection than the command was sent on', true));
       return;
@@ -331,13 +331,13 @@ export class ScriptRunner {
     const { sentAt } = command;
     command.taken().forEach((operation, index) => {
       const reply = replies[index] as Reply;
-      // An error in the reply, unlike one that the script throws, means that nothing was changed.
+      // A script that returns an error has changed nothing. A script that throws may have.
       const isError = Array.isArray(reply) && reply.length === 1;
       deliver(operation, isError ? caughtFaultOf(String(reply[0]).replace(/\.$/, '')) : reply, sentAt);
     });
   }
 
-  /** Called by a command that gets no answer. */
+  /** Called by a command that will get no answer. */
   failed(command: ScriptCommand, fault: CommandFault): void {
     const hasMadeRoom = this.#settle(command, fault.kind === 'refused');
     if (fault.kind === 'overdue') this.#pause(command);
@@ -369,8 +369,8 @@ export class ScriptRunner {
   }
 
   #lookForOverdue(): void {
-    // After a pause of this process timers run first: answers that arrived meanwhile are read before they are given up. What
-    // is not overdue by now is not so then, however long the process takes until it comes to that.
+    // After a pause of this process timers run first, so it reads pending answers before it gives up commands. A command that is not
+    // overdue at this moment is not overdue then, however long reading takes.
     const now = performance.now();
     setImmediate(() => {
       let dueAt = performance.now() + this.#timeoutMs;
@@ -382,10 +382,10 @@ export class ScriptRunner {
           }
           this.#giveUp(owed.command);
         }
-        this.#sendFrom(lane); // what waits is given up, too, unless there is a new connection
+        this.#sendFrom(lane); // fails the waiting commands, too, unless there is a new connection
         if (lane.isIdle) this.#lanes.delete(server);
       }
-      // Not before: callbacks may have sent commands meanwhile.
+      // Only now, because callbacks may have sent commands meanwhile.
       this.#timer = undefined;
       if (this.#unsettled > 0) this.#lookAgainAt(dueAt);
     });
@@ -395,7 +395,7 @@ export class ScriptRunner {
     const { route, lane } = command;
     lane.remove(command);
     this.#unsettled--;
-    // Where the server has answered later commands, only the slot is blocked: it is another node that owes the answer.
+    // If the server has answered later commands, only the slot is blocked: another node owes the answer.
     this.#block(command, lane.isPassed(command) ? route.slice(0, 1) : route);
     this.#onOverdue?.(() => this.#overdue.get(route[0]!)?.has(command) ?? false);
     fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
@@ -431,7 +431,7 @@ export class ScriptRunner {
     }
   }
 
-  /** Blocks the route for as long as a command may take. */
+  /** Blocks the route for one time limit. */
   #pause(command: ScriptCommand): void {
     this.#block(command, command.route);
     setTimeout(() => this.#unblock(command.route, command), this.#timeoutMs).unref();
@@ -448,7 +448,7 @@ function isReply(value: unknown): value is Reply {
   return typeof value === 'number' || typeof value === 'string' || Array.isArray(value);
 }
 
-/** Answers one operation. A callback that throws must not keep the other operations of its command from their answers. */
+/** Answers one operation. If its callback throws, the other operations of the command still get their answers. */
 function deliver({ done }: Run, answer: Reply | ScriptFault, sentAt: number): void {
   try {
     done(answer, sentAt);
@@ -457,7 +457,7 @@ function deliver({ done }: Run, answer: Reply | ScriptFault, sentAt: number): vo
   }
 }
 
-/** Answers all operations of a command that was sent with a fault. */
+/** Fails all operations of a sent command. */
 function fail(command: ScriptCommand, fault: ScriptFault): void {
   for (const operation of command.taken()) deliver(operation, fault, command.sentAt);
 }

@@ -6,17 +6,17 @@ export interface Script {
   source: string;
   /** SHA-1 of the source, in hexadecimal. */
   sha: string;
-  /** The order of commands that are sent together: releases go first, so that the next holders find the locks free. */
+  /** Commands of one tick are sent in this order. Releases go first, so that the next holders find the locks free. */
   order: number;
-  /** The most locks that one call is for: few enough that answers are read while the server works on the rest. */
+  /** The maximum number of locks in one call. It is small, so that answers are read while the server works on the rest. */
   locksPerCall: number;
-  /** How many keys all locks of a call share: the first ones. */
+  /** The number of keys that all locks of a call share. They come first. */
   sharedKeys: number;
-  /** How many arguments all locks of a call share: the first ones. */
+  /** The number of arguments that all locks of a call share. They come first. */
   sharedArgs: number;
 }
 
-/** A script as its file in `lua/` has it. */
+/** The parts of a script, from its file in `lua/`. */
 export interface ScriptParts extends Omit<Script, 'source' | 'sha'> {
   /** The local variables for the keys of each lock. */
   keys: readonly string[];
@@ -26,13 +26,13 @@ export interface ScriptParts extends Omit<Script, 'source' | 'sha'> {
   head: string;
   /** Runs for each lock. */
   body: string;
-  /** Whether the body is too long to be in the source twice. */
+  /** Whether the body is too long to appear in the source twice. */
   isLong?: boolean;
 }
 
 /**
- * Puts a script together. A call for several locks runs the body in a function, and replies with a list. One lock alone is by far
- * the most frequent: for it the body is there a second time, since Redis would make the function and the list for each call.
+ * Assembles a script. A call for several locks runs the body in a function, and replies with a list. Most calls are for one lock: the
+ * source contains the body a second time for these, since creating the function and the list would slow them down.
  */
 export function scriptOf({ keys, args, head, body, isLong, ...script }: ScriptParts): Script {
   const { sharedKeys, sharedArgs } = script;

@@ -5,42 +5,42 @@ import type { Row, SqlClient } from '../sql-client.js';
 import { noPrimaryKey, notDurable, wrongColumn, type Seen, type SqlDoctor } from '../sql-doctor.js';
 import { ddl } from './statements.js';
 
-/** The state of the database and of the table of the locks. `undefined` stands for what could not be found out. */
+/** The state of the database and of the lock table. A field is `undefined` if it could not be checked. */
 export interface MysqlDiagnosis extends NodeReport {
   /** The version of the server, such as `10.11.18-MariaDB`. */
   version?: string;
   /** The name of the table, quoted. */
   table: string;
-  /** About how many rows the table has: one for each key that was locked lately. */
+  /** The approximate number of rows: one for each recently locked key. */
   rows?: number;
 }
 
-/** The subject of a finding about MySQL or MariaDB, for programs. */
+/** A stable code for a finding about MySQL or MariaDB, for programs to match on. */
 export type MysqlFindingCode =
   | 'unreachable'
-  /** It is a replica, or refuses to write. */
+  /** It is a replica, or refuses writes. */
   | 'read-only'
-  /** There is no table of the locks. */
+  /** The lock table does not exist. */
   | 'no-table'
-  /** Its user has no rights on the table, or there is none: MySQL tells such a user the same. */
+  /** Its user has no rights on the table, or the table does not exist. MySQL does not tell which. */
   | 'no-table-or-rights'
-  /** Its binary log consists of statements, so that it refuses each write of locks. */
+  /** Its binary log consists of statements, so it refuses all writes of locks. */
   | 'statement-log'
   | 'too-old'
-  /** This library was not run with a MySQL that old. */
+  /** The tests have not run on a MySQL that old. */
   | 'not-run'
-  /** The table has a column of another type than `ddl()` says, or lacks one. */
+  /** A column of the table is missing, or its type differs from `ddl()`. */
   | 'wrong-column'
-  /** Two rows can have one key. */
+  /** Two rows can have the same key. */
   | 'no-primary-key'
-  /** The table has no transactions. */
+  /** The table does not support transactions. */
   | 'wrong-engine'
-  /** A crash of the server can undo what it has answered. */
+  /** A crash of the server can lose acknowledged writes. */
   | 'not-durable'
-  /** Several servers take writes, and each locks rows for itself. */
+  /** Several servers accept writes, and row locks on one do not affect the others. */
   | 'several-primaries';
 
-/** Variables whose names differ between MySQL and MariaDB, or that one of them lacks, are asked for by `SHOW VARIABLES`. */
+/** Read with `SHOW VARIABLES`, because MySQL and MariaDB have different variables. */
 const VARIABLES = [
   'version',
   'innodb_flush_log_at_trx_commit',
@@ -51,7 +51,7 @@ const VARIABLES = [
   'group_replication_group_name',
 ];
 
-/** The MySQL that the tests ran on. */
+/** The version of MySQL in our tests. */
 const RUN = [9, 7, 0];
 /** The first versions with `SKIP LOCKED`. */
 const OLDEST = { MySQL: [8, 0, 1], MariaDB: [10, 6, 0] } as const;
@@ -104,7 +104,7 @@ export const MYSQL: SqlDoctor = {
       'is one of several servers that take writes, each of which locks rows for itself: a guard does not hold. Use a single primary.',
   } satisfies Findings<Seen, MysqlFindingCode>,
   warnings: {
-    // After a crash the server rolls back what its binary log does not have.
+    // After a crash the server rolls back transactions that are missing in its binary log.
     'not-durable': (seen) =>
       notDurable(
         ['innodb_flush_log_at_trx_commit', ...(seen.log_bin === 'ON' ? ['sync_binlog'] : [])].filter(
@@ -132,13 +132,13 @@ function isOlder(version: string, oldest: readonly number[]): boolean {
   return at >= 0 && numbers[at]! < oldest[at]!;
 }
 
-/** In what the columns are not those of `ddl()`. */
+/** Returns the differences between the columns and `ddl()`. */
 function differences(columns: readonly [name: string, type: string][]): string[] {
   const types = new Map(columns);
   const wanted = [...ddl('').matchAll(/^ {2}([a-z_]+) +([a-z]+(?:\(\d+\))?) NOT NULL/gm)];
   return wanted.flatMap(([, name, type]) => {
     const is = types.get(name!);
-    // MySQL and MariaDB show the width of integers in several ways.
+    // MySQL and MariaDB differ in how they show the width of integers.
     if (is !== undefined && (is === type || (/^(big|tiny)?int$/.test(type!) && is.startsWith(type!)))) return [];
     return [`${name} is ${is ?? 'missing'}, and should be ${type}`];
   });

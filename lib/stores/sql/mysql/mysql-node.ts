@@ -42,8 +42,8 @@ import { stored } from '../stored-key.js';
 import { ddl, guardOf, isOff, mysqlStatements, type MysqlStatements } from './statements.js';
 
 /**
- * The operations on locks in a table of MySQL or MariaDB. None of them rejects, except for a bug. These databases tell nobody that a lock is
- * free, so there is no queue: calls that wait ask again, all those of a process together.
+ * The operations on locks in a table of MySQL or MariaDB. No operation rejects, except after a bug. These databases cannot send
+ * notifications, so there is no queue: the waiting calls of a process poll together.
  */
 export class MysqlNode extends SqlNode {
   readonly store = 'MySQL';
@@ -88,7 +88,7 @@ export class MysqlNode extends SqlNode {
     };
   }
 
-  /** Tries again for a while if another session has locked the row: a guard does so until it ends, and whoever asks for the lock for a moment. */
+  /** Retries for a while if another session has locked the row. A guard locks it until it ends, an acquisition only briefly. */
   async seize(key: string, from?: string): Promise<Taken | undefined | Failed> {
     const giveUpAt = monotonic() + this.settings.commandTimeoutMs;
     for (;;) {
@@ -127,7 +127,7 @@ export class MysqlNode extends SqlNode {
     const [row] = await client.query({ name: 'claim_session', text: CLAIM_SESSION }, [name, name]);
     const { is_claimed, session } = row!;
     if (is(is_claimed)) return true;
-    // It may have ended by now.
+    // The session may have ended by now.
     if (session !== null)
       await client.query({ name: 'end_session', text: `KILL ${Number(session)}` }, []).catch(() => {});
     return false;
@@ -157,10 +157,10 @@ export class MysqlNode extends SqlNode {
   }
 }
 
-/** A lock that a session has until it ends, and which session has it. */
+/** Acquires a named lock of the session. Also returns the session that holds the lock. */
 const CLAIM_SESSION = 'SELECT GET_LOCK(?, 0) AS is_claimed, IS_USED_LOCK(?) AS session';
 
-/** Of the session, as what a new one begins with may have been changed since. */
+/** Read from the session, since the global defaults may have changed since it began. */
 const VARIABLES = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'log_bin', 'binlog_format')";
 
 function outcomeOf(row: Row, request: AcquireRequest, sentAt: number): Answer<AcquireOutcome> {
@@ -169,12 +169,12 @@ function outcomeOf(row: Row, request: AcquireRequest, sentAt: number): Answer<Ac
   const remainingMs = Number(remaining ?? 0);
   if (holder === owner && remainingMs > 0 && !is(is_kept)) {
     const lastToken = Number(fence);
-    // All of them were minted if they began with the clock.
+    // A block begins with the time of the grant. Otherwise only one token was minted.
     const fencingToken = lastToken === Number(acquired_us) + turns - 1 ? lastToken - turns + 1 : lastToken;
     return { status: 'acquired', grant: new StoredGrant(request, fencingToken, lastToken), sentAt };
   }
   const isHeld = remainingMs > 0;
-  // A row that was free and not taken is locked: for a moment, or by a guard. One that is not there is being inserted, or was just deleted.
+  // A free row that was not taken is locked, briefly or by a guard. A missing row is being inserted, or was just deleted.
   return {
     status: 'contended',
     queued: false,

@@ -7,11 +7,11 @@ import { checkOptions, checkUrl } from '../check-source.js';
 import { withoutSecrets, type Row, type SqlClient, type SqlSource } from '../sql-client.js';
 import { checkTlsOptions, tlsWordsOf, unreadable } from '../tls-words.js';
 
-/** Options of a connection of `mysql2`: see its documentation. Others of its options may be there, and are not used. */
+/** Options of a connection of `mysql2`: see its documentation. Its other options are allowed, but ignored. */
 export interface MysqlConfig {
   /**
-   * A URL like `mysql://user:password@host:3306/database`. Of its query only `ssl` counts: `true`, `false`, `Amazon RDS`, or an object of
-   * options of TLS as JSON. Other words about TLS are refused.
+   * A URL like `mysql://user:password@host:3306/database`. Its only supported parameter is `ssl`: `true`, `false`, `Amazon RDS`, or a JSON
+   * object of TLS options. Other TLS parameters are refused.
    */
   uri?: string | undefined;
   host?: string | undefined;
@@ -20,27 +20,27 @@ export interface MysqlConfig {
   password?: string | undefined;
   database?: string | undefined;
   socketPath?: string | undefined;
-  /** The name of the host is compared with its certificate, unless `verifyIdentity` is false in it. */
+  /** TLS options. The host name must match the certificate, unless `verifyIdentity` is false. */
   ssl?: unknown;
 }
 
-/** A pool of `mysql2`, or of `mysql2/promise`: its options are copied, its connections are never used. */
+/** A pool of `mysql2` or `mysql2/promise`. Its options are copied, and its connections are never used. */
 export interface MysqlPool {
   getConnection: (...args: never[]) => unknown;
   end: (...args: never[]) => unknown;
 }
 
-/** Where a MySQL or MariaDB is: a URL, the options of a connection of `mysql2`, or a pool of it. */
+/** How to connect to MySQL or MariaDB: a URL, options of a `mysql2` connection, or a pool of `mysql2`. */
 export type MysqlSource = string | MysqlConfig | MysqlPool;
 
-/** A connection of `mysql2`, as far as it is used here. */
+/** The used parts of a `mysql2` connection. */
 interface Mysql2Connection {
   query(options: { sql: string; values: unknown[] }, done: (error: Error | null, answer: unknown) => void): unknown;
   on(event: 'error' | 'end' | 'connect', listener: (error?: Error) => void): unknown;
-  /** Tells the server that the connection ends. */
+  /** Ends the connection after a message to the server. */
   end(done: () => void): void;
   destroy(): void;
-  /** With the options of TLS that it connects with. */
+  /** Contains the TLS options of the connection. */
   readonly config: { ssl: false | { rejectUnauthorized: boolean; verifyIdentity?: boolean } };
   /** The socket. */
   readonly stream: { destroy(): void; unref(): void };
@@ -58,11 +58,11 @@ export interface Written {
 
 /** A connection to a MySQL or MariaDB. */
 export interface MysqlClient extends SqlClient {
-  /** Runs statements that write, with `;` between them. @returns an answer of each @throws what the driver throws */
+  /** Runs writing statements, separated by `;`. @returns an answer for each @throws the error of the driver */
   write(sql: string, values: readonly unknown[]): Promise<Written[]>;
 }
 
-/** The options that a connection is made with. Others of `mysql2` would change the form of its answers. */
+/** The options to use for a connection. Other options of `mysql2` would change the form of its answers. */
 const CONNECTION_OPTIONS = [
   'host',
   'port',
@@ -84,15 +84,15 @@ const CONNECTION_OPTIONS = [
 ] as const;
 
 /**
- * Each session reads what is committed, all of it, waits for a row as short as MySQL can, one second, and is no part of a transaction: not
- * even of one that a COMMIT has begun.
+ * The session settings for locks: read committed data without a row limit, wait for locked rows as briefly as MySQL can (one second), and
+ * commit each statement. `completion_type = 0` prevents a COMMIT from starting the next transaction.
  */
 const SESSION =
   'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; ' +
   'SET SESSION autocommit = 1, completion_type = 0, group_concat_max_len = 1024, innodb_lock_wait_timeout = 1, ' +
   "sql_mode = 'STRICT_ALL_TABLES', sql_safe_updates = 0, sql_select_limit = 18446744073709551615";
 
-/** What the rest of the set-up depends on. */
+/** The variables that the remaining settings depend on. */
 const VARIABLES = "SHOW VARIABLES WHERE Variable_name IN ('version', 'innodb_snapshot_isolation')";
 
 const EXPECTED = 'a URL, options of mysql2, or a pool of mysql2';
@@ -100,7 +100,7 @@ const ADDRESS = ['host', 'uri', 'socketPath'];
 const SCHEME = /^(mysql|mariadb):\/\//;
 const EXAMPLE = 'mysql://user:password@host:3306/database';
 
-/** @throws LockOptionsError for what is none, or a connection that the application uses itself */
+/** @throws LockOptionsError for an invalid source, or for a connection that the application itself uses */
 export function checkMysql(name: string, source: unknown): asserts source is MysqlSource {
   if (typeof source === 'string') return checkUrl(name, source, SCHEME, EXAMPLE);
   if (!isOptions(source)) throw invalidOption(name, source, EXPECTED);
@@ -116,9 +116,9 @@ export function checkMysql(name: string, source: unknown): asserts source is Mys
 }
 
 /**
- * @param commandTimeoutMs how long one statement may take
- * @param namesDatabase whether all statements name the database of their table
- * @throws LockOptionsError when the URL cannot be read; when no database is named; when `mysql2` is not installed
+ * @param commandTimeoutMs the time limit of a statement
+ * @param namesDatabase whether the name of the table includes its database
+ * @throws LockOptionsError when the URL cannot be read, no database is named, or `mysql2` is not installed
  */
 export async function openMysql(
   source: MysqlSource,
@@ -141,7 +141,7 @@ function isPool(source: object): source is MysqlPool {
   return 'getConnection' in source && 'end' in source;
 }
 
-/** The options that a connection is made with. @throws LockOptionsError when the URL cannot be read */
+/** Returns the options of a connection. @throws LockOptionsError when the URL cannot be read */
 function connectionOf(source: MysqlSource): MysqlConfig {
   const given = typeof source === 'string' ? { uri: source } : isPool(source) ? configOf(source) : source;
   const config: Record<string, unknown> = given.uri === undefined ? {} : configOfUrl(given.uri);
@@ -161,14 +161,14 @@ function connectionOf(source: MysqlSource): MysqlConfig {
   return config;
 }
 
-/** The options of a pool, which that of `mysql2/promise` has inside. */
+/** Returns the options of a pool. A pool of `mysql2/promise` wraps another pool. */
 function configOf(pool: MysqlPool & { pool?: unknown; config?: { connectionConfig?: MysqlConfig } }): MysqlConfig {
   const { config } = (pool.pool ?? pool) as typeof pool;
   if (config?.connectionConfig) return config.connectionConfig;
-  throw new LockOptionsError('mysql is a pool that does not tell its options: give the URL, or the options, instead.');
+  throw new LockOptionsError('mysql is a pool whose options cannot be read: give the URL, or the options, instead.');
 }
 
-/** Read here, as `mysql2` would take any option from its query. @throws LockOptionsError */
+/** Parses the URL, because `mysql2` would accept any option from its query. @throws LockOptionsError */
 function configOfUrl(text: string): Record<string, unknown> {
   const [ssl] = tlsWordsOf(text, { ssl: /^/ });
   try {
@@ -186,10 +186,10 @@ function configOfUrl(text: string): Record<string, unknown> {
   }
 }
 
-/** Known to `mysql2` by that name. */
+/** The name of a TLS profile in `mysql2`. */
 const RDS = 'Amazon RDS';
 
-/** What `ssl` in a URL stands for. @throws LockOptionsError, which does not repeat it, as it may hold a key */
+/** Parses `ssl` of a URL. @throws LockOptionsError without the text, since it may contain a key */
 function tlsOf(text: string): unknown {
   if (text === 'false') return undefined;
   if (text === 'true') return {};
@@ -198,7 +198,7 @@ function tlsOf(text: string): unknown {
     const options: unknown = JSON.parse(text);
     if (typeof options === 'object' && options !== null && !Array.isArray(options)) return options;
   } catch {
-    // as below
+    // refused below
   }
   throw new LockOptionsError(
     'ssl in the URL of the database must be true, false, Amazon RDS, or an object of options of TLS as JSON, ' +
@@ -206,7 +206,7 @@ function tlsOf(text: string): unknown {
   );
 }
 
-/** Connections by `mysql2`. */
+/** Opens connections with `mysql2`. */
 class Mysql2Source implements SqlSource<MysqlClient> {
   readonly name: string;
   readonly #shown: (error: unknown) => Error;
@@ -233,7 +233,7 @@ class Mysql2Source implements SqlSource<MysqlClient> {
       connectAttributes: { program_name: 'nest-redis-lock' },
     });
     const { config } = connection;
-    // Otherwise mysql2 takes a trusted certificate of any host.
+    // Otherwise mysql2 accepts a trusted certificate of any host.
     if (config.ssl)
       config.ssl = { ...config.ssl, verifyIdentity: config.ssl.verifyIdentity ?? config.ssl.rejectUnauthorized };
     let cause: unknown;
@@ -248,7 +248,7 @@ class Mysql2Source implements SqlSource<MysqlClient> {
       connection.on('error', (error) => {
         cause ??= this.#shown(error);
         reject(this.#shown(error));
-        ended(); // every error event of a connection is its last
+        ended(); // an error event always ends the connection
       });
       connection.on('end', () => {
         reject(new Error('the connection was closed'));
@@ -271,16 +271,16 @@ class Mysql2Source implements SqlSource<MysqlClient> {
       close: () => {
         if (inFlight.size === 0) {
           connection.end(() => {});
-          connection.stream.unref(); // a server that hangs does not keep the process from ending
+          connection.stream.unref(); // so that a server that hangs cannot keep the process alive
           return;
         }
         connection.destroy();
         connection.stream.destroy();
-        for (const fail of inFlight) fail(new Error('the connection was closed')); // which mysql2 does not do
+        for (const fail of inFlight) fail(new Error('the connection was closed')); // mysql2 does not fail them
       },
     };
     try {
-      // Nobody else can close a connection that hangs here.
+      // Only this code can close a connection that hangs here.
       await inTime(this.#setUp(client), this.commandTimeoutMs, () => {
         throw new Error(`no answer within ${this.commandTimeoutMs} ms`);
       });
@@ -295,14 +295,14 @@ class Mysql2Source implements SqlSource<MysqlClient> {
     await client.write(SESSION, []);
     const rows = await client.query({ name: 'variables', text: VARIABLES }, []);
     const variables = new Map(rows.map((row) => Object.values(row) as [name: string, value: string]));
-    // The server gives up a statement whose answer nobody waits for any more; MySQL does so with what only reads, or waits for the table.
+    // The server ends statements whose callers no longer wait. MySQL can do so only for statements that read, or that wait for the table.
     const settings = /mariadb/i.test(String(variables.get('version')))
       ? [`max_statement_time = ${this.commandTimeoutMs / 1_000}`]
       : [
           `max_execution_time = ${this.commandTimeoutMs}`,
           `lock_wait_timeout = ${Math.ceil(this.commandTimeoutMs / 1_000)}`,
         ];
-    // Or a statement that looks at a row, and locks it then, would fail when it was changed in between.
+    // Otherwise a statement that reads a row and then locks it fails if the row changed in between.
     if (variables.has('innodb_snapshot_isolation')) settings.push('innodb_snapshot_isolation = 0');
     await client.write(`SET SESSION ${settings.join(', ')}`, []);
   }

@@ -4,42 +4,42 @@ import { HalfDone } from '../sql-fault.js';
 import type { Statement } from '../statement.js';
 import type { MysqlClient, Written } from './mysql-source.js';
 
-/** Behind what others wait for: what is only looked at. */
+/** The order of statements that only read: after everything that other callers wait for. */
 const LOOK = ACQUISITION + 1;
-/** How many locks one statement is for at most. */
+/** The maximum number of locks in one statement. */
 const LOCKS_AT_ONCE = 100;
-/** How often a change is tried whose row another session has just locked. */
+/** The number of attempts to change a row that another session has locked. */
 const MAX_ATTEMPTS = 3;
-/** How many rows a page of the table has. */
+/** The number of rows in a page of the table. */
 const PAGE = 1_000;
-/** How far a block of tokens may reach ahead of the clock, in microseconds. */
+/** How far a block of tokens may be ahead of the clock, in microseconds. */
 const MAX_TOKEN_LEAD_US = 1_000;
-/** When a lock that was given back has expired. */
+/** The expiry of a released lock. */
 const RELEASED = "'1970-01-01'";
-/** UTC, and in microseconds since 1970: a local time is ambiguous for an hour each year. */
+/** In UTC, because local times are ambiguous for an hour each year. */
 const NOW = 'UTC_TIMESTAMP(6)';
 const us = (time: string) => `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${time})`;
 const msBetween = (from: string, to: string) => `TIMESTAMPDIFF(MICROSECOND, ${from}, ${to}) / 1000`;
-/** Fails, as out of range, from 2^53 on: JavaScript does not count exactly there. */
+/** Fails as out of range from 2^53 on, where JavaScript integers are no longer exact. */
 const exact = (token: string) => `(${token}) * 1024 DIV 1024`;
 const later = (ms: string) => `DATE_ADD(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND)`;
-/** A part of a statement about a row `l`. @param p is what was asked for: the key is `p(1)`, the owner `p(2)` */
+/** A fragment of a statement about a row `l`. @param p returns an argument: the key is `p(1)`, the owner `p(2)` */
 type Fragment = (p: (argument: number) => string) => string;
-/** A lock that its owner still holds. */
+/** The owner still holds the lock. */
 const isOwned: Fragment = (p) => `l.resource_lock_value = ${p(2)} AND l.expires_at > ${NOW}`;
-/** The same, and its work has not ended. */
+/** The owner still holds the lock, and its work has not ended. */
 const isHeldOn: Fragment = (p) => `${isOwned(p)} AND l.is_kept = 0`;
-/** Starts the ttl of a lock anew, and writes down how many calls wait behind it. */
+/** Restarts the ttl of a lock, and records the number of waiting calls. */
 const extended: Fragment = (p) => `l.update_time = ${NOW}, l.expires_at = ${later(p(3))}, l.calls_behind = ${p(4)}`;
 const many = (count: number, each: string) => Array(count).fill(each).join(', ');
 
-/** What creates the table. @param table quoted */
+/** Returns the statement that creates the table. @param table the quoted name */
 export function ddl(table: string): string {
   return `CREATE TABLE IF NOT EXISTS ${table} (
   resource_lock_key   varbinary(2048) NOT NULL, -- UTF-8; no collation makes two keys one
   resource_lock_value varbinary(512) NOT NULL,  -- the holder, or the last one
   fence               bigint NOT NULL,          -- the last fencing token
-  is_kept             tinyint NOT NULL,         -- 1: the work of the holder has ended, and the lock stands until it expires
+  is_kept             tinyint NOT NULL,         -- 1: the work of the holder has ended, and the lock is kept until it expires
   calls_behind        int NOT NULL DEFAULT 0,   -- how many calls wait in the process of the holder, by its last extension
   acquired_at         datetime(6) NOT NULL,     -- UTC, as all times
   update_time         datetime(6) NOT NULL,
@@ -50,20 +50,20 @@ export function ddl(table: string): string {
 
 /** The statements on a lock table. */
 export interface MysqlStatements {
-  /** Its arguments: keys, owners, ttls in ms, how many tokens to mint. It answers as `inspect` does, for each key. */
+  /** Arguments: keys, owners, ttls in ms, numbers of tokens to mint. Returns the row of each key, like `inspect`. */
   readonly acquire: Statement;
   /**
-   * Arguments: keys, owners, ttls in ms, how many calls wait in the process of the owner. It answers as all changes do: `is_done`, `is_held`
-   * by whomever, `is_locked` by another session.
+   * Arguments: keys, owners, ttls in ms, numbers of waiting calls. Like all changes it returns `is_done`, `is_held` (by any owner) and
+   * `is_locked` (by another session).
    */
   readonly extend: Statement;
-  /** As `extend`. */
+  /** Like `extend`. */
   readonly keep: Statement;
-  /** Arguments: keys, owners. It answers as `extend` does. */
+  /** Arguments: keys, owners. Returns the same as `extend`. */
   readonly release: Statement;
   /**
-   * Arguments: keys, owners that have the locks, owners that get them, ttls in ms, whether a token is minted. It answers with the `token` of a
-   * lock that the new owner has, or as `extend` does.
+   * Arguments: keys, present owners, new owners, ttls in ms, whether to mint a token, whether a longer ttl stays. Returns the `token` of a
+   * lock that the new owner has, otherwise the same as `extend`.
    */
   readonly transfer: Statement;
   readonly inspect: Statement;
@@ -72,10 +72,10 @@ export interface MysqlStatements {
 }
 
 /**
- * Makes the statements. Each is a transaction of its own, and changes the rows that it can lock at once. So no two of them wait for each
- * other, and a transaction that guards a lock holds up no other. Only an insertion may wait for a row, as it knows no SKIP LOCKED: for a
- * second at most, and it holds nothing that one of the others waits for.
- * @param table quoted
+ * Creates the statements. Each is a separate transaction, and changes only the rows that it can lock at once. So statements never wait
+ * for each other, and a guarded lock delays no other lock. Only an INSERT may wait for a row, at most a second, since it has no SKIP
+ * LOCKED. It holds no lock that another statement waits for.
+ * @param table the quoted name
  */
 export function mysqlStatements(table: string): MysqlStatements {
   return {
@@ -106,22 +106,22 @@ export function mysqlStatements(table: string): MysqlStatements {
   };
 }
 
-/** What one operation asks for: the first two values are its key and its owner. */
+/** The arguments of one operation. The first two are its key and its owner. */
 type Ask<Key = string> = readonly [key: Key, owner: string, ...others: (number | Buffer)[]];
 
-/** @param columns an array for each argument @returns the operations, in the order of their keys */
+/** @param columns an array for each argument @returns the operations in the order of their keys */
 function asksOf(columns: readonly unknown[]): Ask[] {
   const [keys] = columns as [string[]];
   const asks = keys.map((_, at) => (columns as unknown[][]).map((column) => column[at]) as unknown as Ask);
   return asks.sort(([one], [other]) => Buffer.compare(bytes(one), bytes(other)));
 }
 
-/** A text as the table has it: what a connection's character set would make of it does not matter. */
+/** Encodes a text for the table, independently of the connection's character set. */
 function bytes(text: unknown): Buffer {
   return Buffer.isBuffer(text) ? text : Buffer.from(String(text));
 }
 
-/** The operations as a table `a` with the columns n, their number, p1, p2, and so on. */
+/** Returns the operations as a table `a` with their number `n`, and the columns p1, p2, and so on. */
 function asTable(count: number, width: number): string {
   const named = ['n', ...Array.from({ length: width }, (_, at) => `p${at + 1}`)]
     .map((name) => `? AS ${name}`)
@@ -129,27 +129,27 @@ function asTable(count: number, width: number): string {
   return `(${[`SELECT ${named}`, ...Array<string>(count - 1).fill(`SELECT ${many(width + 1, '?')}`)].join(' UNION ALL ')}) AS a`;
 }
 
-/** What was done of what was asked for. */
+/** The result of a change. */
 interface Changed<Key> {
   readonly done: ReadonlySet<Ask<Key>>;
-  /** What LAST_INSERT_ID was given last. */
+  /** The last value of LAST_INSERT_ID. */
   readonly lastId: number;
 }
 
-/** A part of the statements of a change, and its values. */
+/** The statements of a change, and their values. */
 interface ChangeText {
-  /** Notes in `@mine` which rows it has locked. */
+  /** Records the locked rows in `@mine`. */
   readonly lock: string;
   readonly update: string;
   readonly values: readonly unknown[];
 }
 
 /**
- * Changes the rows of which something holds, and that are not locked by another session, in one transaction and one message. A row is looked
- * at without a lock first, then locked if nobody else has, and judged again: MySQL would lock it to look at it, and wait for a second at
- * least. What was locked stays at the server: in a subquery of UPDATE, SKIP LOCKED crashes MariaDB 10.11.
- * @param set what is set; undefined: the rows are deleted
- * @param of whether a row is changed
+ * Changes the rows that match a condition and are not locked by another session, in one transaction and one message. It reads a row
+ * without locking it, then locks it if it is free, and checks the condition again. A locking read would wait for at least a second. The
+ * locked rows are recorded in a variable, because SKIP LOCKED in a subquery of UPDATE crashes MariaDB 10.11.
+ * @param set the new values; undefined to delete the rows
+ * @param of the condition
  */
 async function change<Key extends string | Buffer>(
   client: MysqlClient,
@@ -165,7 +165,7 @@ async function change<Key extends string | Buffer>(
   try {
     answers = await client.write(texts.join(';\n'), values);
   } catch (error) {
-    // It has changed nothing, and may be open; the next transaction would end it, too.
+    // It has changed nothing, and may still be open.
     await client.write('ROLLBACK', []).catch(() => {});
     throw error;
   }
@@ -175,7 +175,7 @@ async function change<Key extends string | Buffer>(
   return { done: new Set(done), lastId: written.insertId };
 }
 
-/** A server that was demoted: it still lets a user with further rights write, and others have the same locks elsewhere. */
+/** The server was demoted. It still accepts writes of privileged users, but others use the locks of the new primary. */
 class ReadOnlyServer extends Error {
   readonly code = 'ER_OPTION_PREVENTS_STATEMENT';
 
@@ -184,7 +184,7 @@ class ReadOnlyServer extends Error {
   }
 }
 
-/** Whether a variable of the server is off. From MariaDB 12 on there are several words for "on". */
+/** Whether a variable of the server is off. Since MariaDB 12 there are several words for "on". */
 export function isOff(value: unknown): boolean {
   return ['0', 'OFF'].includes(String(value).toUpperCase());
 }
@@ -207,10 +207,10 @@ ${rows} WHERE ${of(p)} FOR UPDATE SKIP LOCKED`,
   };
 }
 
-/** The same for one row, found by its key, without the tables, which would take as long as all else. `@mine` is the key, or NULL, which no row has. */
+/** The same for one row, without derived tables, which would double the time. `@mine` is the key, or NULL for none. */
 function changeOfOne(table: string, ask: Ask<unknown>, set: Fragment | undefined, of: Fragment): ChangeText {
   const given = valuesOf(ask);
-  const values: unknown[] = []; // in the order in which the text names them
+  const values: unknown[] = []; // in the order of their placeholders
   const p = (argument: number) => {
     values.push(given[argument - 1]);
     return '?';
@@ -224,7 +224,7 @@ FOR UPDATE SKIP LOCKED`,
   };
 }
 
-/** @param set undefined: the rows of `l` are deleted */
+/** @param set undefined to delete the rows of `l` */
 function updating(tables: string, set: string | undefined): string {
   return set === undefined ? `DELETE l FROM ${tables}` : `UPDATE ${tables} SET ${set}`;
 }
@@ -233,13 +233,13 @@ function valuesOf([key, owner, ...others]: Ask<unknown>): unknown[] {
   return [bytes(key), bytes(owner), ...others];
 }
 
-/** @param mine the numbers of operations, from 1, in one text */
+/** @param mine a text with the numbers of operations, from 1 */
 function numbered<One>(asks: readonly One[], { mine }: Row): One[] {
   const numbers = (mine ?? '') as string;
   return Array.from(numbers.matchAll(/\d+/g), ([n]) => asks[Number(n) - 1]!);
 }
 
-/** Runs a part of an operation whose earlier part has taken effect. @throws HalfDone */
+/** Runs a later part of an operation. @throws HalfDone, because an earlier part may have taken effect */
 async function afterChange<T>(part: () => Promise<T>): Promise<T> {
   try {
     return await part();
@@ -249,12 +249,11 @@ async function afterChange<T>(part: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Takes locks that are free: those that were used before by a change, those without a row by an insert. What came of it is read from the
- * rows, so an attempt that is repeated finds that it has the lock.
+ * Acquires free locks: existing rows by a change, missing rows by an INSERT. It reads the result from the rows, so a repeated attempt
+ * finds that it already has the lock.
  *
- * A token is the time of the server in microseconds, or one more than the last one where that has reached the time; then one is minted,
- * however many are asked for: blocks of which few are used must not drive the fence ahead of the clock, with which it goes on when the
- * row is deleted.
+ * A token is the time of the server in microseconds. If the last token has reached that time, the next token is one more, and a single
+ * token is minted: unused tokens of a block would push the fence ahead of the clock, and a deleted row would lose them.
  */
 class Acquisition implements Statement {
   readonly order = ACQUISITION;
@@ -266,11 +265,11 @@ class Acquisition implements Statement {
     const asks = asksOf(columns);
     const fence: Fragment = (p) =>
       `IF(${us(NOW)} > l.fence, ${us(NOW)} + LEAST(${MAX_TOKEN_LEAD_US}, ${p(4)}) - 1, ${exact('l.fence + 1')})`;
-    // What LAST_INSERT_ID is given comes with the answer.
+    // The answer contains the value of LAST_INSERT_ID.
     const set: Fragment = (p) =>
       `l.resource_lock_value = ${p(2)}, l.fence = LAST_INSERT_ID(${fence(p)}), l.is_kept = 0, l.calls_behind = 0, l.acquired_at = ${NOW},
   l.update_time = ${NOW}, l.expires_at = ${later(p(3))}`;
-    // An attempt that may have run is sent again.
+    // Or it belongs to this owner, if the attempt has run before.
     const of: Fragment = (p) => `(l.expires_at <= ${NOW} OR (l.resource_lock_value = ${p(2)} AND l.is_kept = 0))`;
     const { done, lastId } = await change(client, this.table, asks, set, of);
     const [[key, owner, ttlMs, turns]] = asks as [Ask];
@@ -281,7 +280,7 @@ class Acquisition implements Statement {
       let rows = await look(client, this.table, keys);
       const free = new Set(rows.filter(({ remaining }) => Number(remaining) <= 0).map(({ key }) => key));
       if (free.size > 0) {
-        // Another session has just locked their rows, such as by a release that came too late; or a guard has.
+        // Another session has locked their rows: briefly, as by a late release, or as a guard.
         const missed = asks.filter(([key]) => free.has(key));
         await change(client, this.table, missed, set, of);
         rows = await look(client, this.table, keys);
@@ -295,7 +294,7 @@ class Acquisition implements Statement {
     });
   }
 
-  /** Who comes first has the lock. */
+  /** The first INSERT acquires the lock. */
   async #insert(client: MysqlClient, asks: readonly Ask[]): Promise<void> {
     const row = `(?, ?, ${us(NOW)} + LEAST(${MAX_TOKEN_LEAD_US}, ?) - 1, 0, 0, ${NOW}, ${NOW}, ${later('?')})`;
     const text = `
@@ -309,7 +308,7 @@ VALUES ${many(asks.length, row)} ON DUPLICATE KEY UPDATE resource_lock_key = res
 interface ChangeSettings {
   readonly order: number;
   readonly set: Fragment;
-  /** Whether also of a lock whose work has ended. */
+  /** Whether it also changes kept locks. */
   readonly changesKept: boolean;
 }
 
@@ -333,14 +332,14 @@ class Change implements Statement {
     return left.length === 0 ? rows : afterChange(() => this.#changeLeft(client, left, rows));
   }
 
-  /** @param rows gets those that were changed @returns the others */
+  /** @param rows receives the results of changed locks @returns the other operations */
   async #change(client: MysqlClient, asks: readonly Ask[], rows: Row[]): Promise<Ask[]> {
     const { done } = await change(client, this.table, asks, this.settings.set, this.#of);
     for (const [key] of done) rows.push({ key, is_done: 1 });
     return asks.filter((ask) => !done.has(ask));
   }
 
-  /** Tries again what was not changed although its owner holds it: another session had locked its row, for a moment unless it is a guard. */
+  /** Retries unchanged locks that their owners still hold: another session had locked the rows, briefly or as a guard. */
   async #changeLeft(client: MysqlClient, asks: readonly Ask[], rows: Row[]): Promise<Row[]> {
     let left = asks;
     for (let attempt = 1; ; attempt++) {
@@ -366,14 +365,14 @@ function isHeld(row: Row | undefined): boolean {
   return row !== undefined && Number(row.remaining) > 0;
 }
 
-/** What a transfer asks for, and the owners in it as texts. */
+/** The arguments of a transfer, and its owners as texts. */
 interface AskedTransfer {
   readonly ask: Ask;
   readonly from: string;
   readonly to: string;
 }
 
-/** Gives locks other owners, if certain ones have them. What came of it is read from the rows, so one that is repeated finds that it was done. */
+/** Gives locks new owners, if the expected owners hold them. It reads the result from the rows, so a repeated transfer succeeds. */
 class OwnerChange implements Statement {
   readonly order = RELEASE;
   readonly most = LOCKS_AT_ONCE;
@@ -400,7 +399,7 @@ class OwnerChange implements Statement {
     });
   }
 
-  /** @param isNew whether it was done just now; the ttl of one that was done before starts anew */
+  /** @param isNew whether this call did the transfer; otherwise the ttl restarts */
   async #judged(client: MysqlClient, asked: AskedTransfer, isNew: boolean): Promise<Row> {
     const { ask, from, to } = asked;
     const [key, , owner, ttlMs, , atLeast] = ask;
@@ -413,13 +412,13 @@ class OwnerChange implements Statement {
         return { key, token: row!.fence, is_held };
       }
       if (!isMeant || row!.holder !== from) return { key, is_held };
-      // Another session had locked its row, for a moment unless it is a guard.
+      // Another session had locked the row, briefly or as a guard.
       if (attempt === MAX_ATTEMPTS) return { key, is_held, is_locked: 1 };
       await this.#change(client, asked);
     }
   }
 
-  /** @returns what it has done */
+  /** @returns the completed operations */
   async #change(client: MysqlClient, ...asked: readonly AskedTransfer[]): Promise<ReadonlySet<Ask>> {
     const set: Fragment = (p) =>
       `l.fence = IF(${p(5)} = 1, GREATEST(${exact('l.fence + 1')}, ${us(NOW)}), l.fence), l.acquired_at = IF(${p(5)} = 1, ${NOW}, l.acquired_at),
@@ -430,7 +429,7 @@ class OwnerChange implements Statement {
   }
 }
 
-/** Reads rows, which are as they were last committed. */
+/** Reads the last committed state of rows. */
 async function look(client: SqlClient, table: string, keys: readonly string[]): Promise<Row[]> {
   const text = `
 SELECT resource_lock_key AS \`key\`, resource_lock_value AS holder, fence, is_kept, calls_behind, ${us('acquired_at')} AS acquired_us,
@@ -450,8 +449,8 @@ WHERE resource_lock_key >= ? AND resource_lock_key > ? ORDER BY resource_lock_ke
 }
 
 /**
- * Deletes rows that nobody has used for long, but those that another session has locked: it uses them. A new row of the same key begins with
- * the clock, so a row whose tokens are ahead of that stays, as after the clock was set back.
+ * Deletes long-unused rows, except rows that another session has locked. A new row of the same key starts its tokens at the clock, so a
+ * row with tokens ahead of the clock stays.
  */
 async function sweep(client: MysqlClient, table: string, behind: unknown, keepMs: unknown): Promise<Row[]> {
   const isUnused = (of: string, ms: string) =>
@@ -463,7 +462,7 @@ WHERE resource_lock_key > ? ORDER BY resource_lock_key LIMIT ${PAGE}`;
   const unused = rows
     .filter((row) => Number(row.is_unused) === 1)
     .map(({ key }): Ask<Buffer> => [key as Buffer, '', Number(keepMs)]);
-  // They may be taken by now: they are judged once they are locked.
+  // Some may be in use by now, so the change checks them again after locking them.
   for (let at = 0; at < unused.length; at += LOCKS_AT_ONCE)
     await change(client, table, unused.slice(at, at + LOCKS_AT_ONCE), undefined, (p) => isUnused('l.', p(3)));
   return [{ last: lastOf(rows), scanned: rows.length }];
@@ -474,23 +473,24 @@ function lastOf(rows: readonly Row[]): string | null {
   return rows.length < PAGE ? null : String(rows.at(-1)!.key);
 }
 
-/** Fails outside of a transaction, in which a guard would end with its statement: the second one releases what the first one made. */
+/** Fails outside a transaction, where a guard would end with its statement: a savepoint does not survive there. */
 export const IN_TRANSACTION = ['SAVEPOINT nest_redis_lock_guard', 'RELEASE SAVEPOINT nest_redis_lock_guard'];
-/** What the error of a guard says of a lock that is not held: 10 000 more than its number among those that are guarded, from 1; 20 000 more if another owner holds it. */
+/** Matches the error of a guard: 10 000 plus the number of the lock that is not held, from 1, or 20 000 plus it if another owner holds it. */
 export const NOT_GUARDED = /out of range in '?exp\(\(?(?:1|(?<stolen>2))(?<number>\d{4}) \+/i;
 
 /**
- * Keeps locks for the transaction that it runs in: nobody becomes their holder until that has ended, as who does changes the row. Nor can they
- * be extended meanwhile. One that is not its owner's any more makes it fail: EXP of more than 709 is no number. Whether its lease
- * has ended does not matter: nobody has taken it since.
+ * Guards locks for the current transaction: until it ends, no other owner can acquire them, and they cannot be extended, because both change
+ * the row. The statement fails if a lock has another owner by now: EXP of more than 709 is out of range. An expired lease does not matter
+ * while no other owner has acquired the lock.
  *
- * A locking read sees the latest state at each level of isolation, and FOR UPDATE keeps the row locked after XA PREPARE, too. It runs on a connection of the application, by whatever driver and in
- * whatever character set: its placeholders stand in order, each once, and texts are in hexadecimal digits.
+ * A locking read sees the latest state at every isolation level, and FOR UPDATE keeps the row locked even after XA PREPARE. The statement
+ * runs on a connection of the application with any driver and character set, so each placeholder occurs once, in order, and texts are
+ * hexadecimal.
  */
 export function guardOf(table: string, count: number): string {
   const numbers = Array.from({ length: count }, (_, at) => at + 1);
   const [first, ...others] = numbers;
-  // The error shows what is written here, not the number that it stands for.
+  // The error shows the expression as written, not its value.
   const failing = (from: number) =>
     `CASE ask.n ${numbers.map((n) => `WHEN ${n} THEN EXP(${from + n} + ask.n)`).join(' ')} END`;
   const asked = [

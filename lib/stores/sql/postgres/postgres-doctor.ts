@@ -5,51 +5,51 @@ import type { Findings } from '../../node/findings.js';
 import { noPrimaryKey, notDurable, wrongColumn, type Seen, type SqlDoctor } from '../sql-doctor.js';
 import { ddl, PostgresStatement } from './statements.js';
 
-/** The state of the database and of the table of the locks. `undefined` stands for what could not be found out. */
+/** The state of the database and of the lock table. A field is `undefined` if it could not be checked. */
 export interface PostgresDiagnosis extends NodeReport {
   /** The version of the server, such as `15.18`. */
   version?: string;
   /** The name of the table, quoted. */
   table: string;
-  /** About how many rows the table has: one for each key that was locked lately. */
+  /** The approximate number of rows: one for each recently locked key. */
   rows?: number;
-  /** About how many rows wait to be vacuumed away. */
+  /** The approximate number of dead rows, which wait for a vacuum. */
   deadRows?: number;
-  /** How long the oldest transaction has been open that this user may see, in milliseconds. */
+  /** The age of the oldest transaction that this user may see, in milliseconds. */
   oldestTransactionMs?: number;
 }
 
-/** The subject of a finding about PostgreSQL, for programs. */
+/** A stable code for a finding about PostgreSQL, for programs to match on. */
 export type PostgresFindingCode =
   | 'unreachable'
-  /** It is a replica, or refuses to write. */
+  /** It is a replica, or refuses writes. */
   | 'read-only'
-  /** There is no table of the locks. */
+  /** The lock table does not exist. */
   | 'no-table'
   | 'too-old'
-  /** The table has a column of another type or collation than `ddl()` says, or lacks one. */
+  /** A column of the table is missing, or its type or collation differs from `ddl()`. */
   | 'wrong-column'
-  /** Two rows can have one key. */
+  /** Two rows can have the same key. */
   | 'no-primary-key'
-  /** A crash empties the table, or it is seen by one session only. */
+  /** A crash empties the table, or only one session sees it. */
   | 'not-permanent'
-  /** Policies of the table decide which rows its user sees. */
+  /** Row-level security policies can hide rows of the table from its user. */
   | 'row-security'
-  /** A crash of the server can undo what it has answered. */
+  /** A crash of the server can lose acknowledged writes. */
   | 'not-durable'
-  /** Nothing cleans the table up. */
+  /** Nothing vacuums the table. */
   | 'no-autovacuum'
-  /** The table grows while a transaction is open for long. */
+  /** A transaction has been open for a long time, during which the table grows. */
   | 'old-transaction'
-  /** The search_path has several tables of that name. */
+  /** Several schemas of the search_path have a table of that name. */
   | 'several-tables';
 
-/** From this age on a transaction is reported, in milliseconds. */
+/** Older transactions cause a finding, in milliseconds. */
 const OLD_TRANSACTION_MS = 600_000;
 /** The first version with `AS MATERIALIZED`. */
 const OLDEST = 12;
 
-/** Runs on any version. Whom this user may not watch is not seen: their transactions have no time. */
+/** Runs on any version. It does not see the age of transactions that this user may not watch. */
 const LOOK = new PostgresStatement(
   'doctor',
   `
@@ -93,7 +93,7 @@ export const POSTGRES: SqlDoctor = {
         'Turn it off: ALTER TABLE ... DISABLE ROW LEVEL SECURITY.',
   } satisfies Findings<Seen, PostgresFindingCode>,
   warnings: {
-    // That of PGlite ends with its process, and so does each lock.
+    // A PGlite ends with its process, and so do its locks.
     'not-durable': (seen) =>
       seen.name !== 'PGlite' &&
       notDurable(
@@ -122,7 +122,7 @@ export const POSTGRES: SqlDoctor = {
   }),
 };
 
-/** In what the columns are not those of `ddl()`. */
+/** Returns the differences between the columns and `ddl()`. */
 function differences(columns: Readonly<Record<string, string>>): string[] {
   const wanted = [...ddl('').matchAll(/^ {2}(\w+) +(\w+(?:\[\])?)/gm)].map(([, name, type]) => {
     const full = type === 'timestamptz' ? 'timestamp with time zone' : type;

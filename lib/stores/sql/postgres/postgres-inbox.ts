@@ -4,20 +4,20 @@ import { Channel, Ear, type InboxListener } from '../../node/ear.js';
 import type { SqlSource } from '../sql-client.js';
 import type { PostgresClient } from './postgres-source.js';
 
-/** How long the server may take to begin to listen, in milliseconds. */
+/** The time limit for LISTEN, in milliseconds. */
 const LISTEN_LIMIT_MS = 2_000;
-/** After it was found that no message arrives, it is tried again by the first that waits so many milliseconds later. */
+/** The pause after a connection delivered no messages, in milliseconds. The next waiting call then tries again. */
 const TRY_AGAIN_MS = 60_000;
 
 /**
- * Listens for the turns of this process. Messages are relied on once one that it sent itself has arrived: a pooler that gives a connection
- * away after each transaction takes LISTEN, and delivers nothing.
+ * Listens for the turns of this process. It counts as open only after a message to itself has arrived: a pooler that assigns connections
+ * per transaction accepts LISTEN, but delivers nothing.
  */
 export class PostgresInbox extends Ear {
   protected override readonly onlyChannel = new Channel(
     async (text) => {
       await this.notify(text);
-      return Infinity; // nobody counts who listens
+      return Infinity; // PostgreSQL does not count listeners
     },
     (text) => this.listener.onMessage(text),
   );
@@ -25,8 +25,8 @@ export class PostgresInbox extends Ear {
   protected override readonly pauseMs = TRY_AGAIN_MS;
 
   /**
-   * @param prepare called with a new connection before it listens. @throws when that must not be used
-   * @param notify sends a message on the channel, by another connection. @throws when it was not sent
+   * @param prepare called with a new connection before it listens. @throws when the connection must not be used
+   * @param notify sends a message on the channel, over another connection. @throws when it was not sent
    */
   constructor(
     private readonly channel: string,

@@ -48,12 +48,12 @@ import { PostgresInbox } from './postgres-inbox.js';
 import type { PostgresClient } from './postgres-source.js';
 import { ddl, guardOf, postgresStatements, turnValues, type PostgresStatements, type Turn } from './statements.js';
 
-/** Others may wait for a lock that was held for longer than this, in microseconds: it is given back by the statement that hands it over. */
+/** After a longer hold, in microseconds, others probably wait, so the statement that hands the lock over releases it. */
 const QUEUE_LIKELY_AFTER_US = 10_000;
-/** Whoever holds the lock gives it back. No owner value is like it. */
+/** Stands for any holder in a forced release. No owner value has this form. */
 const ANY_OWNER = '*';
 
-/** The operations on locks in a table of PostgreSQL. None of them rejects, except for a bug. */
+/** The operations on locks in a PostgreSQL table. No operation rejects, except after a bug. */
 export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   readonly store = 'PostgreSQL';
   readonly handsOver = true;
@@ -64,7 +64,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   readonly #channel: string;
   readonly #clock = new ServerClock();
   readonly #timeAt = (_: string, serverUs: number) => this.#clock.monotonicAt(serverUs);
-  /** What other processes are told at the end of this tick: channel and message. */
+  /** The messages to send at the end of this tick: channel and text. */
   #unsent: [string, string][] = [];
   #listener?: WaitListener;
 
@@ -117,7 +117,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     this.release({ key, owner: ticket }, { entry: ticket }, undefined, Infinity);
   }
 
-  /** Tickets of others are left alone: anybody who may notify can send such a message. */
+  /** Ignores the tickets of other processes: the message may be forged. */
   decline(key: string, ticket: string): void {
     const isOwn = ticket.startsWith(`${this.settings.processName}/`);
     if (isOwn) this.release({ key, owner: ticket }, { entry: ticket }, undefined, GRANT_TTL_MS);
@@ -155,11 +155,11 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     this.#inbox.close();
   }
 
-  /** Called by the inbox. */
+  /** Called by the inbox for each message. */
   onMessage(text: string): void {
     const { ticket, grant, lock, takenKey } = readMessage(text);
     if (takenKey !== undefined) this.#listener?.onTaken(fromStored(takenKey), ticket);
-    // None is begun with that cannot be extended now.
+    // A lease must not begin while the connection cannot extend it.
     else
       this.#listener?.onTurn(
         ticket,
@@ -168,12 +168,12 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
       );
   }
 
-  /** Called by the inbox. */
+  /** Called by the inbox when listening begins or ends. */
   onListening(): void {
     this.#listener?.onTurn();
   }
 
-  /** Called by the inbox. */
+  /** Called by the inbox when messages do not arrive. */
   onRefused(): void {
     this.#listener?.onWarning(
       `${this.name} does not deliver notifications to this process, so calls that wait for their locks ask from time to time instead. ` +
@@ -193,7 +193,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     this.#turn({ key, give, owner, ttlMs, turns, ...waiting }, answered, asker);
   }
 
-  /** Tries to take a lock alone, as if it were free and nobody waited for it. */
+  /** Tries the short statement for a free lock without waiters. */
   #take(request: AcquireRequest, done: AttemptCallback): void {
     const { key, owner, ttlMs, asker } = request;
     const taken: Answered = (row, sentAt) => {
@@ -228,7 +228,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     const { latestToken, ...seen } = typeof row.granted === 'string' ? handedOver(row) : heldBy(row);
     if (!place) return { status: 'contended', ...seen, queued: false };
     const wasGone = place.isTaken && !is(row.had_place);
-    if (wasGone) this.#inbox.check(); // when its turn came it did not listen, or the message was lost
+    if (wasGone) this.#inbox.check(); // it missed its turn: it did not listen, or the message was lost
     const tokens = Math.max(Number(row.us ?? 0), latestToken);
     const hint = hintOf(place, sentAt, this.connection.generation, tokens, wasGone);
     return { status: 'contended', ...seen, queued: true, hint };
@@ -266,7 +266,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     this.runner.run(this.statements.give, key, [stored(key), owner], given);
   }
 
-  /** Tells a process something: all that comes up in one tick together. */
+  /** Sends a message to a process at the end of this tick, together with others. */
   #sendAtEndOfTick(channel: string | undefined, message: string): void {
     if (channel === undefined) return;
     if (this.#unsent.push([channel, message]) > 1) return;
@@ -275,7 +275,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
       const unsent = this.#unsent;
       this.#unsent = [];
       const isOwn = ([to]: [string, string]) => to === this.#channel;
-      // A message that is lost costs time only: whoever waits asks each second.
+      // A lost message only costs time, because waiting calls poll once a second.
       void this.#notify(unsent.filter((each) => !isOwn(each)))
         .catch(() => {})
         .then(() => this.releasing.end());
@@ -283,7 +283,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
     });
   }
 
-  /** @throws NodeError when it is not known to have been sent */
+  /** @throws NodeError when the server has not confirmed the messages */
   async #notify(messages: readonly [string, string][]): Promise<void> {
     const channels = messages.map(([channel]) => channel);
     const texts = messages.map(([, text]) => text);
@@ -302,12 +302,12 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   protected async claimSession(client: PostgresClient, name: string): Promise<boolean> {
     const [row] = await client.query({ name: 'claim_session', text: CLAIM_SESSION }, [name, client.processId ?? null]);
     if (is(row!.is_claimed)) return true;
-    // Where its user may not, it ends by itself.
+    // Without the right to end it, the session ends by itself.
     await client.query({ name: 'end_session', text: END_SESSION }, [name]).catch(() => {});
     return false;
   }
 
-  /** Also at its clock, so that even the first call that waits has its place in order. */
+  /** Also reads the clock of the server, so that even the first waiting call gets its place in order. */
   protected async look(client: SqlClient): Promise<Seen> {
     const sentAt = this.settings.now();
     const [seen] = await client.query({ name: 'look', text: LOOK }, [this.settings.table]);
@@ -316,7 +316,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   }
 }
 
-/** A session lock, whose key is the name. A pooler, which has a process id of its own, would lend it to others: there is no name behind one. */
+/** A session-level advisory lock on the name. Behind a pooler it is not taken, since the pooler would share the session with others. */
 const CLAIM_SESSION = `
 SELECT (CASE WHEN pg_backend_pid() = $2::int THEN pg_try_advisory_lock(hashtextextended($1::text, 0)) ELSE true END)::int AS is_claimed`;
 const END_SESSION = `
@@ -328,24 +328,24 @@ const LOOK = `
 SELECT (to_regclass($1::text) IS NOT NULL)::int AS has_table, (extract(epoch FROM clock_timestamp()) * 1000000)::text AS us,
   (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int AS reads_only`;
 
-/** The channel of the process that an owner value belongs to; undefined for what is none. */
+/** Returns the channel of the process of an owner value; undefined for other values. */
 function channelOf(owner: string): string | undefined {
   const [, , random] = owner.split('/');
   return random ? `nest_redis_lock_${Buffer.from(random).toString('hex')}` : undefined;
 }
 
-/** What became of the lock that was given back in the same step: that is not known while a transaction guards it. */
+/** Reads the result of the release in the same step. It is unknown while a transaction guards the lock. */
 function releaseResultOf(row: Row): ReleaseResult | undefined {
   if (!is(row.gives)) return 'gone';
   return is(row.is_guarded) ? undefined : 'released';
 }
 
-/** Who is in the way of an attempt: the statement has handed the lock over to the first in the queue. */
+/** Describes the holder if the statement has handed the lock over to the first place in the queue. */
 function handedOver({ granted, last_token }: Row) {
   return { owner: text(granted), remainingMs: GRANT_TTL_MS, latestToken: Number(last_token) };
 }
 
-/** Who is in the way of an attempt: the holder, or a transaction that guards the lock. */
+/** Describes the holder that refuses an attempt, or the transaction that guards the lock. */
 function heldBy({ holder, remaining, fence, is_guarded, is_kept }: Row) {
   const remainingMs = Math.max(Number(remaining ?? 0), is(is_guarded) ? GUARDED_FOR_MS : 0);
   return {

@@ -9,13 +9,13 @@ import { checkTlsOptions, tlsWordsOf } from '../tls-words.js';
 
 /** A connection to a PostgreSQL. */
 export interface PostgresClient extends SqlClient {
-  /** That of its session at the server, or what a pooler gives out as such; undefined: not known. */
+  /** The process id of its session, or the id from a pooler; undefined if unknown. */
   readonly processId?: number | null;
-  /** Listens to a channel, from when the promise is fulfilled. */
+  /** Listens to a channel. Messages arrive once the promise has resolved. */
   listen(channel: string, onMessage: (message: string) => void): Promise<void>;
 }
 
-/** Options of a `Client` of `pg`: see its documentation. Others of its options may be there, too. */
+/** Options of a `Client` of `pg`: see its documentation. Its other options are allowed, too. */
 export interface PostgresConfig {
   connectionString?: string | undefined;
   host?: string | undefined;
@@ -24,38 +24,38 @@ export interface PostgresConfig {
   password?: string | (() => string | Promise<string>) | undefined;
   database?: string | undefined;
   ssl?: unknown;
-  /** Settings of the session, like `-c search_path=shop`. Those that locks need override them. */
+  /** Settings of the session, like `-c search_path=shop`. The settings that locks need override them. */
   options?: string | undefined;
-  /** The class of the clients. @default that of the `pg` that is installed beside this package */
+  /** The class of the clients. @default `Client` of the installed `pg` */
   Client?: unknown;
 }
 
-/** A `Pool` of `pg`: its options are copied, its connections are never used. */
+/** A `Pool` of `pg`. Its options are copied, and its connections are never used. */
 export interface PostgresPool {
   readonly options: object;
   readonly totalCount: number;
   connect(): Promise<unknown>;
 }
 
-/** A PGlite: PostgreSQL in this process. It is used as it is, beside what the application does with it. */
+/** A PGlite: PostgreSQL in this process. Locks share it with the application. */
 export interface PGliteInstance {
   readonly waitReady: Promise<void>;
   query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>;
   listen(channel: string, onMessage: (message: string) => void): Promise<unknown>;
 }
 
-/** Where a PostgreSQL is: a URL, the options of `pg`, a `Pool` of it, or a PGlite. */
+/** How to connect to PostgreSQL: a URL, options of `pg`, a `Pool` of `pg`, or a PGlite. */
 export type PostgresSource = string | PostgresConfig | PostgresPool | PGliteInstance;
 
-/** A `Client` of `pg`, as far as it is used here. */
+/** The used parts of a `Client` of `pg`. */
 interface PgClient {
   readonly host: string;
   readonly port: number;
   readonly database?: string;
-  /** Of its session at the server. */
+  /** The process id of its session on the server. */
   readonly processID?: number | null;
   readonly user?: string;
-  /** Once a function has made it: the text. */
+  /** The text, even if a function has returned it. */
   readonly password?: unknown;
   readonly connectionParameters: { readonly ssl: unknown };
   connect(): Promise<unknown>;
@@ -68,9 +68,9 @@ interface PgClient {
 
 type PgClientClass = new (config: object) => PgClient;
 
-/** Refused by poolers in front of a PostgreSQL, which do not let a client set up its session. */
+/** The error of poolers that refuse the settings of a session. */
 const REFUSED_SETTINGS = /unsupported startup parameter/i;
-/** A pooler has no prepared statements of this client at the server that it gave it. */
+/** Errors behind a pooler whose current server lacks the prepared statement, or has another one of that name. */
 const FOREIGN_STATEMENT = new Set(['26000', '42P05']);
 
 const EXPECTED = 'a URL, options of pg, a Pool of pg, or a PGlite';
@@ -78,7 +78,7 @@ const ADDRESS = ['host', 'connectionString'];
 const SCHEME = /^postgres(ql)?:\/\//;
 const EXAMPLE = 'postgres://user:password@host:5432/database';
 
-/** @throws LockOptionsError for what is none, or a connection that the application uses itself */
+/** @throws LockOptionsError for an invalid source, or for a connection that the application itself uses */
 export function checkPostgres(name: string, source: unknown): asserts source is PostgresSource {
   if (typeof source === 'string') return checkUrl(name, source, SCHEME, EXAMPLE);
   if (!isOptions(source)) throw invalidOption(name, source, EXPECTED);
@@ -89,14 +89,14 @@ export function checkPostgres(name: string, source: unknown): asserts source is 
         'Give the URL, the options, or the Pool: locks have connections of their own.',
     );
   }
-  checkOptions(name, source, EXPECTED, ADDRESS, process.env.PGHOST); // which pg takes
+  checkOptions(name, source, EXPECTED, ADDRESS, process.env.PGHOST); // the default host of pg
   if (source.connectionString !== undefined)
     checkUrl(`${name}.connectionString`, source.connectionString, SCHEME, EXAMPLE);
 }
 
 /**
- * @param commandTimeoutMs how long one statement may take
- * @throws LockOptionsError when `pg` is needed, and not installed; when it cannot read the URL
+ * @param commandTimeoutMs the time limit of a statement
+ * @throws LockOptionsError when `pg` is needed but not installed, or when it cannot read the URL
  */
 export async function openPostgres(
   source: PostgresSource,
@@ -122,16 +122,16 @@ function isPool(source: object | string): source is PostgresPool {
 }
 
 async function clientClassOf(source: PostgresSource): Promise<PgClientClass> {
-  if (typeof source === 'object' && 'Client' in source) return source.Client as PgClientClass; // that of a Pool
+  if (typeof source === 'object' && 'Client' in source) return source.Client as PgClientClass; // a Pool has the class, too
   const module: unknown = await installed('pg', import('pg'), 'Locks in PostgreSQL');
   const pg = module as { Client?: PgClientClass; default?: { Client: PgClientClass } };
   return (pg.Client ?? pg.default?.Client)!;
 }
 
-/** Settings of a session that locks need otherwise than the application may have them. */
+/** Session settings of the application that locks must not use. */
 const SESSION_OPTIONS = ['application_name', 'lock_timeout', 'options', 'query_timeout', 'statement_timeout'];
 
-/** What `pg` understands of TLS in the query of a URL. It has no channel binding that it would insist on, and encrypts only by TLS. */
+/** The TLS parameters in a URL that `pg` knows. It cannot require channel binding, and has no GSS encryption. */
 const TLS_WORDS = {
   ssl: /^(true|1|0|no-verify)$/,
   sslmode: /^(disable|prefer|require|verify-ca|verify-full|no-verify)$/,
@@ -144,9 +144,9 @@ const TLS_WORDS = {
 };
 const PLAIN_TLS_WORDS = /^(ssl=0|sslnegotiation=postgres|gssencmode=.*|\w+=disable|channel_binding=prefer)$/;
 
-/** The options without settings of the session, also in the query of a URL, which `pg` prefers to all others. */
+/** Removes session settings from the options and from the query of the URL, which `pg` prefers to the options. */
 function connectionOf(given: PostgresConfig): PostgresConfig {
-  // A Pool hides the password from a copy.
+  // The spread does not copy the password of a Pool.
   const config: PostgresConfig & Record<string, unknown> = { ...given, password: given.password };
   const [address, query] = config.connectionString?.split(/\?(.*)/s) ?? [];
   const parameters = new URLSearchParams(query);
@@ -158,12 +158,12 @@ function connectionOf(given: PostgresConfig): PostgresConfig {
   return { ...config, options, ...(query && { connectionString: `${address}?${String(parameters)}` }) };
 }
 
-/** By text. */
+/** Names by text of the statement. */
 const preparedNames = new Map<string, string>();
 
 /**
- * The name of a prepared statement says which text it has: a pooler may lead to a session where another table's statement, or that of
- * another version of this library, was prepared, and would run that instead.
+ * Returns a name for a prepared statement that depends on its text. Behind a pooler, a session may already have a statement for another
+ * table or from another version of this library, and would run it under the same name.
  */
 function preparedName(name: string, text: string): string {
   const known = preparedNames.get(text);
@@ -173,7 +173,7 @@ function preparedName(name: string, text: string): string {
   return made;
 }
 
-/** Connections by `pg`. */
+/** Opens connections with `pg`. */
 class PgSource implements SqlSource<PostgresClient> {
   readonly name: string;
   readonly #config: PostgresConfig;
@@ -223,7 +223,7 @@ class PgSource implements SqlSource<PostgresClient> {
         await client.query({ text: `LISTEN ${channel}`, values: [] }).catch(fail);
       },
       close: () => {
-        client.unref(); // a server that hangs does not keep the process from ending
+        client.unref(); // so that a server that hangs cannot keep the process alive
         void client.end().catch(() => {});
       },
     };
@@ -236,7 +236,7 @@ class PgSource implements SqlSource<PostgresClient> {
       return (await client.query({ ...query, name: preparedName(name, text) })).rows;
     } catch (error) {
       if (!FOREIGN_STATEMENT.has((error as { code?: string }).code ?? '')) throw error;
-      this.#namesStatements = false; // it has not run
+      this.#namesStatements = false; // the statement has not run
       return (await client.query(query)).rows;
     }
   }
@@ -254,7 +254,7 @@ class PgSource implements SqlSource<PostgresClient> {
         keepAlive: true,
       });
     } catch (error) {
-      // Its message may repeat the URL.
+      // The message of pg may contain the URL.
       throw new LockOptionsError(
         'pg cannot read the URL of the database, its options, or a file that they name. Special characters in the password must be encoded.',
         {
@@ -266,15 +266,15 @@ class PgSource implements SqlSource<PostgresClient> {
 }
 
 /**
- * What the sessions of locks are set up with. No plan may read the whole table, or sort it: one that was made while the table was
- * empty would be kept when it is large. The server gives up a statement whose answer nobody waits for any more.
+ * The session settings for locks. They forbid plans that read or sort the whole table: a plan from when the table was empty would still
+ * be used when it is large. The timeouts end statements whose callers no longer wait.
  */
 function settingsOf(commandTimeoutMs: number): string[] {
   const settings = {
     default_transaction_isolation: 'read\\ committed',
     statement_timeout: commandTimeoutMs,
     lock_timeout: Math.ceil(commandTimeoutMs / 4),
-    plan_cache_mode: 'force_generic_plan', // to plan anew costs more than to run
+    plan_cache_mode: 'force_generic_plan', // planning costs more than running the statement
     enable_seqscan: 'off',
     enable_bitmapscan: 'off',
     enable_hashjoin: 'off',
@@ -284,7 +284,7 @@ function settingsOf(commandTimeoutMs: number): string[] {
   return Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
 }
 
-/** The one connection of a PGlite, which all share: nothing is set up there, and it is not closed. */
+/** The shared connection of a PGlite. It gets no session settings, and is never closed. */
 class PGliteSource implements SqlSource<PostgresClient> {
   readonly name = 'PGlite';
 

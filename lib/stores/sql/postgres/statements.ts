@@ -4,43 +4,43 @@ import type { Row, SqlClient } from '../sql-client.js';
 import type { Statement } from '../statement.js';
 import { stored } from '../stored-key.js';
 
-/** Behind what others wait for: what is only looked at. */
+/** The order of statements that only read: after everything that other callers wait for. */
 const LOOK = ACQUISITION + 1;
-/** How many locks one statement is for at most. */
+/** The maximum number of locks in one statement. */
 const LOCKS_AT_ONCE = 100;
-/** How many rows a page of the table has: for so long no lock is served, some milliseconds. */
+/** The number of rows in a page. Reading one takes a few milliseconds, during which the connection serves no lock. */
 export const PAGE = 1_000;
 /**
- * A process that waits asks each second. One that has not for so long while another has is passed over, in microseconds: as long as a
- * grant that is not confirmed stands, so processes that died together cost one of those.
+ * A waiting process polls once a second. A process that was silent for this long while another polled is skipped, in microseconds. The
+ * time equals that of an unconfirmed grant, so several processes that died together cost a single such grant.
  */
 const SILENT_US = GRANT_TTL_MS * 1_000;
-/** Nobody who is alive is silent for so long, unless the server was: then all come back within a second. In microseconds. */
+/** A living process is never silent this long, unless the server was unavailable. Then all return within a second. In microseconds. */
 const DEAD_US = 5 * SILENT_US;
-/** How far a block of tokens may reach ahead of the clock, in microseconds. */
+/** How far a block of tokens may be ahead of the clock, in microseconds. */
 const MAX_TOKEN_LEAD_US = 1_000;
 
 const us = (time: string) => `floor(extract(epoch FROM ${time}) * 1000000)::bigint`;
-/** Numbers travel as texts: which digits of a float8 arrive depends on the settings of the session and of the driver. No time fails, not even `infinity`. */
+/** Returned as text, because the digits of a float8 depend on the settings of session and driver. Works even for `infinity`. */
 const ms = (from: string, to: string) => `((extract(epoch FROM ${to}) - extract(epoch FROM ${from})) * 1000)::text`;
-/** Fails, as out of range, from 2^53 on: JavaScript does not count exactly there. */
+/** Fails as out of range from 2^53 on, where JavaScript integers are no longer exact. */
 const exact = (token: string) => `(${token}) * 1024 / 1024`;
-/** No statement waits for a row that another session holds: all locks of the process would wait with it. */
+/** Statements skip rows that another session has locked: otherwise all locks of the process would wait. */
 const LOCKING = 'FOR NO KEY UPDATE OF l SKIP LOCKED';
 const milliseconds = (count: string) => `${count} * interval '1 millisecond'`;
-/** The clock is read for each row, once that is locked: a statement may have waited. */
+/** Reads the clock for each row after locking it, because the statement may have waited. */
 const readNow = (row: string) =>
   `CROSS JOIN LATERAL (SELECT clock_timestamp() AS now WHERE ${row} IS NOT NULL OFFSET 0) AS clock`;
 /** The parts of a place in the queue. */
 const part = (at: number) => (entry: string) => `split_part(${entry}, ' ', ${at})`;
 const [turns, ticket] = [part(2), part(3)];
 const number = (entry: string) => `${part(1)(entry)}::bigint`;
-/** When its process last asked, by the clock of the server in microseconds. */
+/** The last poll of its process, by the clock of the server in microseconds. */
 const sign = (entry: string) => `${part(4)(entry)}::bigint`;
-/** How many calls of its process wait; empty where a process has not told. */
+/** The number of waiting calls of its process; empty if unknown. */
 const calls = part(5);
 
-/** One statement, which its connection prepares. */
+/** A prepared statement. */
 export class PostgresStatement implements Statement {
   constructor(
     readonly name: string,
@@ -69,13 +69,13 @@ export interface PostgresStatements {
   readonly sweep: PostgresStatement;
 }
 
-/** What creates the table. @param table quoted */
+/** Returns the statement that creates the table. @param table the quoted name */
 export function ddl(table: string): string {
   return `CREATE TABLE IF NOT EXISTS ${table} (
   resource_lock_key   text COLLATE "C" PRIMARY KEY,
   resource_lock_value text NOT NULL,                 -- the holder, or the last one
   fence               bigint NOT NULL,               -- the last fencing token
-  is_kept             boolean NOT NULL DEFAULT false, -- the work of the holder has ended: the lock stands until it expires
+  is_kept             boolean NOT NULL DEFAULT false, -- the work of the holder has ended: the lock is kept until it expires
   waiters             text[] NOT NULL DEFAULT '{}',  -- '<number> <turns> <ticket> <time of its last sign> <calls>' of each process that waits, in order
   calls_behind        integer NOT NULL DEFAULT 0,    -- how many calls wait in the process of the holder, by its last extension
   acquired_at         timestamptz NOT NULL,
@@ -85,10 +85,10 @@ export function ddl(table: string): string {
 }
 
 /**
- * Makes the statements, each of which does an operation on many locks, and each lock once: their arguments are arrays with one element
- * for each lock, the first one that of their keys, and their answers rows with the `key`. Rows are locked in the order of their keys, so no two statements
- * wait for each other. A row is kept when its lock is released, and there is no index but the primary key: so an update changes no index.
- * @param table quoted
+ * Creates the statements. Most handle many different locks: their arguments are arrays with one element for each lock, the first of which
+ * has the keys, and they return rows with a `key`. They lock rows in the order of keys, so two statements never deadlock. A released lock
+ * leaves its row behind, and the only index is the primary key, so updates change no index.
+ * @param table the quoted name
  */
 export function postgresStatements(table: string): PostgresStatements {
   const turn = turnOf(table);
@@ -108,23 +108,23 @@ export function postgresStatements(table: string): PostgresStatements {
   };
 }
 
-/** What one operation of the statement `turn` asks for. */
+/** The arguments of one operation of the statement `turn`. */
 export interface Turn {
   readonly key: string;
-  /** The owner that gives the lock back. */
+  /** The owner that releases the lock. */
   readonly give?: string;
-  /** The owner that asks. */
+  /** The owner that acquires the lock. */
   readonly owner?: string;
-  /** The ticket whose place is taken, or given up. */
+  /** The ticket of the place to take or to give up. */
   readonly ticket?: string;
   readonly ttlMs?: number;
-  /** How many tokens to mint. */
+  /** The number of tokens to mint. */
   readonly turns?: number;
-  /** The number of the place: when the caller came, by the clock of the server in microseconds. */
+  /** The number of the place: the arrival time, by the clock of the server in microseconds. */
   readonly number?: number;
-  /** Whether it takes a place if it is refused. */
+  /** Whether a refused operation takes a place. */
   readonly queues?: boolean;
-  /** How many calls of the process wait. */
+  /** The number of waiting calls of the process. */
   readonly calls?: number;
 }
 
@@ -134,24 +134,23 @@ export function turnValues({ key, give, owner, ticket, ttlMs, turns, number, que
 }
 
 /**
- * Gives a lock back, or asks for it, or both in one step; a process that asks in vain may take a place in the queue. A lock that is
- * free goes to the first place, whoever asks.
+ * Releases a lock, acquires it, or does both in one step. A refused process can take a place in the queue. A free lock always goes to the
+ * first place.
  *
- * $1 keys  $2 owners that give the lock back: null nobody, '*' whoever holds it  $3 owners that ask: null nobody  $4 tickets whose place is
- * taken, or given up  $5 ttls in ms  $6 how many tokens to mint  $7 numbers of the places: when the caller came, by the clock of the
- * server in us, or null  $8 whether a place is taken in vain of a grant  $9 how many calls of the process wait
+ * $1 keys  $2 owners that release: null for none, '*' for any owner  $3 owners that acquire: null for none  $4 tickets of the places to
+ * take or to give up  $5 ttls in ms  $6 the numbers of tokens to mint  $7 numbers of the places: the arrival times by the clock of the
+ * server in us, or null  $8 whether a refused owner takes a place  $9 the numbers of waiting calls
  *
- * Whoever becomes the holder is written under FOR UPDATE, which a transaction that guards the lock (FOR KEY SHARE) keeps out; it is
- * tried, not waited for: `is_guarded`. All else is written under FOR NO KEY UPDATE, which it lets through. The row is read only once it is
- * locked, so nothing is decided by an older state. There is no answer for a lock whose row is not there, unless it is inserted; `is_skipped`
- * where another session has the row, or was just inserting it.
+ * A new holder is written under FOR UPDATE, which conflicts with a guarding transaction (FOR KEY SHARE). The statement does not wait for
+ * it, but returns `is_guarded`. All other changes use FOR NO KEY UPDATE, which does not conflict. The row is read only after it is locked,
+ * so decisions never use an old state. A missing row gets no answer unless it is inserted. `is_skipped` means that another session has
+ * locked the row, or is just inserting it.
  *
- * A lock that is handed over passes over those who are silent. Their signs are compared with the latest one, not with the time: a short
- * pause of the server makes nobody silent (docs/adr/0027-dead-places.md). Who was passed over is back in its place when it asks again.
+ * A hand-over skips silent processes. It compares signs with the latest one and not with the time, so a short pause of the server makes
+ * nobody silent (docs/adr/0027-dead-places.md). A skipped process gets its place back with its next poll.
  *
- * A token is the time of the server in microseconds, or one more than the last one where that has reached the time; then one is minted,
- * however many are asked for: blocks of which few are used must not drive the fence ahead of the clock, with which it goes on when
- * the row is deleted.
+ * A token is the time of the server in microseconds. If the last token has reached that time, the next token is one more, and a single
+ * token is minted: unused tokens of a block would push the fence ahead of the clock, and a deleted row would lose them.
  */
 function turnOf(table: string): string {
   return `
@@ -237,8 +236,8 @@ FROM ask a WHERE key NOT IN (SELECT key FROM result) AND key NOT IN (SELECT key 
 }
 
 /**
- * Takes one lock that is free, was used before, and is waited for by nobody: what `turn` would do in a third of the time. No answer where
- * it is not so simple. $1 key  $2 owner  $3 ttl in ms
+ * Does the work of `turn` in a third of the time, for a free lock that was used before and that nobody waits for. Otherwise it returns no
+ * row. $1 key  $2 owner  $3 ttl in ms
  */
 function takeOf(table: string): string {
   return `
@@ -250,7 +249,7 @@ WHERE resource_lock_key = (
 ) RETURNING fence::text AS token`;
 }
 
-/** Gives one lock back that nobody waits for, as `turn` would. No answer where it is not so simple. $1 key  $2 owner */
+/** Releases a lock that nobody waits for, like `turn`. Otherwise it returns no row. $1 key  $2 owner */
 function giveOf(table: string): string {
   return `
 UPDATE ${table} SET is_kept = false, update_time = clock_timestamp(), expires_at = 'epoch'
@@ -262,13 +261,13 @@ WHERE resource_lock_key = (
 }
 
 /**
- * Starts the ttl of a lock anew that its owner still holds, or keeps it for a last time: then it is handed to nobody, not even extended,
- * and ends by itself. A transaction that guards the lock lets it through.
+ * Restarts the ttl of a lock that its owner still holds, or keeps the lock for a last time. A kept lock is not handed over or extended,
+ * and expires by itself. A guarding transaction does not block this.
  *
- * Nothing is written before all rows are locked: an INSERT of a key waits for whoever has changed its row, and would do so while this
- * waits for a row of its own statement.
+ * It writes nothing before it has locked all rows. Otherwise an INSERT could wait for one of its changed rows while it waits for a row of
+ * that statement, which is a deadlock.
  *
- * $1 keys  $2 owners  $3 ttls in ms  $4 whether it is kept  $5 how many calls wait in the process of the owner
+ * $1 keys  $2 owners  $3 ttls in ms  $4 whether to keep it  $5 the numbers of waiting calls in the process of the owner
  */
 function extendOf(table: string): string {
   return `
@@ -289,12 +288,12 @@ FROM ask a LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
 }
 
 /**
- * Gives a lock another owner, if a certain one has it. One that the new owner has already was transferred by the same request, which may have
- * run before: its ttl starts anew, unless more is left and may stay. The queue stays as it is.
+ * Gives a lock a new owner, if the expected owner holds it. If the new owner holds it already, the request has run twice: the ttl restarts,
+ * and a longer remaining ttl can stay. The queue does not change.
  *
- * As a lock that is taken it is written under FOR UPDATE, which is tried, not waited for: a transaction that guards the lock keeps it out.
+ * Like an acquisition it uses FOR UPDATE without waiting: a guarding transaction prevents it.
  *
- * $1 keys  $2 owners that have the locks  $3 owners that get them  $4 ttls in ms  $5 whether a token is minted  $6 whether a longer time stays
+ * $1 keys  $2 present owners  $3 new owners  $4 ttls in ms  $5 whether to mint a token  $6 whether a longer ttl stays
  */
 function transferOf(table: string): string {
   return `
@@ -328,34 +327,35 @@ SELECT key, NULL, 0, 0, 1 FROM ask a
 WHERE key NOT IN (SELECT key FROM found) AND EXISTS (SELECT FROM ${table} l WHERE l.resource_lock_key = a.key)`;
 }
 
-/** Fails outside of a transaction, in which a guard would end with its statement; else it does what every query does. */
+/** Fails outside a transaction, where a guard would end with its statement. Inside one it has no further effect. */
 export const IN_TRANSACTION = 'LOCK TABLE pg_catalog.pg_class IN ACCESS SHARE MODE';
-/** What the error of a guard says of a lock that is not held: its number among those that are guarded, from 1, and whether another owner holds it. */
+/** Matches the error of a guard: the number of the lock that is not held, from 1, and whether another owner holds it. */
 export const NOT_GUARDED = /lock (?<number>\d+) of the guard is not held any more(?<stolen>, but by another)?/;
-/** The error of a guard whose transaction may have read before a lock was passed on. */
+/** The error of a guard whose transaction may have read data from before the lock was passed on. */
 export const READ_TOO_EARLY = 'of the guard was passed on after the transaction had begun';
-/** How much slower than the clock of a process the clock of a server may run, which may be slewed. */
+/** How much slower the clock of a server may run than the clock of a process, as a fraction. */
 const CLOCK_DRIFT = 0.001;
-/** Whether the transaction reads what was there when it began, and is older than so many milliseconds. */
+/** Whether the transaction reads a snapshot that is older than this number of milliseconds. */
 const isOlder = (age: string) => `current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
   AND statement_timestamp() - transaction_timestamp() > ${milliseconds(`${age} * (1 - ${CLOCK_DRIFT})`)}`;
-/** Fails in such a transaction. It has no values, so it is one message, and its time is when that arrives. */
+/** Fails in such a transaction. Without parameters the statement is a single message, so its timestamp is the arrival of the message. */
 export const ageCheck = (ms: number): string =>
   `SELECT CASE WHEN ${isOlder(String(ms))} THEN CAST('lock ' || current_setting('transaction_isolation') || ' ${READ_TOO_EARLY}' AS int) END`;
-/** Fails in each transaction, which PostgreSQL then only rolls back. */
+/** Always fails, so that PostgreSQL can only roll the transaction back. */
 export const ABORT = "SELECT CAST('the guard was refused' AS int)";
 
 /**
- * Keeps locks for the transaction that it runs in: nobody becomes their holder until that has ended, as who does locks the row FOR UPDATE
- * before; their leases can still be extended. One that is not its owner's any more makes it fail, so that nothing of the transaction
- * takes effect, whatever becomes of the answer. Whether its lease has ended does not matter: nobody has taken it since.
+ * Guards locks for the current transaction: until it ends, no other owner can acquire them, because acquisitions lock the row FOR UPDATE.
+ * Leases can still be extended. The statement fails if a lock has another owner by now. Then the transaction cannot commit, even if the
+ * answer is lost. An expired lease does not matter while no other owner has acquired the lock.
  *
- * The row is judged once it is locked: a transaction that reads an older state fails with 40001 if the holder has changed since.
- * It runs on a connection of the application, by whatever driver: its placeholders stand in order, each once, and no value is an array.
- * $1 key  $2 owner  $3 the least token, and so on for each of the locks; then, if a lock was passed on within its process, how long ago in ms
+ * The row is checked after it is locked. A transaction with an older snapshot fails with 40001 if the holder has changed since then. The
+ * statement runs on a connection of the application with any driver, so each placeholder occurs once, in order, and no value is an array.
+ * $1 key  $2 owner  $3 the smallest valid token, repeated for each lock; at the end, if a lock was passed on within its process, the time
+ * since then in ms
  *
- * Passing on does not change the row, so a snapshot that is older than that is not found out by it: the age of the transaction is compared.
- * Both times are lengths of time, so the clocks need not agree.
+ * Passing a lock on does not change its row, so the row cannot reveal an older snapshot. Therefore the statement compares the age of the
+ * transaction with that time. Both are durations, so the clocks need not agree.
  */
 export function guardOf(table: string, count: number, isPassedOn: boolean): string {
   const asked = Array.from({ length: count }, (_, at) => {
@@ -388,7 +388,7 @@ FROM unnest($1::text[]) AS a(key)
 LEFT JOIN ${table} l ON l.resource_lock_key = a.key AND l.expires_at > clock_timestamp()`;
 }
 
-/** A page of the table. $1 keys from this on  $2 and behind this one. `held` is a JSON array of the keys whose locks are held. */
+/** Returns a page of keys. $1 the smallest key  $2 the last key of the previous page. `held` is a JSON array of the keys with a held lock. */
 function scanOf(table: string): string {
   return `
 WITH page AS MATERIALIZED (
@@ -399,8 +399,8 @@ SELECT max(key COLLATE "C") AS last, count(*)::int AS scanned, (json_agg(key) FI
 }
 
 /**
- * Tells processes of their turns, in a transaction of its own: it writes nothing but its commit record, which is not flushed, so the
- * lock that all notifications of the server share is held for microseconds.
+ * Sends messages to processes in a separate transaction. It writes only its commit record, without a flush, so it holds the global lock of
+ * all notifications for microseconds only.
  *
  * $1 channels  $2 messages
  */
@@ -408,10 +408,10 @@ const NOTIFY = `
 SELECT count(pg_notify(channel, message)::text)::int AS told FROM unnest($1::text[], $2::text[]) AS m(channel, message)`;
 
 /**
- * Deletes rows of locks that nobody has used for long, in one page of the table. A new row of the same key begins with the clock, so a row
- * whose tokens are ahead of that stays, as after the clock was set back.
+ * Deletes rows of long-unused locks in one page of the table. A new row of the same key starts its tokens at the clock, so a row with
+ * tokens ahead of the clock stays.
  *
- * $1 keys behind this one  $2 for how long they must be unused, in ms
+ * $1 the last key of the previous page  $2 how long a lock must be unused, in ms
  */
 function sweepOf(table: string): string {
   return `
