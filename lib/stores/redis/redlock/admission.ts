@@ -14,60 +14,60 @@ export interface LongestTtl {
   ms: number;
 }
 
-/** What a check needs. */
+/** The settings of a check. */
 export interface AdmissionSettings {
   node: RedisNode;
   /** The index of the node. */
   at: number;
   /** Shared by the checks of all nodes. */
   longest: LongestTtl;
-  /** How long each question may take, in milliseconds. */
+  /** The time limit of each command, in milliseconds. */
   timeoutMs: number;
   /** The clock of the service, in milliseconds. */
   now: () => number;
-  /** Learn the time of the node. */
+  /** Receives the time of the node. */
   proposals: Proposals;
 }
 
-/** A server at the other end of a connection, with its answers. */
+/** A server behind a connection, with its answers. */
 interface KnownServer extends ServerIdentity {
-  /** Stands for the connection that it was asked on: a restart breaks it. */
+  /** Identifies the connection of the check. A restart breaks it. */
   generation: unknown;
   /** Changes when the server loses data. */
   epoch: string;
-  /** Since when it knows all locks that it granted, by the clock of this process. */
+  /** The time since which it knows all locks that it granted, by the clock of this process. */
   since: number;
-  /** Set for good once all locks that it granted before have ended. */
+  /** Set once all locks that it may have forgotten have expired. */
   admission?: Admission;
 }
 
 /**
- * Keeps a node of a Redlock from voting until every lock that it may have granted and forgotten has ended: the delayed
- * restart of the Redlock description, done by the clients. See docs/adr/0014-restart-guard.md.
+ * Prevents a node of a Redlock from voting until every lock that it may have forgotten has expired. The clients implement the delayed
+ * restart of the Redlock description this way. See docs/adr/0014-restart-guard.md.
  */
 export class AdmissionCheck {
   #others: readonly AdmissionCheck[] = [];
   #server?: KnownServer;
-  /** Why the last check failed. */
+  /** The reason why the last check failed. */
   #problem?: NodeError;
   #checking?: Promise<void>;
   #asking?: Promise<unknown>;
-  /** The question for the identity of a server that has not answered yet. */
+  /** The open question for the identity of a server. */
   #identifying?: { generation: unknown; identity: Promise<ServerIdentity> };
 
   constructor(private readonly settings: AdmissionSettings) {}
 
-  /** Makes the checks of the other nodes known to this one. @param checks the checks of all nodes */
+  /** Connects this check with those of the other nodes. @param checks the checks of all nodes */
   join(checks: readonly AdmissionCheck[]): void {
     this.#others = checks.filter((check) => check !== this);
   }
 
-  /** Whether it is known if the node votes. */
+  /** Whether this process knows if the node votes. */
   get isSettled(): boolean {
     return this.#current !== undefined || (this.#problem !== undefined && !this.#checking);
   }
 
-  /** The admission that the node votes under, or why it does not vote. */
+  /** Returns the admission of the node, or the reason why it does not vote. */
   vote(): Admission | NodeError {
     const server = this.#current;
     if (!server) {
@@ -86,13 +86,13 @@ export class AdmissionCheck {
     return (server.admission = { epoch });
   }
 
-  /** Called when the node answers that it has lost its data since it was admitted in this epoch. */
+  /** Called when the node has lost its data since its admission in this epoch. */
   revoke(epoch: string): void {
     if (this.#server?.epoch === epoch) this.#server = undefined;
     void this.checked();
   }
 
-  /** Checks the node for a restart, unless that was done on this connection. Never rejects. */
+  /** Checks the node for a restart, once for each connection. Never rejects. */
   checked(): Promise<void> {
     if (this.#current || !this.settings.node.isReady) return Promise.resolve();
     return (this.#checking ??= this.#ask().finally(() => {
@@ -106,7 +106,7 @@ export class AdmissionCheck {
     this.#asking = asking;
     try {
       const server = await asking;
-      // Nodes that have not restarted may know of a longer ttl.
+      // Nodes that have not restarted may know a longer ttl.
       await Promise.all(this.#others.map((other) => other.#heard()));
       if (generation !== this.#generation) throw new Error('its connection broke during the check for a restart');
       this.#server = server;
@@ -132,7 +132,7 @@ export class AdmissionCheck {
     return { ...identity, generation, epoch: answer.epoch, since };
   }
 
-  /** Waits until the longest ttl that this node knows of is known here, too, as far as it can be found out. */
+  /** Learns the longest ttl that this node knows, if the node answers. */
   async #heard(): Promise<void> {
     const server = this.#current;
     if (!server) return void (await this.#asking?.catch(() => {}));
@@ -144,7 +144,7 @@ export class AdmissionCheck {
     this.settings.longest.ms = Math.max(this.settings.longest.ms, longestMs);
   }
 
-  /** Asks for the server's identity: one that hangs is asked only once for each connection. */
+  /** Asks for the server's identity, once for each connection even if the server hangs. */
   #identity(generation: unknown): Promise<ServerIdentity> {
     const open = this.#identifying;
     const asked = open && open.generation === generation ? open : this.#identify(generation);
@@ -163,7 +163,7 @@ export class AdmissionCheck {
     return (this.#identifying = asked);
   }
 
-  /** How long it still abstains. */
+  /** Returns how long it still abstains, in milliseconds. */
   #waitMs({ since }: KnownServer): number {
     const { ms } = this.settings.longest;
     return since + abstentionMs(ms) - this.settings.now();
@@ -177,7 +177,7 @@ export class AdmissionCheck {
     );
   }
 
-  /** The server that answers now, if it was checked. */
+  /** The server of the current connection, if it has been checked. */
   get #current(): KnownServer | undefined {
     return this.#server?.generation === this.#generation ? this.#server : undefined;
   }
@@ -188,9 +188,9 @@ export class AdmissionCheck {
 }
 
 /**
- * How long a node abstains since it has kept all its locks, in milliseconds: until every lock that it may have forgotten has
- * ended, and its time is above all tokens that it may have forgotten. These were ahead of a node by up to the limit of votes, and
- * its next ones may be as far behind it.
+ * Returns how long a node abstains after it began to keep all its locks, in milliseconds. By then every forgotten lock has expired, and the
+ * time of the node is above all forgotten tokens. Those may have been ahead of it by the limit of proposals, and its next ones may be as
+ * far behind.
  * @param longestMs the longest ttl in use
  */
 function abstentionMs(longestMs: number): number {

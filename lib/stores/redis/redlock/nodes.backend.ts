@@ -4,14 +4,14 @@ import type { BackendPing } from '../../../core/backend/report.js';
 import { isFailed, type Failed, type ServerBackend } from '../../node/server.backend.js';
 import { agreed, causesOf } from './decisions.js';
 
-/** What the nodes together say of a lock. */
+/** The combined view of the nodes on a lock. */
 interface View {
   holding?: Holding;
-  /** Of the nodes that did not answer, if an owner who has no majority of the answers would have one with them. */
+  /** The failures of silent nodes, if an owner would have a majority with them. */
   undecidedBy?: readonly Failed[];
 }
 
-/** What operators ask of locks that a majority of servers keeps. */
+/** The queries of operators about locks that a majority of servers keeps. */
 export abstract class NodesBackend {
   protected constructor(
     private readonly servers: readonly ServerBackend[],
@@ -22,7 +22,7 @@ export abstract class NodesBackend {
     return this.servers[0]!.probeKey(key);
   }
 
-  /** The holder is the owner that has a majority: minorities of a split vote are no lock, unless silent nodes may add to them. */
+  /** Returns the owner with a majority. A minority after a split vote does not hold the lock, unless silent nodes could complete it. */
   async inspect(key: string): Promise<Holding | undefined> {
     const view = await this.#view(key);
     if (Array.isArray(view)) throw this.#unavailable('inspected', key, view);
@@ -31,9 +31,9 @@ export abstract class NodesBackend {
   }
 
   /**
-   * Searches all nodes. A lock that is held stands on a majority of them, and so on one of any other majority: the search is
-   * complete when that of a majority is. What stands on a minority only, by a split vote or a node that was lost, is left out;
-   * if the nodes that did not answer could make it a majority, the list is not complete.
+   * Searches all nodes. A held lock is on a majority of nodes, and every two majorities share a node. So the search is complete if a
+   * majority of nodes was searched completely. Locks on a minority, after a split vote or the loss of a node, are left out. If silent nodes
+   * could complete a majority for one of them, the list counts as incomplete.
    */
   async list(request: ListRequest): Promise<Listed> {
     const scans = await Promise.all(this.servers.map((server) => server.scan(request)));
@@ -61,7 +61,7 @@ export abstract class NodesBackend {
     };
   }
 
-  /** @returns the faults, if too many nodes failed */
+  /** @returns the failures if too many nodes failed */
   async #view(key: string): Promise<View | Failed[]> {
     const views = await Promise.all(this.servers.map((server) => server.view(key)));
     const faults = views.filter(isFailed);
@@ -76,10 +76,10 @@ export abstract class NodesBackend {
     const majority = holdings.map(({ holders: [holder] }) => holder).filter((holder) => holder.owner === owner);
     const holder: Holder = {
       owner,
-      // It is held for as long as a majority keeps it.
+      // The lock is held as long as a majority keeps it.
       remainingMs: majority.map(({ remainingMs }) => remainingMs).sort((a, b) => b - a)[this.majority - 1]!,
-      // A majority knows the token that was issued; a node that granted late may have voted for any other. Where votes came
-      // to agree beside a write-back, the values have the token of that instead, which is larger.
+      // A majority knows the issued token. A late node may have voted for another one. If the votes agreed during a write-back, the values
+      // have the larger token of the write-back.
       fencingToken: agreed(
         majority.map(({ fencingToken }) => fencingToken),
         this.majority,
@@ -97,7 +97,7 @@ export abstract class NodesBackend {
     if (seizures.length - faults.length < this.majority) throw this.#unavailable('released by force', key, faults);
     const from = seizures.flatMap((taken) => (isFailed(taken) ? [] : (taken?.from ?? [])));
     if (from.length === 0) return undefined;
-    // An owner that has a majority without the nodes that it was taken from still holds it.
+    // An owner still holds the lock if the remaining nodes are a majority.
     const keeps = (owner: string) =>
       this.servers.length - from.filter((other) => other === owner).length >= this.majority;
     return { from: [...new Set(from)].filter((owner) => !keeps(owner)) };
@@ -110,7 +110,7 @@ export abstract class NodesBackend {
     return { available: nodes.voting >= this.majority, nodes, problems };
   }
 
-  /** Asks each server once. @returns the problems of those that cannot be asked for locks */
+  /** Asks each server once. @returns the problem of each server that cannot grant locks */
   protected abstract pingEach(): Promise<NodeError | undefined>[];
 
   #unavailable(operation: string, key: string, faults: readonly Failed[]): LockUnavailableError {
@@ -119,8 +119,8 @@ export abstract class NodesBackend {
 }
 
 /**
- * The places of all queues, each by the foremost of its own: nodes differ in the order of arrival, and a line has
- * no place on a node that was down, or that voted for it. Its calls are the most that a node was told.
+ * Merges the queues of all nodes. Each ticket gets its best position, because nodes differ in the order of arrival, and a node that was
+ * down or voted for the ticket has no place for it. The number of calls is the largest that a node knows.
  */
 function merged(queues: readonly (readonly Waiting[])[]): Waiting[] | undefined {
   const places = new Map<string, Waiting & { at: number }>();

@@ -15,32 +15,32 @@ import type { RedisNode } from '../node/redis-node.js';
 import type { AdmissionCheck } from './admission.js';
 import type { Raise } from './decisions.js';
 
-/** The state of a lock on one node, as far as its answers show. */
-export class Trace {
-  /** After the last answer the lock is, or may be, there. Never true for a dead node, so no releases pile up for it. */
+/** The known state of an attempt, or of its lock, on one node. */
+export class NodeAttempt {
+  /** Whether the lock may be on the node, by its last answer. Never true for a dead node, so no releases pile up for it. */
   mayBeThere = false;
-  /** A command that takes it was not answered, and may yet run. */
+  /** Whether an unanswered command may still take the lock. */
   mayComeLate = false;
-  /** Stands for the connection that its vote was asked on. */
+  /** Identifies the connection of its vote. */
   votedOn?: unknown;
-  /** Whether its vote waits to be sent; undefined once no answer is open any more. */
+  /** The state of its unsent vote; undefined once all answers are in. */
   vote?: Sending;
-  /** How many answers are still to come. */
+  /** The number of missing answers. */
   open = 0;
-  /** The attempt was refused, lost or released: the lock is not put back. */
+  /** Whether the attempt was refused, lost or released, so that the lock is not restored. */
   over = false;
-  /** Called once no answer is open any more. */
+  /** Called once all answers are in. */
   afterwards?: () => void;
 
   constructor(private readonly attempt: RedlockAttempt) {}
 
-  /** Whether a vote that waits in this process is still of use: a release overtakes it, and it must not run behind that. */
+  /** Whether an unsent vote is still useful. A release overtakes it, and it must not run after that. */
   get isWanted(): boolean {
     const { fencingToken, asker } = this.attempt;
     return !this.over && (fencingToken !== undefined || asker?.isWanted !== false);
   }
 
-  /** Notes that an answer came. */
+  /** Records that an answer came. */
   settle(): void {
     if (--this.open === 0) this.conclude();
   }
@@ -53,63 +53,62 @@ export class Trace {
   }
 }
 
-/** An attempt to hold a lock on a majority of nodes, and its grant, with a trace for each node. */
+/** An attempt to hold a lock on a majority of nodes, and its grant, with the state on each node. */
 export class RedlockAttempt extends StoredGrant {
-  readonly #traces: (Trace | undefined)[] = [];
-  /** Who asks, while the attempt is open. */
+  readonly #nodeAttempts: (NodeAttempt | undefined)[] = [];
+  /** The caller, while the attempt is open. */
   asker?: AcquireRequest['asker'];
-  /** Until when the lock is kept, by the monotonic clock, if that is how its work has ended. */
+  /** Until when the lock is kept after its work has ended, by the monotonic clock. */
   keepUntil?: number;
 
   /** @param node its index */
-  trace(node: number): Trace {
-    return (this.#traces[node] ??= new Trace(this));
+  nodeAttempt(node: number): NodeAttempt {
+    return (this.#nodeAttempts[node] ??= new NodeAttempt(this));
   }
 
-  /** The trace of a node; undefined when the node was never asked. */
-  knownTrace(node: number): Trace | undefined {
-    return this.#traces[node];
+  /** The state on a node; undefined if the node was never asked. */
+  knownNodeAttempt(node: number): NodeAttempt | undefined {
+    return this.#nodeAttempts[node];
   }
 }
 
-/** Takes the answer of a node. @param at the index of the node  @param sentAt when it was asked; Infinity if it was not */
+/** Receives the answer of a node. @param at the index of the node @param sentAt the time when it was asked; Infinity if it was not */
 export type Answered<One> = (answer: One, at: number, sentAt: number) => void;
 
-/** Answers after which the lock stands on the node. */
-const THERE = new Set<string>(['granted', 'extended']);
+/** Answers after which the lock is on the node. */
+const STATUSES_ON_NODE = new Set<string>(['granted', 'extended']);
 
 /**
- * One of the nodes of a Redlock. The backend decides without waiting for the slowest nodes, so a lock may be released while
- * a command for it is in flight here: this class sees to it that nothing stays behind. A `done` callback is called once,
- * after the method has returned.
+ * One node of a Redlock. The backend decides without waiting for the slowest nodes, so a lock may be released while a command for it is in
+ * flight. This class ensures that nothing stays behind. A `done` callback is called once, after the method has returned.
  */
 export class RedlockNode {
   readonly #inFlight = new InFlight();
   #isClosing = false;
 
   /**
-   * @param at its index among the nodes, which is also that of its trace in an attempt
-   * @param admission undefined: the node votes whenever it answers
+   * @param at its index among the nodes, also for its state in an attempt
+   * @param admission undefined if the node votes without admission
    */
   constructor(
     readonly node: RedisNode,
     private readonly at: number,
     private readonly admission?: AdmissionCheck,
   ) {
-    // The server may have restarted while there was no connection.
+    // The server may have restarted while it was disconnected.
     node.onReady = () => {
       if (!this.#isClosing) void admission?.checked();
     };
   }
 
-  /** Whether it can be asked now. */
+  /** Whether it can be asked to vote now. */
   get isReady(): boolean {
     return this.node.isReady && (this.admission?.isSettled ?? true);
   }
 
   /**
-   * Waits until it can be asked. Never rejects.
-   * @returns the problem after `timeoutMs`; undefined when it can be asked
+   * Waits until it can be asked to vote. Never rejects.
+   * @returns the problem after `timeoutMs`; undefined when it is ready
    */
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
     try {
@@ -121,37 +120,37 @@ export class RedlockNode {
     }
   }
 
-  /** Asks the node once, unless it is known not to vote. @returns why it does not vote */
+  /** Asks the node once, unless it abstains. @returns why it does not vote */
   async ping(): Promise<NodeError | undefined> {
     return (this.node.isReady && this.abstention) || this.node.pingProblem();
   }
 
-  /** Why it does not vote although it answers. */
+  /** The reason why it does not vote although it is connected. */
   get abstention(): NodeError | undefined {
     const vote = this.admission?.vote();
     return vote instanceof NodeError ? vote : undefined;
   }
 
   /**
-   * @param value of the lock: the owner, and the token that all nodes are asked to vote for
+   * @param value the value of the lock: the owner and the proposed token
    */
   acquire(attempt: RedlockAttempt, request: AcquireRequest, value: string, done: Answered<Vote>): void {
-    const trace = attempt.trace(this.at);
+    const nodeAttempt = attempt.nodeAttempt(this.at);
     const admitted = this.admission?.vote();
     if (admitted instanceof NodeError) {
       void Promise.resolve(failed(admitted)).then((fault) => done(fault, this.at, Infinity));
       return;
     }
-    trace.votedOn = this.#generation;
-    trace.vote = this.node.vote(request, admitted, value, this.#noting('takes', trace, done), trace);
+    nodeAttempt.votedOn = this.#generation;
+    nodeAttempt.vote = this.node.vote(request, admitted, value, this.#noting('takes', nodeAttempt, done), nodeAttempt);
   }
 
   /**
-   * Raises the fencing counter to a token. A node that has restarted since it voted, with older data, may have forgotten votes
-   * for others: so it is asked only on the connection of its vote.
+   * Raises the fencing counter to a token, but only on the connection of the vote. A node that has restarted with older data since then may
+   * have forgotten votes for others.
    */
   raise(attempt: RedlockAttempt, fencingToken: number, done: (raise: Raise) => void): void {
-    const isSame = !this.admission || attempt.trace(this.at).votedOn === this.#generation;
+    const isSame = !this.admission || attempt.nodeAttempt(this.at).votedOn === this.#generation;
     const raising = isSame ? this.node.raiseFence(attempt, fencingToken) : Promise.resolve({ status: 'gone' } as const);
     void raising.then(done);
   }
@@ -161,45 +160,45 @@ export class RedlockNode {
     { ttlMs, waiting }: Omit<ExtendRequest, 'grant'>,
     done: Answered<Answer<ExtendOutcome>>,
   ): void {
-    const trace = attempt.trace(this.at);
-    this.node.extend({ grant: attempt, ttlMs, waiting }, this.#noting('keeps', trace, done));
+    const nodeAttempt = attempt.nodeAttempt(this.at);
+    this.node.extend({ grant: attempt, ttlMs, waiting }, this.#noting('keeps', nodeAttempt, done));
   }
 
-  /** Puts the lock back on this node, which has lost it, as its answer to an extension says. Its value needs its token. */
+  /** Restores the lock on this node, which has lost it according to its answer to an extension. The value needs the token. */
   mend(attempt: RedlockAttempt, ttlMs: number): void {
-    const trace = attempt.trace(this.at);
-    if (trace.over || attempt.fencingToken === undefined) return;
-    this.node.restore(attempt, ttlMs, this.#noting('takes', trace));
+    const nodeAttempt = attempt.nodeAttempt(this.at);
+    if (nodeAttempt.over || attempt.fencingToken === undefined) return;
+    this.node.restore(attempt, ttlMs, this.#noting('takes', nodeAttempt));
   }
 
   /**
-   * Releases at once, and again if a command that was in flight has run after it. Where the attempt is kept, all this keeps the
-   * lock for what is left: a vote or a put-back that comes late is one more node that has it.
+   * Releases at once, and again if a command in flight runs afterwards. If the lock is to stay until `keepUntil`, both calls keep it, so a
+   * late vote or restoration adds one more node that keeps it.
    */
   release(attempt: RedlockAttempt, done: (answer: Answer<ReleaseOutcome>, at: number) => void): void {
-    const trace = attempt.knownTrace(this.at);
-    if (!trace) {
+    const nodeAttempt = attempt.knownNodeAttempt(this.at);
+    if (!nodeAttempt) {
       this.node.release(attempt, attempt, (answer) => done(answer, this.at));
       return;
     }
-    trace.over = true;
-    // A vote that waits in this process is withdrawn: to release it would only hold up others.
-    const isWithdrawn = trace.open === 1 && !trace.mayComeLate && trace.vote?.isWaiting;
-    if (!trace.mayBeThere && (trace.open === 0 || isWithdrawn)) {
-      if (isWithdrawn) this.#releaseAfterwards(attempt, trace);
+    nodeAttempt.over = true;
+    // An unsent vote is withdrawn. A release would only delay others.
+    const isWithdrawn = nodeAttempt.open === 1 && !nodeAttempt.mayComeLate && nodeAttempt.vote?.isWaiting;
+    if (!nodeAttempt.mayBeThere && (nodeAttempt.open === 0 || isWithdrawn)) {
+      if (isWithdrawn) this.#releaseAfterwards(attempt, nodeAttempt);
       void Promise.resolve({ status: 'gone' } as const).then((answer) => done(answer, this.at));
       return;
     }
-    // A command whose script the server does not know is sent a second time, behind the release.
-    if (trace.open > 0) this.#releaseAfterwards(attempt, trace);
-    this.#release(attempt, trace, done);
+    // A command whose script the server does not know is sent again, behind the release.
+    if (nodeAttempt.open > 0) this.#releaseAfterwards(attempt, nodeAttempt);
+    this.#release(attempt, nodeAttempt, done);
   }
 
-  /** Releases once all answers in flight are in, and only if the lock may be there. */
+  /** Releases after all answers are in, and only if the lock may be on the node. */
   undo(attempt: RedlockAttempt): void {
-    const trace = attempt.trace(this.at);
-    trace.over = true;
-    this.#releaseAfterwards(attempt, trace);
+    const nodeAttempt = attempt.nodeAttempt(this.at);
+    nodeAttempt.over = true;
+    this.#releaseAfterwards(attempt, nodeAttempt);
   }
 
   async close(): Promise<void> {
@@ -212,40 +211,44 @@ export class RedlockNode {
     return this.node.connection.client.generation;
   }
 
-  #release(attempt: RedlockAttempt, trace: Trace, done?: (answer: Answer<ReleaseOutcome>, at: number) => void): void {
-    trace.open++;
+  #release(
+    attempt: RedlockAttempt,
+    nodeAttempt: NodeAttempt,
+    done?: (answer: Answer<ReleaseOutcome>, at: number) => void,
+  ): void {
+    nodeAttempt.open++;
     const released = (answer: Answer<ReleaseOutcome>) => {
-      if (answer.status !== 'unavailable') trace.mayBeThere = false;
-      trace.settle();
+      if (answer.status !== 'unavailable') nodeAttempt.mayBeThere = false;
+      nodeAttempt.settle();
       done?.(answer, this.at);
     };
-    this.node.release(attempt, attempt, released, trace.mayComeLate ? Infinity : undefined);
+    this.node.release(attempt, attempt, released, nodeAttempt.mayComeLate ? Infinity : undefined);
   }
 
-  #releaseAfterwards(attempt: RedlockAttempt, trace: Trace): void {
-    if (trace.afterwards) return;
+  #releaseAfterwards(attempt: RedlockAttempt, nodeAttempt: NodeAttempt): void {
+    if (nodeAttempt.afterwards) return;
     this.#inFlight.begin();
-    trace.afterwards = () => {
-      if (trace.mayBeThere) this.#release(attempt, trace);
+    nodeAttempt.afterwards = () => {
+      if (nodeAttempt.mayBeThere) this.#release(attempt, nodeAttempt);
       this.#inFlight.end();
     };
-    if (trace.open === 0) trace.conclude();
+    if (nodeAttempt.open === 0) nodeAttempt.conclude();
   }
 
-  /** Makes the callback of a command that is about to be sent: it notes the answer in the trace first. */
+  /** Makes the callback of a command that is about to be sent: it first records the answer in the state of the attempt. */
   #noting<One extends Vote | Answer<ExtendOutcome>>(
     command: 'takes' | 'keeps',
-    trace: Trace,
+    nodeAttempt: NodeAttempt,
     done?: Answered<One>,
   ): (answer: One, sentAt?: number) => void {
-    trace.open++;
+    nodeAttempt.open++;
     return (answer, sentAt = Infinity) => {
-      if (answer.status !== 'unavailable') trace.mayBeThere = THERE.has(answer.status);
+      if (answer.status !== 'unavailable') nodeAttempt.mayBeThere = STATUSES_ON_NODE.has(answer.status);
       else if (answer.mayHaveRun) {
-        trace.mayBeThere = true;
-        trace.mayComeLate ||= command === 'takes';
+        nodeAttempt.mayBeThere = true;
+        nodeAttempt.mayComeLate ||= command === 'takes';
       } else if ('wiped' in answer && answer.wiped !== undefined) this.admission?.revoke(answer.wiped);
-      trace.settle();
+      nodeAttempt.settle();
       done?.(answer, this.at, sentAt);
     };
   }

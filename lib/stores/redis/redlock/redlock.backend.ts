@@ -34,17 +34,17 @@ import type { Proposals } from './proposals.js';
 import { RedlockAttempt, type RedlockNode } from './redlock-node.js';
 import { RedlockWakes } from './wakes.js';
 
-/** What a Redlock is made of. */
+/** The parts and settings of a Redlock. */
 export interface RedlockSettings {
   nodes: readonly RedlockNode[];
-  /** How long a node may take to answer, in milliseconds. */
+  /** The time limit of a node, in milliseconds. */
   nodeTimeoutMs: number;
   /** The clock of the service, in milliseconds. */
   now: () => number;
   proposals: Proposals;
   /** Checks the servers. */
   report: LockBackend['report'];
-  /** The ttl of the registration: no call may ask for a longer time, in milliseconds. */
+  /** The ttl of the registration, in milliseconds. No call may use a longer one. */
   longestMs: number;
 }
 
@@ -83,7 +83,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
   readonly #proposals: Proposals;
   readonly report: LockBackend['report'];
   #wakes?: RedlockWakes;
-  /** The attempts that stand for grants of another process. */
+  /** The attempts for grants of other processes. */
   readonly #adopted = new WeakMap<Grant, RedlockAttempt>();
 
   constructor({ nodes, nodeTimeoutMs, now, proposals, report, longestMs }: RedlockSettings) {
@@ -101,26 +101,26 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     this.report = report;
   }
 
-  /** Time for connections that are being made, one round of votes, and one to write the token back. */
+  /** One time limit to connect, one for the votes, and one for the write-back. */
   attemptTimeoutMs(): number {
     return 3 * this.#nodeTimeoutMs;
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
-    // Connections that are just being made get the time of one vote, if there is no quorum without them.
+    // Without a quorum, it waits for opening connections during the time of one vote.
     if (request.hold.mode !== 'exclusive') void Promise.resolve(EXCLUSIVE_ONLY).then(done);
     else if (this.#hasQuorum) this.#acquire(request, done);
     else void this.#connectedQuorum(this.#nodeTimeoutMs).then(() => this.#acquire(request, done));
   }
 
-  /** Asks for one turn, whatever `turns` says: to pass a lock on, a majority would have to know a whole block of tokens. */
+  /** Asks for one turn and ignores `turns`: passing a lock on would need a majority that knows a whole block of tokens. */
   #acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     const { place } = request;
     const attempt = new RedlockAttempt(request);
     attempt.asker = request.asker;
     const queued = place !== undefined && this.isListening(request.key);
     const value = valueText(request.owner, this.#proposals.next(this.#now()));
-    /** When the first of the granted votes was sent: the lock stands on their nodes for its ttl from then on, at least. */
+    /** The time of the first granted vote: the lock exists on these nodes for at least its ttl from then on. */
     let sentAt = Infinity;
     const votes = new Poll<Vote>(this.#nodes.length);
     const voted = (vote: Vote, at: number, voteSentAt: number) => {
@@ -134,7 +134,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
       }
       votes.take(vote, at);
     };
-    if (place) this.#listenToAll(request.key); // a quorum that listens would not miss the others
+    if (place) this.#listenToAll(request.key); // a quorum may be listening already, while the other nodes are not
     for (const node of this.#nodes) node.acquire(attempt, request, value, voted);
     const conclude = (outcome: Issue) => {
       if (outcome.status === 'issued') {
@@ -153,7 +153,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
       if (isSettled) return;
       const tally = tallyAttempt(votes, this.#quorum, queued, writeBack);
       if (tally?.status === 'write-back') {
-        // The votes that are open may yet agree, so they go on being counted beside it.
+        // Open votes may still agree, so they continue to count during the write-back.
         writeBack = { fencingToken: tally.fencingToken, raises: this.#writeBack(attempt, tally, votes) };
         writeBack.raises.each(decide);
       } else if (tally) {
@@ -165,8 +165,8 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
   }
 
   /**
-   * Extends a lock that a majority still has. Only then it is put back where it was absent: a lock put back earlier would be
-   * counted the next time, although another holder may have had it in between.
+   * Extends a lock that a majority still has, and then restores it on nodes that have lost it. An earlier restoration would count in the
+   * next extension, although another holder may have had the lock in between.
    */
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
     const { grant, ttlMs } = request;
@@ -189,7 +189,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     );
   }
 
-  /** Kept is a lock that a majority keeps. A node that has lost it is not given it back. */
+  /** A lock counts as kept if a majority keeps it. It is not restored on nodes that have lost it. */
   release(grant: Grant, { keepUntil }: Releasing, done: (outcome: ReleaseOutcome) => void): void {
     const attempt = this.#attemptOf(grant);
     attempt.keepUntil = keepUntil;
@@ -231,7 +231,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
     await this.#connectedQuorum(timeoutMs, 'start');
-    // The nodes beyond the majority are not waited for long.
+    // After a majority is connected, it waits only briefly for the others.
     const restMs = Math.min(timeoutMs, this.#nodeTimeoutMs);
     const ballots = this.#nodes.map((node) => node.ready(restMs, 'start'));
     const errors = (await Promise.all(ballots)).filter((error) => error !== undefined);
@@ -249,7 +249,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     await Promise.all(this.#nodes.map((node) => node.close()));
   }
 
-  /** Makes the token known to a majority before it is issued, so that no later holder can get a smaller one. */
+  /** Records the token on a majority before it is issued, so that no later holder can get a smaller one. */
   #writeBack(attempt: RedlockAttempt, { fencingToken, to }: WriteBack, votes: Poll<Vote>): Poll<Raise> {
     const raises = new Poll<Raise>(to.length);
     to.forEach((asked, at) =>
@@ -280,7 +280,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     });
   }
 
-  /** Gives up an attempt on all nodes: no minority, and no late vote, stays behind. */
+  /** Undoes an attempt on all nodes, so that no minority and no late vote stays behind. */
   #undo(attempt: RedlockAttempt): void {
     for (const node of this.#nodes) node.undo(attempt);
   }
@@ -295,7 +295,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     return attempt;
   }
 
-  /** Leaves the queues in which this attempt was placed: its wake-up would be missing for a line that still waits. */
+  /** Leaves the queues in which this attempt has a place, so that its place uses up no wake-up that another line needs. */
   #leaveWhereRefused(key: string, place: Place, votes: Poll<Vote>): void {
     votes.each(({ status }, at) => {
       if (status === 'refused') this.#nodes[at]!.node.leave(key, place);

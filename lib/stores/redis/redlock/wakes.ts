@@ -1,6 +1,6 @@
 import type { WaitListener } from '../../../core/backend/lock-backend.js';
 
-/** The longest that a ticket woken by a minority waits for further nodes, in milliseconds: the time is random. */
+/** The maximum random pause of a ticket that only a minority has woken up, in milliseconds. */
 const JITTER_MS = 8;
 
 interface Wake {
@@ -9,8 +9,8 @@ interface Wake {
 }
 
 /**
- * Each node of a Redlock wakes the first in its own queue. A line that a majority wakes will probably win, and tries at
- * once; one that fewer nodes wake waits for a moment, so that lines woken together do not split the vote.
+ * Each node of a Redlock wakes up the first place in its own queue. A ticket that a majority has woken up will probably win, and tries at
+ * once. Other tickets wait for a random moment, so that they do not split the vote.
  */
 export class RedlockWakes implements WaitListener {
   readonly #wakes = new Map<string, Wake>();
@@ -20,7 +20,7 @@ export class RedlockWakes implements WaitListener {
     private readonly listener: WaitListener,
   ) {}
 
-  /** One node has woken this ticket. */
+  /** Called when a node has woken up this ticket. */
   onTurn(ticket?: string): void {
     if (ticket === undefined) {
       this.listener.onTurn();
