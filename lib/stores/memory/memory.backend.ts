@@ -301,7 +301,7 @@ export class MemoryBackend implements LockBackend, WaitQueue {
     return entry?.holders.some((each) => isLiving(each, now)) ? entry : undefined;
   }
 
-  /** Forgets leases that ran out, each time the number of entries has doubled. */
+  /** Forgets expired leases whenever the number of entries has doubled. */
   #sweep(): void {
     if (this.#entries.size < this.#sweepAt) return;
     const now = this.#now();
@@ -318,7 +318,7 @@ function isLiving({ expiresAt }: Member, now: number): boolean {
   return expiresAt > now;
 }
 
-/** Whether it is granted to this owner beside those who hold it, or it has it already: an attempt can run twice. */
+/** Whether this owner can join the present holders, or holds the lock already, since an attempt can run twice. */
 function admits({ mode, holders, isKept }: Entry, hold: Hold, owner: string): boolean {
   if (holders.length === 0) return true;
   if (mode !== hold.mode || isKept) return false;

@@ -268,7 +268,7 @@ export abstract class ServerBackend implements LockBackend {
 
   /**
    * Releases or keeps a lock, or gives up a place, and retries until the server confirms it.
-   * @param grant for a place: the grant that it may have received
+   * @param grant the lock. For a place, the lock that may have been handed over to it
    * @param forMs how long the lock may still exist, in milliseconds; Infinity if an unanswered attempt may still run
    */
   release(

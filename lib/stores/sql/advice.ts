@@ -1,7 +1,7 @@
 import { LockOptionsError, NodeError } from '../../api/errors.js';
 
 export const READ_ONLY =
-  'It only reads: check that the address leads to the primary. The connection is made anew until it does.';
+  'It only reads: check that the address leads to the primary. The library reconnects until it does.';
 export const NO_TABLE = 'Create the table with what ddl() of nest-redis-lock/sql returns, in a migration.';
 const RIGHTS = 'Give its user the rights SELECT, INSERT, UPDATE and DELETE on the table.';
 const ROW_SECURITY =

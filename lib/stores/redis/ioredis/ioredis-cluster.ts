@@ -39,6 +39,6 @@ export class IoredisCluster implements RedisTopology {
   }
 
   duplicate(): RedisClient {
-    throw new Error('A Cluster is not duplicated: each of its masters is.');
+    throw new Error('A Cluster cannot be duplicated: duplicate its masters.');
   }
 }

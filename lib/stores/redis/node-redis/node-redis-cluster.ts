@@ -207,7 +207,7 @@ export class NodeRedisCluster extends NodeRedisCommands implements RedisClient, 
   }
 
   duplicate(): RedisClient {
-    throw new Error('A Cluster is not duplicated: each of its masters is.');
+    throw new Error('A Cluster cannot be duplicated: duplicate its masters.');
   }
 
   async #anyOf(options: ClientOptions): Promise<Client> {

@@ -5,7 +5,7 @@ import { LISTENING, UNVERIFIED, type Sign } from './lock-keys.js';
 /** The pause after a refusal, in milliseconds. The next waiting call then tries again: the user may have the right by then. */
 const TRY_AGAIN_MS = 5_000;
 
-/** Where this process hears that its turn has come. */
+/** Receives the messages about the turns of this process. */
 export interface Inbox {
   /** The name of its channel in the entries of queues. */
   readonly channel: string;

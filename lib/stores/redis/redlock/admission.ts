@@ -57,7 +57,7 @@ export class AdmissionCheck {
 
   constructor(private readonly settings: AdmissionSettings) {}
 
-  /** Connects this check with those of the other nodes. @param checks the checks of all nodes */
+  /** Connects this check with the checks of the other nodes. @param checks the checks of all nodes */
   join(checks: readonly AdmissionCheck[]): void {
     this.#others = checks.filter((check) => check !== this);
   }

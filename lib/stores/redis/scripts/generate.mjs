@@ -12,7 +12,7 @@
  *   share come first, in lines that end in `-- once a call`. The lines above run once a call. The lines below run for each
  *   lock: every path must return, and none may throw, since an error would end the whole call.
  *
- * A call for several locks has the shared KEYS and ARGV first, then those of one lock after the other.
+ * A call for several locks has the shared KEYS and ARGV first, then the KEYS and ARGV of one lock after the other.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 

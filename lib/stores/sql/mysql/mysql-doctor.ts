@@ -101,7 +101,7 @@ export const MYSQL: SqlDoctor = {
     'several-primaries': (seen) =>
       (seen.wsrep_on === 'ON' ||
         Boolean(seen.group_replication_group_name && seen.group_replication_single_primary_mode === 'OFF')) &&
-      'is one of several servers that take writes, each of which locks rows for itself: a guard does not hold. Use a single primary.',
+      'is one of several servers that accept writes, and row locks on one do not affect the others: a guard has no effect there. Use a single primary.',
   } satisfies Findings<Seen, MysqlFindingCode>,
   warnings: {
     // After a crash the server rolls back transactions that are missing in its binary log.

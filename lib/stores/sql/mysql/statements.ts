@@ -468,7 +468,7 @@ WHERE resource_lock_key > ? ORDER BY resource_lock_key LIMIT ${PAGE}`;
   return [{ last: lastOf(rows), scanned: rows.length }];
 }
 
-/** Where the next page begins. A key that somebody else has put there and that is no UTF-8 must not lead back to the same page. */
+/** Returns the last key of a full page. Another program may have written keys that are not UTF-8, which must not repeat a page. */
 function lastOf(rows: readonly Row[]): string | null {
   return rows.length < PAGE ? null : String(rows.at(-1)!.key);
 }
