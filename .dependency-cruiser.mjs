@@ -19,7 +19,7 @@ export const ROOMS = {
   'core/service': ['api', ...CORE, 'core/locks', 'rxjs'],
   'stores/node': ['api', 'core/time', 'core/backend'],
   'stores/memory': ['api', 'core/time', 'core/backend'],
-  'stores/redis/client': [...REDIS, 'ioredis', 'redis'],
+  'stores/redis/client': [...REDIS, 'core/options', 'ioredis', 'redis'],
   'stores/redis/ioredis': ['api', 'core/time', 'stores/node', 'stores/redis/client', 'ioredis'],
   'stores/redis/node-redis': ['api', 'core/time', 'stores/node', 'stores/redis/client', 'redis'],
   'stores/redis': ['api', 'core/options', 'stores/redis/client'],
