@@ -10,10 +10,10 @@ export interface LockPing {
   /** Whether the application has begun to close, which is when `lock.closing` aborts. */
   closing: boolean;
   /**
-   * How many of the servers answer, and on a Redlock vote. One Redis, a Cluster, or the memory of the process counts as one.
+   * How many servers answer (on a Redlock: vote), of how many. One Redis, a Cluster, or the memory of the process counts as one.
    */
   nodes: { voting: number; of: number };
-  /** What is wrong, for operators. Names servers, but no credentials. On a Redlock also lists nodes that are not needed. */
+  /** The problems, for operators. They name servers, never credentials. On a Redlock they include nodes that are not needed. */
   problems: NodeError[];
 }
 
@@ -21,11 +21,11 @@ export interface LockPing {
 export interface Finding {
   /** `error`: locks are unsafe, or cannot be taken. `warning`: they work, but not always, or not as well as they could. */
   severity: 'error' | 'warning';
-  /** Its subject, for programs. Each backend has its own codes. */
+  /** A stable code for the finding, for programs to match on. Each backend has its own codes. */
   code: string;
-  /** `name` of the node it is about; `undefined` if it is about several or none. */
+  /** The `name` of the node with the problem; `undefined` if it concerns several nodes or none. */
   node?: string;
-  /** What is wrong, what that leads to, and what to do. Contains no credentials. */
+  /** The problem, its effect, and what to do. It contains no credentials. */
   message: string;
 }
 
@@ -35,7 +35,7 @@ export interface NodeReport {
   name: string;
   /** Whether it answered. */
   reachable: boolean;
-  /** Why it could not be reached. */
+  /** The reason why it could not be reached. */
   problem?: string;
   /** The state in a few words, for people. */
   summary: string;
@@ -52,18 +52,18 @@ export interface LockDiagnosis<Node extends NodeReport = NodeReport> {
   backend: string;
   /** The backend in words: `on one Redis`. */
   where: string;
-  /** When the report was made, by the clock of this process, in ISO 8601. */
+  /** The time of the report, by the clock of this process, in ISO 8601. */
   checkedAt: string;
-  /** Each server once; none for locks in memory. */
+  /** One report for each server; none for locks in memory. */
   nodes: Node[];
-  /** The errors come first. */
+  /** The findings, errors first. */
   findings: Finding[];
 }
 
-/** How long what is said of one server, or of one finding, may be: more only where a server answers with long texts. */
+/** The maximum length of the text about one server or one finding. Only a server that sends long replies reaches it. */
 const LONGEST = 2_000;
 
-/** A diagnosis as one block of text, for a log: a line for each server, then one for each finding. */
+/** Formats a diagnosis as one block of text for a log: a line for each server, then a line for each finding. */
 export function formatDiagnosis({ registration, where, nodes, findings }: LockDiagnosis): string {
   return [
     `Locks of ${quoted(registration)}, ${where}${nodes.length > 0 ? ':' : '.'}`,

@@ -19,15 +19,15 @@ export type LockLostReason =
   /** Another owner holds it. */
   | 'stolen'
   /**
-   * It was taken by force, with `forceRelease`: by this process, or by another whose message this one heard. A holder that
-   * hears no message learns of it when it extends the lease: `expired`, or `stolen` if the lock has another owner by then.
+   * `forceRelease` took it: in this process, or in another one whose message reached this process. A holder that gets no message
+   * notices the loss when it extends the lease. Its reason is then `expired`, or `stolen` if the lock already has another owner.
    */
   | 'forced'
   /** The store, or too many of its nodes, could not be reached until the deadline. */
   | 'unavailable'
   /** This process did not run until the deadline: blocked event loop, stopped, suspended. */
   | 'stalled'
-  /** Its work held it for longer than `maxHoldMs`. Other calls get it when the work has ended, or when the lease has. */
+  /** Its work held it for longer than `maxHoldMs`. Other calls get the lock once the work ends or the lease expires. */
   | 'overstayed'
   /** The application closed and the handler did not finish within `shutdownTimeoutMs`. */
   | 'shutdown'
@@ -36,11 +36,11 @@ export type LockLostReason =
 
 /**
  * Base class of all errors of this library. It has the same properties as errors of the `http-errors` package (`status`,
- * `statusCode`, `expose: false`). So Nest's own exception filter answers with the right status, and keeps the message, which
- * names keys, holders and nodes, out of the response.
+ * `statusCode`, `expose: false`). So Nest's own exception filter answers with the right status, and hides the message from the
+ * client: it names keys, holders and nodes.
  */
 export abstract class LockError extends Error {
-  // A literal in each class: names that are taken from classes are lost when a bundler shortens those.
+  // Each class has a literal, since bundlers shorten the names of classes.
   abstract override name: string;
   abstract readonly code: LockErrorCode;
   readonly statusCode: number;
@@ -54,26 +54,26 @@ export abstract class LockError extends Error {
     readonly key?: string,
     options?: { cause?: unknown },
   ) {
-    // The text may hold what strangers wrote, and no template has made printable.
+    // The message may contain text from other programs that nothing has escaped yet.
     super(printable(message, Infinity), options?.cause === undefined ? undefined : options);
     this.statusCode = status;
   }
 
-  /** The fields that GraphQL servers show beside the message. */
+  /** The fields that GraphQL servers show next to the message. */
   get extensions(): { code: LockErrorCode } {
     return { code: this.code };
   }
 }
 
 /**
- * Base class of the errors of calls that did not get their lock. They are created when an answer arrives or a timer fires, so
- * their stacks would only show sockets and timers. That is why they print as one line: the message has all details.
+ * Base class of the errors of calls that did not get their lock. They print as one line, without a stack: they are created when
+ * an answer arrives or a timer fires, so a stack would only show sockets and timers.
  */
 export abstract class LockRefusal extends LockError {
   /** The `Class.method` whose `@Locked` or `@Limited` asked for the lock, if there is one. The message begins with it. */
   readonly method?: string;
 
-  /** Names the method whose call was refused. @internal */
+  /** Adds the name of the method whose call was refused. @internal */
   of(method: string): this {
     if (this.method !== undefined) return this;
     const named = Object.assign(this, { method, message: `${method}: ${this.message}` });
@@ -91,41 +91,41 @@ function withoutFrames(error: Error): void {
   error.stack = `${error.name}: ${error.message}`;
 }
 
-/** What is known of a lock that others hold. */
+/** What this process knows about a lock that others hold. */
 export interface Contention {
-  /** The holder, if it is known; one of them where several hold the lock. */
+  /** The holder, if known; one of them if several hold the lock. */
   readonly holder?: LockHolder;
-  /** How many hold the lock beside `holder`, if that is known. */
+  /** The number of holders besides `holder`, if known. */
   readonly others?: number;
   /**
-   * How much longer the holder's lease runs if it is not extended, in milliseconds; Infinity for a key without a ttl. Where several hold the
-   * lock: until the first of their leases ends, or for an exclusive lock, which has to wait for all of them, the last one.
+   * Milliseconds until the holder's lease expires unless it is extended; Infinity for a key without a ttl. If several hold the
+   * lock, until the first of their leases expires. For an exclusive call, which waits for all of them, until the last one expires.
    */
   readonly remainingMs?: number;
-  /** When the lock is free again, by the clock of this process, if the holder's work has ended and it is kept for its `holdMs`. */
+  /** The time when the lock becomes free, by the clock of this process. Set if the work has ended and `holdMs` keeps the lock. */
   readonly keptUntil?: Date;
   /** Set if the call did not wait because this many calls of this process were already waiting. */
   readonly maxWaiters?: number;
-  /** How many permits the call asked for; `undefined` for a lock. */
+  /** The number of permits that the call asked for; `undefined` for a lock. */
   readonly permits?: number;
   /** The keys of the locks that the refused call held while it waited, the outermost first; by default none. */
   readonly holding?: readonly string[];
   /** Whether the holder is known to be this process. @internal */
   readonly isOwn?: boolean;
-  /** Why the lock is still there, although this process has given it back. @internal */
+  /** The reason why the lock is still held although this process has released it. @internal */
   readonly unreleased?: NodeError;
 }
 
-/** What is known of the lock, with times in whole milliseconds. */
+/** The fields of `Contention`, with times in whole milliseconds. */
 export interface LockContendedError extends Contention {} // oxlint-disable-line typescript/no-unsafe-declaration-merging -- all is optional
 
 /** Another holder kept the lock for the whole `waitMs`. HTTP status 409. */
 export class LockContendedError extends LockRefusal {
   override name = 'LockContendedError';
   readonly code = 'LOCK_CONTENDED';
-  /** How long this call waited, in whole milliseconds. */
+  /** Whole milliseconds that this call waited. */
   readonly waitedMs: number;
-  /** The keys of the locks that this call held while it waited, by its async context, the outermost first; empty if it held none. */
+  /** The keys of the locks that this call held while it waited, the outermost first; empty if it held none. */
   readonly holding: readonly string[];
 
   constructor(
@@ -133,7 +133,7 @@ export class LockContendedError extends LockRefusal {
     waitedMs: number,
     contention: Contention = {},
   ) {
-    // Not in the signature: the declarations that are published would name what they do not have.
+    // Destructured here and not in the signature: the published declarations lack the @internal fields.
     const { isOwn = false, others = 0, holding = [], unreleased, ...known } = contention;
     const { holder, remainingMs, keptUntil, maxWaiters, permits } = known;
     const by = holder ? describeHolders(holder, others) + (isOwn ? ', which is this process' : '') : 'others';
@@ -156,7 +156,7 @@ export class LockContendedError extends LockRefusal {
         `To do something else instead, use ${instead}.` +
         whatItHeld(key, holding, permits !== undefined) +
         (unreleased
-          ? ` This process has given the lock back, and that was not confirmed: ${whyAndAdvice([unreleased])}`
+          ? ` This process has released the lock, but the release was not confirmed: ${whyAndAdvice([unreleased])}`
           : ''),
       409,
       key,
@@ -171,13 +171,13 @@ export class LockContendedError extends LockRefusal {
   }
 }
 
-/** The subject of the sentence on who holds it. A lock that is exclusive, or shared, leaves no permits free either. */
+/** Returns the beginning of the sentence about the holder. Permits are also taken while a call holds their key as a lock. */
 function subjectOf(key: string, permits: number | undefined): string {
   if (permits === undefined) return `Lock ${quoted(key)}`;
   return `${describePermits(key, permits)} ${permits === 1 ? 'is' : 'are'} not free: the lock`;
 }
 
-/** The sentence on the locks that a refused call held: its wait may have been one half of a deadlock. */
+/** Returns the sentence about the locks that a refused call held: its wait may have been part of a deadlock. */
 function whatItHeld(key: string, holding: readonly string[], isForPermits: boolean): string {
   if (holding.length === 0) return '';
   const held = inWords(holding.map(quoted));
@@ -188,13 +188,13 @@ function whatItHeld(key: string, holding: readonly string[], isForPermits: boole
   );
 }
 
-/** How much of an answer of a server an error shows, in characters. */
+/** How many characters of a server's reply an error shows. */
 const LONGEST_PROBLEM = 500;
 
 /** The error of one node that did not answer, or gave an unexpected answer. Never contains credentials. */
 export class NodeError extends Error {
   override name = 'NodeError';
-  /** The problem there, as one line, cut where a server answered with a longer text. */
+  /** The problem of the node, as one line; a long reply of a server is cut. */
   readonly problem: string;
 
   constructor(
@@ -203,7 +203,7 @@ export class NodeError extends Error {
     problem: string,
     /** What to do, in sentences; by default to check that the node can be reached. */
     readonly advice?: string,
-    /** Whether only this key, or this call, is refused: the node serves others. */
+    /** Whether the node refused only this key or this call, and serves others. */
     readonly isOfKey = false,
     /** The error that a store of your own has thrown. */
     cause?: Error,
@@ -235,7 +235,7 @@ export class LockUnavailableError extends LockRefusal {
     withoutFrames(this);
   }
 
-  /** The error of an operation on a lock that the nodes did not serve. @internal */
+  /** Makes the error of an operation on a lock that failed on the nodes. @internal */
   static from(operation: string, key: string, causes: readonly NodeError[]): LockUnavailableError {
     return new LockUnavailableError(
       `Lock ${quoted(key)} could not be ${operation}: ${whyAndAdvice(causes)}`,
@@ -244,7 +244,7 @@ export class LockUnavailableError extends LockRefusal {
     );
   }
 
-  /** The error of a list that the nodes did not serve. @internal */
+  /** Makes the error of a list that failed on the nodes. @internal */
   static ofList(causes: readonly NodeError[]): LockUnavailableError {
     return new LockUnavailableError(`The locks could not be listed: ${whyAndAdvice(causes)}`, undefined, causes);
   }
@@ -255,7 +255,7 @@ function whyAndAdvice(causes: readonly NodeError[]): string {
   return `${nodes}. ${adviceFor(causes)}`;
 }
 
-/** The advice of these problems, each once. */
+/** Joins the advice of these problems, without repetition. */
 export function adviceFor(causes: readonly NodeError[]): string {
   const silent = new Set(causes.filter(({ advice }) => advice === undefined).map(({ node }) => node));
   const advice = new Set(causes.flatMap((cause) => cause.advice ?? []));
@@ -264,7 +264,7 @@ export function adviceFor(causes: readonly NodeError[]): string {
   return [...advice].join(' ');
 }
 
-/** How the work under a lost lock ended. */
+/** The result of the work under a lost lock. */
 export type LockOutcome = { status: 'fulfilled'; value: unknown } | { status: 'rejected'; reason: unknown };
 
 const LOST_BECAUSE: Record<LockLostReason, string> = {
@@ -279,8 +279,8 @@ const LOST_BECAUSE: Record<LockLostReason, string> = {
 };
 
 /**
- * The lock was held and is not any more: what ran under it may have overlapped with another holder. HTTP status 503; 409 for a
- * parcel whose lock has ended, as nothing ran.
+ * The lock was held and no longer is: the work under it may have overlapped with another holder. HTTP status 503; 409 for a
+ * parcel whose lock has ended, since nothing ran.
  * Make late writes harmless by checking `fencingToken` at the resource.
  */
 export class LockLostError extends LockError {
@@ -290,7 +290,7 @@ export class LockLostError extends LockError {
   constructor(
     override readonly key: string,
     readonly reason: LockLostReason,
-    /** How the work ended, if it has ended: with `onLost: 'reject'`, its result or error is here. */
+    /** The result or the error of the work, with `onLost: 'reject'`; `undefined` if the work has not ended. */
     readonly outcome?: LockOutcome,
     cause?: unknown,
     explanation = `${LOST_BECAUSE[reason]}. Stop the work when lock.signal aborts, and check the fencing token where it writes.`,
@@ -299,26 +299,26 @@ export class LockLostError extends LockError {
     super(`Lock ${quoted(key)} is no longer held (${reason}): ${explanation}`, status, key, { cause });
   }
 
-  /** The error of permits, which have no fencing token. @internal */
+  /** Makes the error of permits, which have no fencing token. @internal */
   static ofPermits(key: string, reason: LockLostReason, outcome?: LockOutcome, cause?: unknown): LockLostError {
     const explanation = `${LOST_BECAUSE[reason]}. Stop the work when permit.signal aborts: permits have no fencing token that could stop it.`;
     return new LockLostError(key, reason, outcome, cause, explanation);
   }
 
-  /** The error of a parcel whose lock is not there any more. @param digest that of the parcel, whose owner value is a secret @internal */
+  /** Makes the error of a parcel whose lock has ended. @param digest the digest of the parcel's owner value, which is a secret @internal */
   static ofParcel(key: string, reason: 'expired' | 'stolen', digest: string): LockLostError {
     const explanation =
       reason === 'stolen'
-        ? `the parcel ${digest} was adopted before, or its lock has ended and another owner has it now. One call can adopt a parcel: ` +
-          'do not repeat the work, or acquire the lock anew for it.'
+        ? `the parcel ${digest} was adopted before, or its lock has ended and another owner has it now. A parcel can be adopted only once: ` +
+          'skip the work, or acquire the lock again.'
         : `the lock of the parcel ${digest} has ended, or was released. If the work is still to do, acquire the lock again; detach it with a longer ttlMs.`;
     return new LockLostError(key, reason, undefined, undefined, explanation, 409);
   }
 }
 
 /**
- * A call would wait for itself: it holds a lock and asked for the same one with `reentrant: false`, or it would wait for the
- * lock of an election that its own process leads. HTTP status 500.
+ * A call would wait for itself: it holds a lock and asked for it again with `reentrant: false`, or it would wait for the lock of
+ * an election that its own process leads. HTTP status 500.
  */
 export class LockSelfDeadlockError extends LockError {
   override name = 'LockSelfDeadlockError';
@@ -332,17 +332,17 @@ export class LockSelfDeadlockError extends LockError {
     super(`Lock ${quoted(key)} ${problem}`, 500, key);
   }
 
-  /** The error of a call that would wait until its own process leads no more. @internal */
+  /** Makes the error of a call that would wait until its own process stops leading. @internal */
   static underLeader(key: string): LockSelfDeadlockError {
     return new LockSelfDeadlockError(
       key,
-      'is that of an election, and this process leads: the call would wait for as long as it does. ' +
+      'is the lock of an election that this process leads: the call would wait until the process stops leading. ' +
         'Put work of the leader under @LeaderOnly or @WhileLeader, or lock another key.',
     );
   }
 }
 
-/** No usable key could be made, so the method does not run. HTTP status 400 if the key comes from a request, otherwise 500. */
+/** The key is missing or invalid, so the method does not run. HTTP status 400 if the key comes from a request, otherwise 500. */
 export class LockKeyError extends LockError {
   override name = 'LockKeyError';
   readonly code = 'LOCK_KEY';

@@ -2,11 +2,11 @@ import { LockContendedError, LockUnavailableError, type LockLostReason, type Nod
 import type { LockHolder } from './holder.js';
 import type { LockMode } from './lock.js';
 
-/** How a lock is held, or was asked for: nothing is said of one that is exclusive. */
+/** How a lock is held or was requested. Both fields are undefined for an exclusive lock. */
 export interface HeldAs {
-  /** `undefined`: exclusively. */
+  /** The mode; `undefined` for an exclusive lock. */
   mode?: Exclude<LockMode, 'exclusive'>;
-  /** How many permits; `undefined` unless the mode is `permits`. */
+  /** The number of permits; `undefined` unless the mode is `permits`. */
   permits?: number;
 }
 
@@ -15,13 +15,13 @@ interface OfLock extends HeldAs {
   /** The name under which locks are counted and measured: see the option `label`. */
   label: string;
   owner: string;
-  /** `undefined` for locks without fencing tokens. */
+  /** The fencing token; `undefined` if the lock has none. */
   fencingToken?: number;
 }
 
 /**
- * How a call got its lock: it was `free`; the call `waited` until the holder, in any process, released it; or another call of
- * this process `passed` it on; or the call `adopted` it, from the process that had detached it.
+ * How a call got its lock. `free`: nobody held it. `waited`: a holder in any process released it. `passed`: another call of this
+ * process passed it on. `adopted`: the call adopted a detached lock.
  */
 export type LockGrant = 'free' | 'waited' | 'passed' | 'adopted';
 
@@ -35,15 +35,15 @@ export type LockEvent =
   | ({ type: 'unavailable'; key: string; label: string; waitedMs: number; causes: readonly NodeError[] } & HeldAs)
   /** The watchdog could not extend a lease; it tries again until the deadline. */
   | ({ type: 'extension-failed'; causes: readonly NodeError[] } & OfLock)
-  /** A held lock was lost after `heldMs`; with the reason `overstayed`, others get it when its work has ended, or its lease. */
+  /** A held lock was lost after `heldMs`. With the reason `overstayed`, others get it once the work ends or the lease expires. */
   | ({ type: 'lost'; reason: LockLostReason; heldMs: number } & OfLock)
   /** A lock was released after `heldMs`; or its work has ended, and `holdMs` keeps it until `keptUntil`. */
   | ({ type: 'released'; heldMs: number; keptUntil?: Date } & OfLock)
-  /** A lock was detached after `heldMs`, for `ttlMs`. `digest` is that of its owner value from now on, as `inspect` shows it. */
+  /** A lock was detached after `heldMs`, for `ttlMs`. `digest` is the digest of its new owner value, as `inspect` shows it. */
   | ({ type: 'detached'; heldMs: number; ttlMs: number; digest: string } & OfLock)
-  /** The application closes, and waits at most `timeoutMs` for this lock to be released. */
+  /** The application is closing, and waits at most `timeoutMs` for the release of this lock. */
   | ({ type: 'closing'; timeoutMs: number } & OfLock)
-  /** A release was not confirmed; it is repeated in the background. */
+  /** A release was not confirmed; the library repeats it in the background. */
   | ({ type: 'release-failed'; causes: readonly NodeError[] } & OfLock)
   /**
    * Locks are used wrongly, or the store lacks a right, but they still work; reported once. `key` is the key of the call that
@@ -51,7 +51,7 @@ export type LockEvent =
    */
   | { type: 'warning'; key: string; message: string };
 
-/** The event of an acquire that failed; none when it was aborted, or called wrongly. @internal */
+/** Returns the event of a failed acquire; none if it was aborted or called wrongly. @internal */
 export function failureEvent(
   error: unknown,
   of: { readonly key: string; readonly label: string; readonly waitedMs: number } & HeldAs,

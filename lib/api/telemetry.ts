@@ -8,29 +8,28 @@ interface OfCall extends Readonly<HeldAs> {
   /** Name of the registration. */
   readonly registration: string;
   readonly label: string;
-  /** The key of the call; of several the first, in the order in which they are acquired. */
+  /** The key of the call. Of several keys, the first that is acquired. */
   readonly key: string;
-  /** All keys of a call for several, in that order. */
+  /** All keys of a call for several, in the order in which they are acquired. */
   readonly keys?: readonly string[];
 }
 
 /**
- * One call for a lock, or for several at once, from its beginning until the caller has its answer: the context of the tracing
- * channel `nest-redis-lock:acquire`. Optional fields are set at the end.
+ * One call for a lock, or for several at once, until the caller has its answer: the context of the tracing channel
+ * `nest-redis-lock:acquire`. Optional fields are set at the end.
  */
 export interface AcquireTrace extends OfCall {
   readonly ttlMs: number;
   readonly waitMs: number;
-  /** `refused`: the call was wrong, or would wait for itself. `aborted`: the caller's signal aborted. */
+  /** The outcome. `refused`: the call was wrong, or would wait for itself. `aborted`: the caller's signal aborted. */
   outcome?: 'acquired' | 'contended' | 'unavailable' | 'aborted' | 'refused';
-  /** `reentrant`: the call already held the lock. For several locks it is `waited` if the call waited for one of them. */
+  /** How the call got its lock. `reentrant`: it already held the lock. For several locks, `waited` if it waited for one of them. */
   grant?: LockGrant | 'reentrant';
   waitedMs?: number;
-  /** `undefined` for permits, and for several locks, each of which has its own. */
+  /** The fencing token; `undefined` for permits, and for several locks, each of which has its own. */
   fencingToken?: number;
   /**
-   * The error that the call rejects with. Contention is not an error if the caller continues without the lock: `tryAcquire`,
-   * `onContended`.
+   * The error of the call. Contention is not an error if the caller continues without the lock: `tryAcquire`, `onContended`.
    */
   error?: unknown;
 }
@@ -41,9 +40,9 @@ export interface AcquireTrace extends OfCall {
  */
 export interface HoldTrace extends OfCall {
   readonly fencingToken?: number;
-  /** Set if the lock was lost: why, and how many milliseconds before the work ended. */
+  /** The loss of the lock: its reason, and how many milliseconds before the end of the work it happened. */
   lost?: { reason: LockLostReason; beforeMs: number };
-  /** The error that the work rejects with. */
+  /** The error of the work. */
   error?: unknown;
 }
 
@@ -56,24 +55,24 @@ export type LockEventMessage = { registration: string } & WithoutOwner<LockEvent
 
 /** The option `telemetry` of a registration: `otelLocks()` of `nest-redis-lock/otel`. Its methods may change in any version. */
 export interface LockTelemetry {
-  /** Called when a lock service opens. @returns what observes its calls until it closes */
+  /** Called when a lock service opens. @returns the observer of its calls until it closes */
   open(locks: ObservedLocks): LockObserver;
 }
 
-/** The lock service that is observed. */
+/** The observed lock service. */
 export interface ObservedLocks {
   readonly registration: string;
-  /** What is held and waited for, by label and mode. */
+  /** Counts held locks and waiting calls by label and mode. */
   stats(): ObservedStats[];
   ping(): Promise<LockPing>;
   /**
-   * How wrong this process may know the clock of its servers, by which calls are ordered with `fair`, in milliseconds; `undefined` before
-   * the first call that asks with `fair`, or that waits, and without such a clock.
+   * Returns the error bound of the estimated server clock, in milliseconds; `fair` orders calls by that clock. `undefined` before
+   * the first call that waits or uses `fair`, and in a store without such a clock.
    */
   clockErrorMs?(): number | undefined;
 }
 
-/** Locks of one label that are held, or wanted, in one mode. */
+/** Held locks and waiting calls of one label in one mode. */
 export interface ObservedStats extends LockStats {
   mode: LockMode;
 }
@@ -87,8 +86,8 @@ export interface LockObserver {
   hold?(trace: HoldTrace): Observation;
   extended(extension: ObservedExtension): void;
   /**
-   * Called with each event of its locks, outside of all calls. Without this method, events are created only for subscribers of
-   * `events$`.
+   * Called with each event of the service, outside of all calls. Without this method, the service creates events only for
+   * subscribers of `events$`.
    */
   noted?(event: LockEvent): void;
   close(): void;
@@ -102,9 +101,9 @@ export interface Observation {
   end(): void;
 }
 
-/** An extension of a lease that was answered or given up. */
+/** An extension of a lease that succeeded or failed. */
 export interface ObservedExtension {
-  /** How long it took, in milliseconds. */
+  /** Milliseconds that it took. */
   tookMs: number;
   outcome: 'extended' | 'failed' | 'lost';
 }

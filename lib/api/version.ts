@@ -1,2 +1,2 @@
-/** The version of this package: `.ci/version.mjs` writes it, out of package.json. */
+/** The version of this package; `.ci/version.mjs` copies it from package.json. */
 export const VERSION = '0.1.0';

@@ -16,11 +16,12 @@ const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModule
   'createLockOptions',
 );
 
-/** Provides `LockService` on a store of your own: all else is as with the other lock modules. */
+/** Provides `LockService` on a store of your own. Everything else is as with the other lock modules. */
 @Module({})
 export class LockModule extends ConfigurableModuleClass {
   /**
-   * `forRoot({ backend: () => new MyStore() })`. `isGlobal` (default true) and `name` (for a second registration) go in the same object.
+   * Registers the module: `forRoot({ backend: () => new MyStore() })`. `isGlobal` (default true) and `name` (for a second registration)
+   * go in the same object.
    * @throws LockOptionsError here or when the application starts
    */
   static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
@@ -28,7 +29,8 @@ export class LockModule extends ConfigurableModuleClass {
   }
 
   /**
-   * `forRootAsync({ imports, inject, useFactory | useClass | useExisting })`. `isGlobal` and `name` go in the same object.
+   * Registers the module with options that are made later: `forRootAsync({ imports, inject, useFactory | useClass | useExisting })`.
+   * `isGlobal` and `name` go in the same object.
    * @throws LockOptionsError here or when the application starts
    */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {

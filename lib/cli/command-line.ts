@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 
-/** The command line is wrong. Its message repeats no value of an option, as that may be a URL with a password. */
+/** The command line is wrong. The message repeats no option value, which may be a URL with a password. */
 export class UsageError extends Error {
   override name = 'UsageError';
 }
@@ -19,11 +19,11 @@ const SERVERS = {
   'sentinel-name': text('<name>', 'the name of the master that they watch'),
   prefix: text('<prefix>', 'the keyPrefix of the application (default: lock)'),
   postgres: text('URL', 'postgres://host:5432/database'),
-  mysql: text('URL', 'mysql://host:3306/database, also of MariaDB'),
+  mysql: text('URL', 'mysql://host:3306/database, also for MariaDB'),
   table: text('<name>', 'name, or schema.name (default: resource_lock)'),
 };
 
-/** The options that do without a command. */
+/** The options that need no command. */
 const ALONE = {
   version: flag('print the version of the package'),
   help: { ...flag('show this, or the options of a command'), short: 'h' },
@@ -37,11 +37,11 @@ const OPTIONS = {
   limit: text('<count>', 'how many to list at most (default: 500)'),
   watch: flag('look again every two seconds, until Ctrl-C'),
   owner: text('DIGEST', 'from this holder only, as inspect shows it'),
-  force: flag('from whoever holds it, all of them'),
+  force: flag('from all holders'),
   yes: flag('do not ask'),
   wait: text('<duration>', 'how long to wait (default: 10s; 0: not at all)'),
   ttl: text('<duration>', 'how long the lock outlives a crash (default: 30s)'),
-  hold: text('<duration>', 'how long it is kept at least, like 1m (default: 0)'),
+  hold: text('<duration>', 'minimum time to keep it, like 1m (default: 0)'),
   'pass-credentials': flag('let the command have REDIS_PASSWORD and the like'),
   ...ALONE,
 };
@@ -51,17 +51,17 @@ export type OptionName = keyof typeof OPTIONS;
 export const SERVER_OPTIONS = Object.keys(SERVERS) as OptionName[];
 export const LONE_OPTIONS = Object.keys(ALONE) as OptionName[];
 
-/** The options in the help, a line each. */
+/** Returns the help on options, one line for each. */
 export function helpOn(names: readonly OptionName[]): string {
   return names.map((name) => `  ${`--${name} ${OPTIONS[name].value}`.padEnd(26)}  ${OPTIONS[name].meaning}`).join('\n');
 }
 
-/** A command line that was read. */
+/** A parsed command line. */
 export interface CommandLine {
   /** The command and its arguments. */
   words: string[];
   options: ReturnType<typeof parsed>['values'];
-  /** All that follows `--`. */
+  /** Everything after `--`. */
   rest: string[];
 }
 
@@ -73,13 +73,13 @@ export function readCommandLine(argv: readonly string[]): CommandLine {
     const { positionals, values, tokens } = parsed(args);
     const repeated = repeatedIn(tokens.flatMap((token) => (token.kind === 'option' ? [token.name] : [])));
     if (repeated !== undefined) throw new UsageError(`--${repeated} was given twice.`);
-    // As a variable of a shell that is not set leaves it.
+    // An unset shell variable leaves an empty value.
     const empty = Object.entries(values).find(([, value]) => [value].flat().includes(''));
     if (empty) throw withoutValue(`--${empty[0]}`);
     return { words: positionals, options: values, rest: [...rest] };
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    // An argument that was mistyped may hold a password: only the part that can be the name of an option is repeated.
+    // A mistyped argument may contain a password: the message repeats only what can be an option name.
     const option = /--?[a-z-]*/i.exec((error as Error).message)?.[0] ?? '';
     const { code } = error as NodeJS.ErrnoException;
     if (code !== 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') throw new UsageError(`The option ${option} is not known.`);
@@ -87,7 +87,7 @@ export function readCommandLine(argv: readonly string[]): CommandLine {
   }
 }
 
-/** An option with one value that was given several times: all but the last would be passed over. */
+/** Returns an option that was given several times although it takes one value: only the last value would count. */
 function repeatedIn(names: readonly string[]): string | undefined {
   const single = Object.entries(OPTIONS).flatMap(([name, option]) =>
     option.type === 'string' && !('multiple' in option) ? [name] : [],

@@ -31,7 +31,7 @@ export const LIMITS: Limits = { connectMs: 5_000, graceMs: 5_000, watchMs: 2_000
 /** Does what a command is for. @returns the code to exit with */
 export type Action = (call: Call) => Promise<number>;
 
-/** What a command exits with. Those above 60 are of sysexits.h. */
+/** The exit codes of commands. Codes from 64 to 78 are from sysexits.h. */
 export const EXIT = {
   ok: 0,
   /** The answer is no: the lock is free, the doctor found errors, nothing was done. */
@@ -41,9 +41,9 @@ export const EXIT = {
   usage: 64,
   /** The servers cannot be reached or used. */
   unavailable: 69,
-  /** A fault of this program. */
+  /** An internal error. */
   fault: 70,
-  /** Another holder kept the lock for as long as was waited. */
+  /** Another holder kept the lock for the whole wait. */
   busy: 75,
   /** The lock was lost while the command ran. */
   lost: 76,

@@ -5,7 +5,7 @@ import { json, wrap } from './text.js';
 
 /** Checks the servers, as an application does when it starts. */
 export const doctor: Action = (call) =>
-  // With the time limits of an application, which it checks, too.
+  // With the time limits of an application, since the doctor also checks those.
   withLocks(call, { admission: false }, async (locks) => {
     const { options, terminal } = call;
     const diagnosis = await locks.diagnose();

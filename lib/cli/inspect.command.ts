@@ -15,16 +15,16 @@ export const inspect: Action = (call) =>
     return info ? EXIT.ok : EXIT.no;
   });
 
-/** A held lock without the count of the calls of this process that wait for it, which are none, and say nothing of others. */
+/** Removes the count of waiting calls in this process: it is always 0, and says nothing about other processes. */
 export function withoutOwn(info: LockInfo): Omit<LockInfo, 'waiters'> {
   return { ...info, waiters: undefined } as Omit<LockInfo, 'waiters'>; // JSON leaves it out
 }
 
-/** It is not known that nobody waits, where nobody is shown. */
+/** An empty queue does not prove that no call waits. */
 const NONE_SEEN = 'no process in the queue';
-const NOT_SEEN = "; calls inside the holder's process are not seen";
+const NOT_SEEN = "; calls inside the holder's process are not visible";
 
-/** A held lock, one line for each thing that is known of it; where several can hold it, one line for each holder. */
+/** Describes a held lock, one line for each field, or for each holder if several can hold it. */
 export function textOf(info: LockInfo): string {
   const fields = [
     ['scope', info.scope && printable(info.scope)],
@@ -71,7 +71,7 @@ function inOneLine({ holder, digest, since, remainingMs, permits }: HolderInfo):
   return `${describeHolder(holder)}: ${known.filter(Boolean).join(', ')}`;
 }
 
-/** How a lock is held that several can hold; undefined for an exclusive one. */
+/** Describes the mode of a lock that several can hold; undefined for an exclusive lock. */
 export function modeOf({ mode, permits }: LockInfo): string | undefined {
   if (mode === 'exclusive') return undefined;
   return permits ? `${permits.held} of ${permits.limit} permits` : mode;

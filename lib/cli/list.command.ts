@@ -8,7 +8,7 @@ import { modeOf, withoutOwn } from './inspect.command.js';
 import { TO_LOOK, withLocks } from './open.js';
 import { duration, json, plural, table, whole } from './text.js';
 
-/** How long the servers are searched, in milliseconds: a person can wait for longer than a request. */
+/** Time limit of the search, in milliseconds: a person can wait longer than a request. */
 const BUDGET_MS = 10_000;
 const STOPPING = ['SIGINT', 'SIGTERM'] as const;
 const CLEAR_SCREEN = '\u001b[2J\u001b[H';
@@ -40,7 +40,7 @@ export const list: Action = (call) => {
 
 function show({ locks, complete, scanned }: LockList, { options, terminal }: Call): void {
   if (options.json) {
-    // One line each time, so that a program can read them one by one.
+    // With --watch, one line for each list, so that a program can read line by line.
     terminal.print(json({ locks: locks.map(withoutOwn), complete, scanned }, options.watch ? 0 : 2));
     return;
   }
@@ -50,11 +50,11 @@ function show({ locks, complete, scanned }: LockList, { options, terminal }: Cal
   else terminal.print('no lock is held');
   if (!complete)
     terminal.complain(
-      'These may not be all: name a narrower pattern, raise --limit, or see by doctor whether all nodes answer.',
+      'There may be more locks: use a narrower pattern, raise --limit, or run doctor to see whether all nodes answer.',
     );
 }
 
-/** A lock for people. */
+/** Returns the columns of a lock for people. */
 function cellsOf(lock: LockInfo): string[] {
   const { key, holder, holders, digest, since, remainingMs, keptUntil } = lock;
   const mode = modeOf(lock);
@@ -69,8 +69,8 @@ function cellsOf(lock: LockInfo): string[] {
 }
 
 /**
- * A lock for programs: the same of its first holder, with times that can be counted with, and then how many hold it, and how, and how many calls
- * of the processes that wait do so.
+ * Returns the columns of a lock for programs: its first holder, with exact times, then the mode, the number of holders, and the
+ * number of waiting calls.
  */
 function fieldsOf(lock: LockInfo): (string | number)[] {
   const { key, mode, holders, holder, digest, since, remainingMs } = lock;
@@ -87,21 +87,21 @@ function waitingInWords(lock: LockInfo): string {
 }
 
 /**
- * How many processes wait, as far as the store says. It does not say that nobody waits: a call that waits behind a lock of its own process
- * stands in no queue: its process tells the store when it extends the lock.
+ * Counts the processes that wait, as far as the store knows. Undefined instead of 0, since a call behind a lock of its own process
+ * is in no queue: its process reports it only when it extends the lock.
  */
 function processesOf(lock: LockInfo): number | undefined {
   return waitersOf(lock).length || undefined;
 }
 
-/** How many calls of these processes wait, if it is known of all of them. */
+/** Counts the waiting calls of these processes, if all numbers are known. */
 function callsOf(lock: LockInfo): number | undefined {
   const waiters = waitersOf(lock);
   if (waiters.length === 0 || waiters.includes(undefined)) return undefined;
   return waiters.reduce<number>((sum, count = 0) => sum + count, 0);
 }
 
-/** Of each process how many of its calls wait: those in the queue, and that of the holder. */
+/** Returns the number of waiting calls for each process in the queue and for the holder's process. */
 function waitersOf({ holders, waitingProcesses = [] }: LockInfo): (number | undefined)[] {
   return [...holders.filter(({ waiters }) => waiters), ...waitingProcesses].map(({ waiters }) => waiters);
 }

@@ -21,7 +21,7 @@ import { installedClient, serversOf } from './servers.js';
 import type { Terminal } from './terminal.js';
 import { whole } from './text.js';
 
-/** A command, as it is called. */
+/** The description of a command. */
 interface Entry {
   /** Its arguments in the help. */
   usage: string;
@@ -29,7 +29,7 @@ interface Entry {
   action: Action;
   /** Its own options. */
   options: readonly OptionName[];
-  /** What it exits with beside what all exit with. */
+  /** Its exit codes, besides the common ones. */
   exits: string;
   takes: 'nothing' | 'a key' | 'a database' | 'at most one pattern';
 }
@@ -45,7 +45,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   },
   ls: {
     usage: '[pattern] [--limit <count>] [--watch] [--json]',
-    summary: 'list the locks that are held; * in the pattern stands for any text',
+    summary: 'list the locks that are held; * in the pattern matches any text',
     action: list,
     options: ['limit', 'watch', 'json'],
     exits: '0',
@@ -64,7 +64,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     summary: 'take a lock from its holder, or from all its holders',
     action: release,
     options: ['owner', 'force', 'yes'],
-    exits: '0, 1 when it was free, held by another owner, or not confirmed',
+    exits: '0, 1 when it was free, held by another owner, or you did not confirm',
     takes: 'a key',
   },
   run: {
@@ -95,7 +95,7 @@ Environment (other users can see command lines, so keep passwords here)
   PGUSER, PGPASSWORD, MYSQL_PWD`;
 
 const EXITS_OF_ALL =
-  '64 wrong usage, 69 the servers cannot be reached,\n  70 a fault of this program, such as results that it cannot write';
+  '64 wrong usage, 69 the servers cannot be reached,\n  70 an internal error, such as results that cannot be written';
 
 const HELP = `Usage: nest-redis-lock <command> [options]
 
@@ -164,7 +164,7 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
     terminal.print(helpOf(name, entry));
     return EXIT.ok;
   }
-  // What stands in the place of a command may be a URL with a password.
+  // The message does not repeat the first word, which may be a URL with a password.
   if (!entry)
     throw new UsageError(
       name === 'list'
@@ -176,14 +176,14 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
   const known: readonly string[] = [...always, ...options];
   const unknown = Object.keys(line.options).find((option) => !known.includes(option));
   if (unknown !== undefined) throw new UsageError(`${name} has no option --${unknown}.`);
-  // A key that begins with a dash stands behind "--".
+  // A key that begins with a dash comes after "--".
   const [args, rest] = action === run ? [words, line.rest] : [[...words, ...line.rest], []];
   const [least, most] = { nothing: [0, 0], 'a key': [1, 1], 'a database': [0, 1], 'at most one pattern': [0, 1] }[
     takes
   ] as [number, number];
   if (args.length < least || args.length > most)
     throw new UsageError(
-      `${name} takes ${takes}${action === run ? ', and its command behind "--"' : ''}: got ${args.length} words.`,
+      `${name} takes ${takes}${action === run ? ', and its command after "--"' : ''}: got ${args.length} words.`,
     );
   if (takes === 'a key') checkKey(args[0]);
   const { postgres, mysql } = line.options;
@@ -194,7 +194,7 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
     pattern: args[0],
     rest,
     options: line.options,
-    // Read when a command wants them: ddl needs none.
+    // Read only when a command needs them: ddl needs none.
     get servers() {
       return serversOf(line, env, client);
     },

@@ -3,8 +3,7 @@ import { EXIT } from './command.js';
 import { main } from './main.js';
 import { ownTerminal } from './terminal.js';
 
-// Whoever reads the results has seen enough, unless they are lost. A command under a lock goes on, although nobody reads what is
-// said of it.
+// EPIPE on stdout means that the reader, such as `head`, has seen enough. Errors on stderr must not end a command under a lock.
 process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
   if (code === 'EPIPE') process.exit();
   process.stderr.write(`nest-redis-lock: The results cannot be written (${code}).\n`);

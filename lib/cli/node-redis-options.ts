@@ -1,6 +1,6 @@
 import type { NodeRedisOptions, RedisOptions } from '../stores/redis/client/source.js';
 
-/** The options of node-redis for what those of ioredis say. */
+/** Translates options of ioredis into options of node-redis. */
 export function optionsOfNodeRedis(options: RedisOptions): NodeRedisOptions {
   const { sentinels, name, sentinelUsername, sentinelPassword, sentinelTLS, host, port, path, db } = options;
   if (!sentinels) {
@@ -19,7 +19,7 @@ export function optionsOfNodeRedis(options: RedisOptions): NodeRedisOptions {
   } as NodeRedisOptions;
 }
 
-/** @param nodes in options of ioredis; those of the first are for all */
+/** @param nodes in options of ioredis; the login and TLS options of the first node are used for all */
 export function clusterOfNodeRedis(nodes: readonly RedisOptions[]): NodeRedisOptions {
   const rootNodes = nodes.map(({ host, port }) => ({ socket: { host, port } }));
   return { rootNodes, defaults: accessOf(nodes[0]!) };

@@ -8,7 +8,7 @@ import { NoTableError, TOO_BUSY, WRONG_PASSWORD } from '../stores/sql/advice.js'
 import type { Call } from './command.js';
 import { whole } from './text.js';
 
-/** For commands that grant no lock: without admission, as to ask a node whether it votes writes to it. */
+/** For commands that acquire no lock. Without admission, since that check writes to the nodes. */
 export const TO_LOOK: RedisLockSettings = { admission: false, commandTimeoutMs: 5_000 };
 
 /**
@@ -35,7 +35,7 @@ async function open(call: Call, settings: RedisLockSettings): Promise<LockServic
     for (const { message } of notices) terminal.complain(whole(message));
     return service;
   } catch (error) {
-    // Their own messages are for applications.
+    // The original messages are for applications.
     if (error instanceof NoTableError) throw withoutTable(call, error);
     if (!(error instanceof LockUnavailableError)) throw error;
     const nodes = error.causes.map(({ message }) => message).join('; ');
@@ -52,17 +52,18 @@ function withoutTable({ servers }: Call, error: NoTableError): NoTableError {
   return error.otherwise(`with what \`npx nest-redis-lock ddl ${dialect}${table}\` prints`);
 }
 
-/** What to do about a database; about Redis only what its own options and variables can do. */
+/** Returns the advice about a database; about Redis, only advice on options and variables of this program. */
 function adviceOn({ advice }: NodeError, isDatabase: boolean): string | undefined {
   if (advice === NEEDS_PASSWORD) return 'Set REDIS_PASSWORD, or put the password into the URL.';
-  if (advice === WRONG_PASSWORD) return 'Correct user and password, in the URL or in PGUSER, PGPASSWORD and MYSQL_PWD.';
+  if (advice === WRONG_PASSWORD)
+    return 'Correct the user name and the password, in the URL or in PGUSER, PGPASSWORD and MYSQL_PWD.';
   return isDatabase && advice !== TOO_BUSY ? advice : undefined;
 }
 
 async function openOn({ servers, keyPrefix }: Call, settings: RedisLockSettings): Promise<OpenedLocks> {
   if ('redis' in servers || 'redlock' in servers) return openLocks({ ...servers, keyPrefix, ...settings });
   const { admission: _, fair: _fair, ...others } = settings; // no command has a queue of its own
-  // Loaded when needed: no driver of a database may be installed.
+  // Loaded only when needed: maybe no database driver is installed.
   const { SQL } = await import('../compose/sql-lock-options.js');
   return composeLocks(SQL, { ...servers, janitor: false, ...others }).open();
 }

@@ -16,7 +16,9 @@ export const release: Action = async (call) => {
     );
   }
   if (owner === undefined && !force) {
-    throw new UsageError('release needs --owner DIGEST, as inspect shows it, or --force, which takes it from anybody.');
+    throw new UsageError(
+      'release needs --owner DIGEST, as inspect shows it, or --force, which takes it from all holders.',
+    );
   }
   return withLocks(call, TO_LOOK, async (locks) => {
     let from = owner === undefined ? undefined : [owner];
@@ -33,7 +35,7 @@ export const release: Action = async (call) => {
       const work = length === 1 ? 'Its work' : 'Their work';
       const question = `${work} may still run, and another call can get the lock at once. Take it from ${holders}?`;
       if (!(await confirmed(terminal, question))) return EXIT.no;
-      from = shown.holders.map(({ digest }) => digest); // not from one that came while the question was read
+      from = shown.holders.map(({ digest }) => digest); // not from a holder that came during the question
     }
     let wasHeld = from === undefined && (await locks.forceRelease(key));
     for (const digest of from ?? []) wasHeld = (await locks.forceRelease(key, { owner: digest })) || wasHeld;
@@ -43,7 +45,7 @@ export const release: Action = async (call) => {
   });
 };
 
-/** The lock as far as it is to be released: of all its holders, or of one of them. */
+/** Returns the lock with only the holders that the command releases. */
 function ofOwner(info: LockInfo, owner: string | undefined): LockInfo | undefined {
   const holders = info.holders.filter(({ digest }) => owner === undefined || digest === owner);
   return holders.length > 0 ? { ...info, holders } : undefined;

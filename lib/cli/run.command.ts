@@ -9,9 +9,9 @@ import { withLocks } from './open.js';
 import { withoutCredentials } from './servers.js';
 import { whole } from './text.js';
 
-/** The signals that are passed on to the command. */
+/** The signals that this process passes on to the command. */
 const PASSED_ON = ['SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGHUP'] as const;
-/** Those of them that a terminal sends to the command as well. */
+/** The signals that a terminal also sends to the command itself. */
 const OF_TERMINAL: ReadonlySet<NodeJS.Signals> = new Set(['SIGINT', 'SIGQUIT']);
 
 /** A signal that came before the command was started. */
@@ -35,7 +35,7 @@ export const run: Action = async (call) => {
     );
   } catch (error) {
     if (error instanceof Interrupted) return codeOf(error.signal);
-    // The messages of these are for applications.
+    // The original messages are for applications.
     if (error instanceof LockContendedError) {
       const { holder, keptUntil } = error;
       const state = keptUntil ? `kept until ${keptUntil.toISOString()} by` : 'held by';
@@ -63,14 +63,14 @@ class Command {
     for (const signal of PASSED_ON) process.on(signal, this.#pass);
   }
 
-  /** Aborts at a signal while there is no command that it could be passed on to. */
+  /** Aborts at a signal before the command has started. */
   get interrupted(): AbortSignal {
     return this.#interruption.signal;
   }
 
   readonly #pass = (signal: NodeJS.Signals): void => {
     if (!this.#child) this.#interruption.abort(new Interrupted(signal));
-    // Twice means to many programs not to end in order.
+    // Many programs treat a second signal as a request to exit at once.
     else if (!OF_TERMINAL.has(signal) || !isAtTerminal()) this.#child.kill(signal);
   };
 
@@ -120,12 +120,12 @@ class Command {
   }
 }
 
-/** Whether this process, and with it the command, is that of a terminal: one of its streams may be a file or a pipe all the same. */
+/** Whether this process, and so the command, runs at a terminal. Some of its streams may still be files or pipes. */
 function isAtTerminal(): boolean {
   return [process.stdin, process.stdout, process.stderr].some(({ isTTY }) => isTTY);
 }
 
-/** What a shell says of a command that a signal has ended. */
+/** Returns the exit code that a shell reports for a command that was ended by a signal. */
 function codeOf(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal];
 }

@@ -11,21 +11,21 @@ export type Servers = { redis: RedisSource } | { redlock: RedisSource[] } | Data
 /** A database that has a table of locks. */
 type Database = ({ postgres: string } | { mysql: string }) & { table?: string };
 
-/** What all servers are logged in to with, unless their URL says otherwise. */
+/** The login and TLS options of all servers, unless a URL has its own. */
 type Access = Pick<RedisOptions, 'username' | 'password' | 'tls'>;
 
 /** A package for Redis. */
 type Client = 'ioredis' | 'redis';
 
-/** The package for Redis that is installed; ioredis if both are. @throws LockOptionsError where none is */
+/** Returns the installed package for Redis; ioredis if both are installed. @throws LockOptionsError if none is */
 export async function installedClient(): Promise<Client> {
   return (await firstInstalled()) === nodeRedis ? 'redis' : 'ioredis';
 }
 
 /**
- * The servers that the options name, or `REDIS_URL`. User, password and TLS come from the environment: other users of the
- * machine can see command lines.
- * @param client what servers are described for
+ * Returns the servers that the options or `REDIS_URL` name. User name, password and TLS come from the environment, since other users
+ * of the machine can see command lines.
+ * @param client the package whose options describe the servers
  * @throws UsageError, which repeats no value
  */
 export function serversOf(
@@ -42,11 +42,11 @@ export function serversOf(
     throw new UsageError('--sentinel host:port,… and --sentinel-name, the name of the master, belong together.');
   }
   if (postgres !== undefined || mysql !== undefined) {
-    if (prefix !== undefined)
-      throw new UsageError('--prefix is for Redis: in a database name the table, with --table.');
+    if (prefix !== undefined) throw new UsageError('--prefix is for Redis: for a database, use --table.');
     return postgres === undefined ? { mysql: withPassword(mysql!, env.MYSQL_PWD), table } : { postgres, table };
   }
-  if (table !== undefined) throw new UsageError('--table is for a database: name that with --postgres or --mysql.');
+  if (table !== undefined)
+    throw new UsageError('--table is for a database: name the database with --postgres or --mysql.');
   const access = accessOf(env);
   const asSource = (of: RedisOptions): RedisSource => (client === 'redis' ? optionsOfNodeRedis(of) : of);
   if (redlock) return { redlock: listOf(redlock).map((url) => asSource(optionsOf('--redlock', url, access))) };
@@ -67,7 +67,7 @@ export function serversOf(
   );
 }
 
-/** `mysql2` does not read that variable, as the programs of MySQL and MariaDB do. What is no URL is refused by who opens it. */
+/** Adds MYSQL_PWD to a URL, since `mysql2` does not read it. Returns an invalid URL unchanged; opening it fails. */
 function withPassword(text: string, password: string | undefined): string {
   if (!password || !URL.canParse(text)) return text;
   const url = new URL(text);
@@ -87,12 +87,12 @@ function accessOf(env: NodeJS.ProcessEnv): Access {
 }
 
 /**
- * The environment of a command that has no business with the Redis of the locks. An address alone is no secret, and the command may
- * mean the same Redis by it.
+ * Removes the credentials of the Redis of the locks from the environment of a command. An address without credentials stays: it is
+ * not secret, and the command may need it.
  */
 export function withoutCredentials(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const { REDIS_USERNAME: _user, REDIS_PASSWORD: _password, REDIS_SENTINEL_PASSWORD: _sentinel, ...others } = env;
-  if (others.REDIS_URL?.includes('@')) delete others.REDIS_URL; // before it stand credentials, also in a URL that is malformed
+  if (others.REDIS_URL?.includes('@')) delete others.REDIS_URL; // credentials come before an @, even in a malformed URL
   return others;
 }
 
@@ -104,24 +104,25 @@ function readCertificate(file: string): Buffer {
   }
 }
 
-/** The options of ioredis for a URL. ioredis would take any option from its query. */
+/** Parses a URL into options of ioredis. ioredis itself would accept any option in the query. */
 function optionsOf(origin: string, text: string, access: Access): RedisOptions {
   if (text.startsWith('/')) return { ...access, path: text };
   const malformed = `${origin} must be a URL like redis://host:6379, or rediss:// for TLS, or the /path of a socket.`;
   if (!/^rediss?:\/\/./.test(text) || !URL.canParse(text)) throw new UsageError(malformed);
   const url = new URL(text);
   const { protocol, hostname, port, username, password, pathname, searchParams, hash } = url;
-  // A password with a # that is not escaped ends the URL there: what comes before it would be taken for a host and its port.
+  // An unescaped # in a password ends the URL there, and the text before it would count as host and port.
   if (hostname === '' || !/^(\/\d*)?$/.test(pathname) || hash !== '') throw new UsageError(malformed);
   for (const name of searchParams.keys()) {
-    if (name !== 'family') throw new UsageError(`${origin} has a setting after its "?" that is not known here.`);
+    if (name !== 'family')
+      throw new UsageError(`${origin} has an unknown setting after its "?": only family is allowed.`);
   }
   const options: RedisOptions = { ...access, host: hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(port || 6379) };
   try {
     if (username) options.username = decodeURIComponent(username);
     if (password) options.password = decodeURIComponent(password);
   } catch {
-    throw new UsageError(`${origin} has a user or password with a % that must be written as %25.`);
+    throw new UsageError(`${origin} has a user name or a password with a % that must be written as %25.`);
   }
   if (pathname.length > 1) options.db = Number(pathname.slice(1));
   const family = searchParams.get('family');
@@ -130,7 +131,7 @@ function optionsOf(origin: string, text: string, access: Access): RedisOptions {
   return options;
 }
 
-/** Nodes of a Cluster. All are logged in to as the first one is. */
+/** Parses the nodes of a Cluster. The login of the first node is used for all. */
 function nodesOf(urls: string[], access: Access): RedisOptions[] {
   const nodes = urls.map((url) => optionsOf('--cluster', url, access));
   if (nodes.some(({ host, db }) => host === undefined || db)) {
@@ -148,7 +149,7 @@ function clusterOf(nodes: readonly RedisOptions[]): RedisSource {
       {
         lazyConnect: true,
         redisOptions: { username, password, tls, family },
-        // Certificates are for names, not for the addresses that these stand for.
+        // Connect by name, since certificates are for names and not for addresses.
         ...(tls && { dnsLookup: (host: string, done: (error: null, address: string) => void) => done(null, host) }),
       },
     );
@@ -171,7 +172,7 @@ function sentinelOf(addresses: string[], name: string, access: Access, env: Node
   };
 }
 
-/** The items of an option that was repeated, or has commas. A comma in a password of a URL is part of it. */
+/** Returns the items of an option that was repeated or has commas. A comma in the password of a URL does not separate items. */
 function listOf(values: readonly string[]): string[] {
   return values.flatMap((value) => value.split(/,(?=\s*rediss?:\/\/|[^@]*$)/).map((item) => item.trim()));
 }

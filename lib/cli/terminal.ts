@@ -2,17 +2,17 @@ import { createInterface } from 'node:readline';
 import { UsageError } from './command-line.js';
 import { wrap } from './text.js';
 
-/** The way of a command to its user. */
+/** The input and output of a command. */
 export interface Terminal {
-  /** The width of the output; undefined where it is no terminal, but a file or a program. */
+  /** The width of the output; undefined if it is a file or a program, not a terminal. */
   readonly columns?: number;
   /** Whether a person can be asked. */
   readonly canAsk: boolean;
   /** Prints a line of the result. */
   print(line: string): void;
-  /** Prints a line about what is wrong, or under way. */
+  /** Prints a line about a problem or the progress. */
   complain(line: string): void;
-  /** @returns the answer; '' where there is none */
+  /** Asks a question. @returns the answer; '' if there is none */
   ask(question: string): Promise<string>;
 }
 
@@ -37,8 +37,8 @@ export function ownTerminal(): Terminal {
 }
 
 /**
- * Asks a person for a yes; anything else is a no.
- * @throws UsageError where nobody can be asked
+ * Asks for a yes; any other answer means no.
+ * @throws UsageError without a terminal
  */
 export async function confirmed(terminal: Terminal, question: string): Promise<boolean> {
   if (!terminal.canAsk) throw new UsageError('There is no terminal to ask for confirmation on: add --yes.');

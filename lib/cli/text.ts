@@ -1,11 +1,11 @@
 import { printable, UNSAFE } from '../api/printable.js';
 
-/** A text from elsewhere as one line that a terminal only shows, with nothing left out: programs read it, too. */
+/** Escapes a text for a terminal, without cutting it, since programs also read the output. */
 export function whole(text: string): string {
   return printable(text, Infinity);
 }
 
-/** JSON with the same characters escaped, so that it can be shown on a terminal, too. */
+/** Returns JSON in which the characters that are unsafe for a terminal are escaped. */
 export function json(value: unknown, indent = 2): string {
   return JSON.stringify(value, undefined, indent).replace(UNSAFE, (char) =>
     char === '\n' ? char : unicodeEscape(char),
@@ -19,12 +19,12 @@ function unicodeEscape(char: string): string {
     .join('');
 }
 
-/** So many of them. @param noun that takes an s */
+/** Returns the count with the noun in the singular or plural. @param noun a noun with a plural in -s */
 export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** Cuts a text to so many columns. */
+/** Cuts a text to the given number of columns. */
 export function fit(text: string, columns: number): string {
   if (widthOf(text) <= columns) return text;
   let cut = '';
@@ -35,14 +35,14 @@ export function fit(text: string, columns: number): string {
   return `${cut}…`;
 }
 
-/** How many columns a text takes at most: letters of other scripts than European ones may be twice as wide. */
+/** Returns the maximum number of columns of a text: characters of many non-European scripts are twice as wide. */
 function widthOf(text: string): number {
   let width = 0;
   for (const char of text) width += char.codePointAt(0)! < 0x1100 || char === '…' ? 1 : 2;
   return width;
 }
 
-/** Breaks each line at spaces, with the rest indented below its beginning. A word that is too long stays whole. */
+/** Wraps each line at spaces and indents the rest. Does not break a word that is too long. */
 export function wrap(text: string, columns = Infinity): string {
   return text
     .split('\n')
@@ -66,7 +66,7 @@ function wrapLine(line: string, columns: number): string {
   return [...lines, current].join('\n');
 }
 
-/** Rows in aligned columns, the widest of which are cut until all fit. */
+/** Aligns rows in columns, and cuts the widest columns until all fit. */
 export function table(rows: readonly (readonly string[])[], columns: number): string[] {
   const widths = rows[0]!.map((_, at) => Math.max(...rows.map((row) => widthOf(row[at]!))));
   const excess = () => widths.reduce((sum, width) => sum + width + GAP, -GAP) - columns;
@@ -86,7 +86,7 @@ function padded(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - widthOf(text)));
 }
 
-/** A length of time in words: `350 ms`, `29.9 s`, `12 min`. */
+/** Formats a duration: `350 ms`, `29.9 s`, `12 min`. */
 export function duration(ms: number): string {
   if (ms === Infinity) return 'no end';
   if (ms < 1_000) return `${Math.round(ms)} ms`;

@@ -10,13 +10,14 @@ import type { ResolvedLockOptions, StoreKind } from './composition.js';
 /** A store of your own, and the settings. */
 export interface LockModuleOptions extends LockServiceOptions {
   /**
-   * Makes the store, as in `backend: () => new MyStore()`. It is called once for each registration, when the application starts, and may take
-   * `connectTimeoutMs`. What it makes is closed with the application.
+   * Makes the store, as in `backend: () => new MyStore()`. The library calls it once for each registration, at the start of the
+   * application, for at most `connectTimeoutMs`. It closes the store with the application.
    */
   backend: () => PromiseBackend | Promise<PromiseBackend>;
   /**
-   * How long the store may take for one operation, in milliseconds. An attempt to acquire may take what `attemptTimeoutMs()` of the store says,
-   * if it has that. @default 1000
+   * Time limit of one operation of the store, in milliseconds, 10 to 60 000. For an attempt to acquire, `attemptTimeoutMs()` of the
+   * store counts, if the store has it.
+   * @default 1000
    */
   commandTimeoutMs?: number;
 }
@@ -36,7 +37,7 @@ const CHECKS = { commandTimeoutMs: milliseconds(10, 60_000) };
 const OF_REDIS = 'It is an option of RedisLockModule.';
 const OF_SQL = 'It is an option of SqlLockModule of nest-redis-lock/sql.';
 
-/** Locks in a store of the application. */
+/** Locks in a store of your own. */
 export const BACKEND: StoreKind<LockModuleOptions, ResolvedBackendOptions> = {
   names: ['backend', ...Object.keys(CHECKS)],
   meant: {
@@ -58,12 +59,12 @@ export const BACKEND: StoreKind<LockModuleOptions, ResolvedBackendOptions> = {
   open: openBackend,
 };
 
-/** @throws LockOptionsError for what is no store, or cannot serve the options; LockUnavailableError when it is not made in time */
+/** @throws LockOptionsError for an object that is not a store, or cannot serve the options; LockUnavailableError if backend() takes too long */
 async function openBackend(options: ResolvedBackendOptions, now: () => number): Promise<LockBackend> {
   const { backend, commandTimeoutMs, connectTimeoutMs, fair } = options;
   const making = Promise.resolve(backend.make());
   const store = await inTime(making, connectTimeoutMs, () => {
-    making.then((late) => late.close?.()).catch(() => {}); // its error has no caller any more
+    making.then((late) => late.close?.()).catch(() => {}); // nobody waits for it any longer
     throw new LockUnavailableError(
       `backend() has made no store within ${connectTimeoutMs} ms. Have it connect in connect() of the store, or raise connectTimeoutMs.`,
     );
@@ -73,22 +74,22 @@ async function openBackend(options: ResolvedBackendOptions, now: () => number): 
   const problem = problemOf(store, fair);
   if (problem === undefined) return opened;
   const closing = { attemptTimeoutMs: () => commandTimeoutMs, close: () => opened.close() };
-  await closeStore(closing).catch(() => {}); // the problem is what the application has to know
+  await closeStore(closing).catch(() => {}); // report the problem, not the error of closing
   throw new LockOptionsError(problem);
 }
 
-/** A timer of Node.js can have a multiple of it. */
+/** An hour, so that multiples of it are still valid for timers of Node.js. */
 const LONGEST_ATTEMPT_MS = 3_600_000;
 const METHODS = ['acquire', 'extend', 'release', 'inspect', 'list', 'forceRelease'] as const;
 
-/** What keeps it from being the store of a registration. */
+/** Returns the reason why a registration cannot use the store. */
 function problemOf(store: Partial<PromiseBackend>, fair: boolean): string | undefined {
   const methods = METHODS.filter((name) => !isFunction(store[name]));
   const missing = typeof store.name === 'string' ? methods : ['name', ...methods];
   if (missing.length > 0) return `The store that backend() makes has no ${missing.join(', ')}: see PromiseBackend.`;
   const time = problemOfTime(store);
   if (time !== undefined)
-    return `attemptTimeoutMs() of the store must answer with a number of milliseconds up to ${LONGEST_ATTEMPT_MS}: ${time}.`;
+    return `attemptTimeoutMs() of the store must return a number of milliseconds up to ${LONGEST_ATTEMPT_MS}: ${time}.`;
   if (fair && !store.waitQueue?.handsOver)
     return `fair needs a queue that hands locks over, and the store ${store.name} has none: leave it out.`;
   return undefined;
@@ -99,6 +100,6 @@ function problemOfTime(store: Partial<PromiseBackend>): string | undefined {
     const ms: unknown = store.attemptTimeoutMs?.() ?? 1;
     return typeof ms === 'number' && ms > 0 && ms <= LONGEST_ATTEMPT_MS ? undefined : `got ${described(ms)}`;
   } catch (error) {
-    return String(error); // it is no function, or throws
+    return String(error); // it is not a function, or throws
   }
 }

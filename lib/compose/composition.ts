@@ -19,20 +19,20 @@ import { processName } from './process-name.js';
 export interface ResolvedLockOptions extends ResolvedServiceOptions {
   /** Name of the registration; the default one is called `default`. */
   registration: string;
-  /** What keeps the locks. */
+  /** The store that keeps the locks. */
   backend: { readonly kind: string };
 }
 
-/** A kind of store, for which there is a lock module: its options, and how locks in it are opened. */
+/** A kind of store that a lock module is for: its options, and how to open locks in it. */
 export interface StoreKind<Given extends object = object, Resolved extends ResolvedLockOptions = ResolvedLockOptions> {
-  /** The names of its options, beside those of every registration. */
+  /** The names of its options, in addition to the options of every registration. */
   readonly names: readonly string[];
   /** Advice for names that are no options. */
   readonly meant: Readonly<Record<string, string>>;
   /** Names that an error does not offer. */
   unlistedIn?(options: Given): readonly string[];
   /**
-   * Checks the options of the store, and whether it can serve those of the service.
+   * Checks the options of the store, and whether it can serve the options of the service.
    * @throws LockOptionsError
    */
   resolve(
@@ -45,12 +45,12 @@ export interface StoreKind<Given extends object = object, Resolved extends Resol
    * @param processName the beginning of the owner values of this service
    */
   open(options: Resolved, now: () => number, processName: string): Promise<LockBackend>;
-  /** What an operator should know of the options. */
+  /** Returns what an operator should know about the options. */
   noticesOn?(options: Resolved): Notice[];
 }
 
 /**
- * The one place where module options are checked and defaulted, whichever form of `forRoot` they came by.
+ * Checks module options and fills in the defaults, for every form of `forRoot`.
  * @throws LockOptionsError for an unknown option, or a value out of bounds
  */
 export function resolveOptions<Given extends object, Resolved extends ResolvedLockOptions>(
@@ -65,7 +65,7 @@ export function resolveOptions<Given extends object, Resolved extends ResolvedLo
   return { ...kind.resolve(options, settings), ...settings, registration } as Resolved;
 }
 
-const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';
+const BESIDE_FACTORY = 'Put name and isGlobal next to useFactory, not into its result.';
 const MEANT = { name: BESIDE_FACTORY, isGlobal: BESIDE_FACTORY };
 
 /** Checks the options of a registration. @throws LockOptionsError */
@@ -89,7 +89,7 @@ export class ComposedLocks {
     return this.options.registration;
   }
 
-  /** The names of the options in which another registration differs; none when both lock the same in the same way. */
+  /** Returns the names of the options in which another registration differs. */
   differencesFrom({ kind, options }: ComposedLocks): string[] {
     const { backend, ...settings } = this.options;
     if (kind !== this.kind) return [backend.kind];
@@ -99,8 +99,9 @@ export class ComposedLocks {
   }
 
   /**
-   * Opens the service: connects, unless the options say not to wait for it, checks the servers, and closes the backend if that fails.
-   * @throws LockUnavailableError when the store cannot be reached; why its servers must not be used
+   * Opens the service: connects and checks the servers, and closes the backend if that fails. With `lazyConnect` it does not wait.
+   * @throws LockUnavailableError if the store cannot be reached
+   * @throws the error of servers that must not be used
    */
   async open({ shutdown = new Shutdown(), examine = false }: Opening = {}): Promise<OpenedLocks> {
     const { kind, options, registration } = this;
@@ -120,7 +121,7 @@ export class ComposedLocks {
       const service = LockService.of({ backend, options, registration, now, processName: name, shutdown });
       return { service, notices };
     } catch (error) {
-      await closeStore(backend).catch(() => {}); // the first error is what the application has to know
+      await closeStore(backend).catch(() => {}); // report the first error, not the error of closing
       throw error;
     }
   }
@@ -130,7 +131,7 @@ export interface Opening {
   /** The shutdown of the application, which closes all its lock services at once. @default one of its own */
   shutdown?: Shutdown;
   /**
-   * Check the servers first: those on which locks would be given, but not safely, are refused. Not with `lazyConnect`.
+   * Whether to check the servers first, and refuse servers on which locks would not be safe. Not with `lazyConnect`.
    * @default false
    */
   examine?: boolean;
@@ -148,7 +149,7 @@ export interface Notice {
   message: string;
 }
 
-/** Whether two registrations have the same servers. Two clients, or pools, count as different, whatever they are connected to. */
+/** Whether two registrations have the same servers. Two clients or pools count as different, even for the same server. */
 function isSameStore(one: object, other: object): boolean {
   const [values, others] = [Object.values(one).flat(), Object.values(other).flat()] as unknown[][];
   const isSame = (value: unknown, at: number) =>
@@ -160,20 +161,20 @@ function isPlain(value: unknown): boolean {
   return isRecord(value) && Object.getPrototypeOf(value) === Object.prototype;
 }
 
-/** The names of the settings in which two registrations differ. */
+/** Returns the names of the settings in which two registrations differ. */
 function differingIn<Settings extends object>(one: Settings, other: Settings): string[] {
   const names = Object.keys({ ...one, ...other }) as (keyof Settings & string)[];
   return names.filter((name) => !isDeepStrictEqual(one[name], other[name]));
 }
 
-/** The whole report on the servers, logged at the level of its worst finding. */
+/** Makes a notice of the whole report on the servers, at the level of its worst finding. */
 function blockOf(registration: string, report: BackendReport): Notice {
   const [worst] = report.findings; // errors come first
   const level = worst === undefined ? 'log' : worst.severity === 'error' ? 'error' : 'warn';
   return { level, message: formatDiagnosis(diagnosisOf(registration, report)) };
 }
 
-/** A notice of the nodes that answer, but do not vote yet. */
+/** Makes a notice of the nodes that answer but do not vote yet. */
 function abstentions({ nodes }: BackendReport, problems: readonly NodeError[]): Notice[] {
   const abstaining = problems.filter(({ node }) => nodes.some(({ name, reachable }) => reachable && name === node));
   if (abstaining.length === 0) return [];

@@ -4,9 +4,9 @@ import { DIALECTS, quotedTable, type SqlDialect } from '../stores/sql/options.js
 import { ddl as ofPostgres } from '../stores/sql/postgres/statements.js';
 
 /**
- * The statement that creates the table of the locks, for a migration.
- * @param dialect `postgres`, or `mysql`, which is that of MariaDB, too
- * @param options with the name of the table, as `SqlLockModule` has it. @default 'resource_lock'
+ * Returns the statement that creates the table of the locks, for a migration.
+ * @param dialect `postgres`, or `mysql`, also for MariaDB
+ * @param options with the name of the table, as in the options of `SqlLockModule`. @default 'resource_lock'
  * @throws LockOptionsError
  */
 export function ddl(dialect: SqlDialect, { table = 'resource_lock' }: { table?: string } = {}): string {

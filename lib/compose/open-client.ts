@@ -6,14 +6,14 @@ import type { RedisSource } from '../stores/redis/client/source.js';
 import { ioredis } from '../stores/redis/ioredis/ioredis-driver.js';
 import { nodeRedis } from '../stores/redis/node-redis/node-redis-driver.js';
 
-/** The packages for Redis. A URL is opened with the first that is installed. */
+/** The packages for Redis. The first one that is installed opens a URL. */
 const DRIVERS: readonly RedisDriver[] = [ioredis, nodeRedis];
 
 /**
  * Opens a client; connects to nothing yet.
  * @param clientName the name in `CLIENT LIST` of a client that is made here, unless its options have one
- * @param limitMs how long the user's function may take, in milliseconds; undefined: as long as it likes
- * @throws LockOptionsError when the package that it takes is not installed; when the function takes too long
+ * @param limitMs the time limit of the user's function, in milliseconds; undefined: none
+ * @throws LockOptionsError if the package that it needs is not installed, or if the function takes too long
  * @throws what the user's function throws
  */
 export async function openClient(source: RedisSource, clientName: string, limitMs?: number): Promise<RedisClient> {
@@ -23,7 +23,7 @@ export async function openClient(source: RedisSource, clientName: string, limitM
   return inTime(opening, limitMs, () => {
     opening.then((client) => client.close()).catch(() => {});
     throw new LockOptionsError(
-      `A function given as a Redis source has returned no client within ${limitMs} ms (connectTimeoutMs): its promise is not settled. ` +
+      `A function given as a Redis source has returned no client within ${limitMs} ms (connectTimeoutMs): its promise is still pending. ` +
         'Have it return a client that is not connected yet, or find out what it waits for.',
     );
   });
@@ -39,7 +39,7 @@ async function driverOf(source: unknown): Promise<RedisDriver> {
   return DRIVERS.find((driver) => driver.owns(source)) ?? (await firstInstalled());
 }
 
-/** The package for Redis that opens a URL: ioredis if both are installed. @throws LockOptionsError where none is */
+/** Returns the package that opens a URL: ioredis if both are installed. @throws LockOptionsError if none is */
 export async function firstInstalled(): Promise<RedisDriver> {
   for (const driver of DRIVERS) {
     try {

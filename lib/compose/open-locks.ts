@@ -5,7 +5,7 @@ import { REDIS, type RedisLockModuleOptions } from './redis-lock-options.js';
  * Opens the locks of one registration on Redis, on a Redlock, or in memory.
  * @param options the options of `RedisLockModule.forRoot`
  * @throws LockOptionsError
- * @throws LockUnavailableError when Redis, or a majority of the nodes, cannot be reached
+ * @throws LockUnavailableError if Redis, or a majority of the nodes, cannot be reached
  */
 export async function openLocks(
   options: RedisLockModuleOptions,

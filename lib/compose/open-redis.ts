@@ -14,7 +14,7 @@ import { ReplicaWait } from '../stores/redis/replicas/replica-wait.js';
 import { Proposals } from '../stores/redis/redlock/proposals.js';
 import { AdmissionCheck } from '../stores/redis/redlock/admission.js';
 
-/** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
+/** Opens locks on one Redis server, one Sentinel-managed master, or one Cluster. */
 export async function openRedis(
   source: RedisSource,
   options: ResolvedOptions,
@@ -28,7 +28,7 @@ export async function openRedis(
   return new RedisNode(connection, settings, { report, replicas });
 }
 
-/** Locks on the majority of several masters. */
+/** Opens locks on the majority of several masters. */
 export async function openRedlock(
   sources: RedisSource[],
   options: ResolvedOptions,
@@ -59,11 +59,11 @@ export async function openRedlock(
 interface Connections {
   readonly connections: RedisConnection[];
   readonly settings: NodeSettings;
-  /** Checks each server for its use. */
+  /** Checks whether each server is suitable. */
   readonly report: LockBackend['report'];
 }
 
-/** Opens the clients of all servers, or of none. @throws LockOptionsError for those that do not fit */
+/** Opens the clients of all servers, or of none. @throws LockOptionsError for servers that cannot be used */
 async function connectionsTo(
   kind: RedisServers['kind'],
   sources: readonly RedisSource[],
@@ -100,14 +100,14 @@ async function connectionsTo(
   return { connections, settings, report: (timeoutMs) => reportOn(kind, probes, timeoutMs) };
 }
 
-/** Why these servers cannot be used, or not together. */
+/** Returns the reason why these servers cannot be used, or not together. */
 function unusableServers(
   connections: readonly RedisConnection[],
   { needsAdmission }: NodeSettings,
 ): string | undefined {
   for (const { client } of connections) {
     const { isCluster, keyPrefix } = client.topology;
-    // A brace in the client's prefix begins the hash tag of every key, unless it ends one: the keys of a lock must share theirs.
+    // All keys of a lock need the same hash tag. A brace in the client's prefix would begin another one, unless the tag is complete.
     if (isCluster && keyPrefix.includes('{') && !/^[^{]*\{[^}]+\}/.test(keyPrefix))
       return `The keyPrefix of the Cluster client must have no brace, or a whole hash tag: got ${JSON.stringify(keyPrefix)}.`;
   }
@@ -120,7 +120,7 @@ function unusableServers(
   return undefined;
 }
 
-/** The name of connections in `CLIENT LIST`, for which Redis takes visible ASCII characters only. */
+/** Returns the name of connections in `CLIENT LIST`, which may have only visible ASCII characters. */
 function clientName({ registration }: ResolvedOptions): string {
   return `nest-redis-lock:${registration.replace(/[^!-~]/g, '_')}`;
 }

@@ -9,7 +9,7 @@ import { openPostgres } from '../stores/sql/postgres/postgres-source.js';
 import { reportOnSql } from '../stores/sql/sql-doctor.js';
 import type { ResolvedSqlLockOptions } from './sql-lock-options.js';
 
-/** Locks in a table of PostgreSQL, or of MySQL and MariaDB. */
+/** Opens locks in a table of PostgreSQL, MySQL or MariaDB. */
 export async function openSqlBackend(
   { backend, commandTimeoutMs, createTable, keepMs, table }: ResolvedSqlLockOptions,
   now: () => number,

@@ -6,7 +6,7 @@ export function processName(): string {
   return `${hostName()}/${process.pid}/${randomBytes(9).toString('base64url')}`;
 }
 
-/** The name of this host in owner values. */
+/** Returns the name of this host in owner values. */
 export function hostName(): string {
   return (
     hostname()

@@ -21,13 +21,13 @@ export interface RedisLockSettings extends LockServiceOptions, RedisStoreOptions
 export type RedisLockModuleOptions = RedisLockSettings &
   (
     | {
-        /** Locks in the memory of this process, for unit tests and first steps. They do not exclude other processes. */
+        /** Whether to keep locks in the memory of this process, for unit tests and first steps. They do not exclude other processes. */
         memory: true;
         redis?: never;
         redlock?: never;
       }
     | {
-        /** At least 3 independent masters, an odd number: a lock is held when a majority granted it. */
+        /** The servers of a Redlock: an odd number of independent masters, at least 3. A lock is held if a majority granted it. */
         redlock: RedisSource[];
         redis?: never;
         memory?: never;
@@ -74,7 +74,7 @@ export const REDIS: StoreKind<RedisLockModuleOptions, ResolvedOptions> = {
   open: async (options, now, processName) => {
     const { backend } = options;
     if (backend.kind === 'memory') return new MemoryBackend(now);
-    // Loaded when needed: applications whose locks are in memory load none of it, and need no ioredis.
+    // Loaded only when needed: applications with locks in memory need no ioredis.
     const { openRedis, openRedlock } = await import('./open-redis.js');
     return backend.kind === 'redis'
       ? openRedis(backend.source, options, now, processName)

@@ -15,25 +15,25 @@ import { openSqlBackend } from './open-sql.js';
 /** Settings of one registration of the module. */
 export interface SqlLockSettings extends LockServiceOptions, SqlStoreOptions {}
 
-/** Locks in a PostgreSQL. */
+/** Options for locks in PostgreSQL. */
 export interface PostgresLockModuleOptions extends SqlLockSettings {
   /**
-   * A PostgreSQL 12 or later, the primary: `postgres://…`, the options of `pg`, a `Pool` of it, whose options are copied, or a PGlite. Locks
-   * have two connections of their own for each process, named `nest-redis-lock`; a PGlite is shared.
+   * The primary of PostgreSQL 12 or later: `postgres://…`, the options of `pg`, a `Pool` of `pg`, whose options are copied, or a
+   * PGlite. Each process opens two connections for locks, named `nest-redis-lock`; a PGlite is shared.
    */
   postgres: PostgresSource;
   mysql?: undefined;
 }
 
-/** Locks in a MySQL or MariaDB. */
+/** Options for locks in MySQL or MariaDB. */
 export interface MysqlLockModuleOptions extends SqlLockSettings {
   /**
-   * A MariaDB 10.6 or later, or a MySQL 8.0.1 or later, the primary: `mysql://…`, the options of `mysql2`, or a pool of it, whose options
-   * are copied. Locks have one connection of their own for each process.
+   * The primary of MariaDB 10.6 or later, or MySQL 8.0.1 or later: `mysql://…`, the options of `mysql2`, or a pool of `mysql2`, whose
+   * options are copied. Each process opens one connection for locks.
    */
   mysql: MysqlSource;
   postgres?: undefined;
-  /** These databases tell nobody when its turn has come. */
+  /** Not supported: these databases cannot notify a waiting process. */
   fair?: false;
 }
 
@@ -63,7 +63,7 @@ export const SQL: StoreKind<SqlLockModuleOptions, ResolvedSqlLockOptions> = {
   names: [...Object.keys(SQL_CHECKS), ...DIALECTS],
   meant: {
     url: "Did you mean postgres: 'postgres://user:password@host:5432/database', or mysql: 'mysql://...'?",
-    mariadb: 'Did you mean mysql? MariaDB is one.',
+    mariadb: 'Did you mean mysql? It is also for MariaDB.',
     connectionString: 'Did you mean postgres: { connectionString: ... }?',
     pool: 'Did you mean postgres: pool, or mysql: pool?',
     host: OF_THE_DATABASE,
@@ -76,19 +76,19 @@ export const SQL: StoreKind<SqlLockModuleOptions, ResolvedSqlLockOptions> = {
     redis: OF_REDIS,
     redlock: OF_REDIS,
     memory: 'RedisLockModule.forRoot({ memory: true }) keeps locks in memory.',
-    keyPrefix: 'Locks of another application go into another table: see the option table.',
+    keyPrefix: 'To separate the locks of applications, use a table for each: see the option table.',
     waitForReplicas:
       'A database waits for its replicas itself: see synchronous_standby_names, or semi-synchronous replication.',
-    admission: 'It is an option of a Redlock. A database that writes to disk before it answers forgets no lock.',
+    admission: 'It is an option of a Redlock. A database that writes to disk before it answers does not forget locks.',
   },
-  // It is refused there with a sentence of its own.
+  // `resolve` refuses it with its own message.
   unlistedIn: (options) => ('mysql' in options ? ['fair'] : []),
   resolve: (options, { fair }) => {
     const backend = serverOf(options);
     const store = resolveSqlOptions(options);
     if (backend.kind === 'mysql' && fair) {
       throw new LockOptionsError(
-        'fair needs a queue in the database, and MySQL and MariaDB tell nobody when its turn has come: leave it out, or keep the locks in ' +
+        'fair needs a queue in the database, and MySQL and MariaDB cannot notify a waiting process: leave it out, or keep the locks in ' +
           'PostgreSQL or Redis.',
       );
     }
@@ -102,7 +102,7 @@ function serverOf(options: { postgres?: unknown; mysql?: unknown }): SqlServer {
   const { postgres, mysql } = options;
   if (postgres !== undefined && mysql !== undefined)
     throw new LockOptionsError(
-      'One database is expected: got postgres and mysql. Register the module once for each, under names.',
+      'One database is expected: got postgres and mysql. Register the module once for each, with different names.',
     );
   if (mysql !== undefined) {
     checkMysql('mysql', mysql);

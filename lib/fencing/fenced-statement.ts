@@ -6,19 +6,19 @@ import { StaleTokenError, type StaleTokenDetails } from './stale-token.error.js'
 
 /** A write to one row that carries a fencing token. */
 export interface FencedRow {
-  /** `stock`, or `shop.stock` with its schema. Names are quoted, so they are case-sensitive. */
+  /** The table: `stock`, or `shop.stock` with its schema. Names are quoted, so they are case-sensitive. */
   table: string;
-  /** The columns that identify the row, and their values; for `fencedUpsert` those of its primary key or a unique index. */
+  /** The columns that identify the row, and their values; for `fencedUpsert`, the columns of its primary key or a unique index. */
   where: Record<string, unknown>;
-  /** The columns to write, and their values. Without any, the row remembers the token and is else left as it is. */
+  /** The columns to write, and their values. Without any, only the token is written. @default none */
   set?: Record<string, unknown>;
-  /** The `fencingToken` of the lock that this write is made under. */
+  /** The `fencingToken` of the lock that protects this write. */
   fence: number;
   /** The column that keeps the highest token: `bigint NOT NULL DEFAULT 0`. @default 'fence' */
   column?: string;
 }
 
-/** A statement for PostgreSQL, for any driver. It returns one row if it has written, and none if it has not. */
+/** A statement for PostgreSQL, for any driver. It returns one row if it has written, and otherwise none. */
 export interface FencedStatement {
   /** SQL with the placeholders `$1`, `$2`, … */
   readonly text: string;
@@ -28,14 +28,14 @@ export interface FencedStatement {
   readonly fencingToken: number;
   /** The table, for messages. */
   readonly resource: string;
-  /** Whether a write that changed nothing can only have had too old a token. */
+  /** Whether an old token is the only reason why the write can change nothing. */
   readonly isCertain: boolean;
 }
 
 /**
- * Writes to a row unless it has seen a newer token, and has it remember this one, in one atomic statement. It changes
- * nothing, too, where there is no such row. Give the number of rows it returned to `assertFenced`.
- * @throws LockOptionsError for names and values that cannot be meant
+ * Makes a statement that writes to a row and stores the token there, unless the row has seen a newer token. It also changes nothing
+ * if there is no such row. Pass the number of returned rows to `assertFenced`.
+ * @throws LockOptionsError for invalid names and values
  */
 export function fencedUpdate(row: FencedRow): FencedStatement {
   const { values, table, column, where, set, fence } = readRow(row);
@@ -46,9 +46,8 @@ export function fencedUpdate(row: FencedRow): FencedStatement {
 }
 
 /**
- * Like `fencedUpdate`, and inserts the row if there is none, so that a row that is just being made remembers the token
- * from its first moment.
- * @throws LockOptionsError for names and values that cannot be meant
+ * Makes a statement like `fencedUpdate` that inserts the row if there is none, so that a new row has the token from the beginning.
+ * @throws LockOptionsError for invalid names and values
  */
 export function fencedUpsert(row: FencedRow): FencedStatement {
   const { values, table, column, where, set, fence } = readRow(row);
@@ -68,11 +67,11 @@ export interface FencedWrite extends Pick<StaleTokenDetails, 'key' | 'resource' 
 }
 
 /**
- * Throws unless a fenced write has changed its row. Exactly one: of several, some may have been refused.
- * @param changedRows how many rows it changed or returned, as the driver reports
- * @param write the statement, or the lock when the statement is your own
- * @throws StaleTokenError when it changed none
- * @throws LockOptionsError when that is neither 1 nor 0, so that it is unknown whether it was written as intended
+ * Throws unless a fenced write has changed exactly one row: if a write is for several rows, some may have been refused.
+ * @param changedRows the number of rows that it changed or returned, as the driver reports
+ * @param write the statement, or the lock if the statement is your own
+ * @throws StaleTokenError if it changed no row
+ * @throws LockOptionsError if the number is neither 1 nor 0
  */
 export function assertFenced(changedRows: number | null | undefined, write: FencedWrite): void {
   checkFencingToken(write.fencingToken);
@@ -102,8 +101,7 @@ function readRow(row: FencedRow) {
   const values: unknown[] = [];
   const placed = (columns: Record<string, unknown>): Columns =>
     Object.entries(columns).map(([name, value]) => {
-      if (name === column)
-        throw new LockOptionsError(`The column "${column}" is written by the fence alone: leave it out.`);
+      if (name === column) throw new LockOptionsError(`Only the fence writes the column "${column}": leave it out.`);
       if (value === undefined) throw new LockOptionsError(`The value of "${name}" in a fenced write is undefined.`);
       values.push(value);
       return [identifier(name), `$${values.length}`] as const;
@@ -123,14 +121,14 @@ function readRow(row: FencedRow) {
     column: identifier(column),
     where: placed(where),
     set: placed(set),
-    // Cast to its type: in a column of text, tokens would silently be compared as text.
+    // The cast makes a text column fail, which would compare tokens as text.
     fence: `CAST($${values.push(fence)} AS bigint)`,
   };
 }
 
 const MAX_NAME_BYTES = 63;
 
-/** Quotes a name. PostgreSQL would silently cut off a longer one, and so use another column. */
+/** Quotes a name. Refuses a long one, which PostgreSQL would cut without an error, and so use another column. */
 function identifier(name: string): string {
   if (name === '' || name.includes('\0') || Buffer.byteLength(name) > MAX_NAME_BYTES) {
     throw new LockOptionsError(

@@ -14,8 +14,8 @@ export interface FencingClaim {
 }
 
 /**
- * The headers of a request that is made under a lock: `fetch(url, { headers: fencingHeaders(lock), … })`. The key is
- * percent-encoded, its colons are left as they are.
+ * Makes the headers of a request under a lock: `fetch(url, { headers: fencingHeaders(lock), … })`. The key is percent-encoded,
+ * except for its colons.
  */
 export function fencingHeaders({ key, fencingToken }: Pick<Lock, 'key' | 'fencingToken'>): Record<string, string> {
   checkKey(key);
@@ -23,12 +23,12 @@ export function fencingHeaders({ key, fencingToken }: Pick<Lock, 'key' | 'fencin
   try {
     return { [FENCING_TOKEN_HEADER]: `${encodeURIComponent(key).replaceAll('%3A', ':')}=${fencingToken}` };
   } catch (cause) {
-    const problem = 'holds half of a surrogate pair, which no header can carry';
+    const problem = 'contains half of a surrogate pair, which no header can carry';
     throw new LockKeyError(`The key ${JSON.stringify(key)} ${problem}.`, 500, { cause });
   }
 }
 
-/** Reads a value of the header. @returns undefined for an invalid value, or several of them */
+/** Reads a value of the header. @returns undefined for an invalid value, or for several values */
 export function readFencingHeader(value: string): FencingClaim | undefined {
   const [, encoded, digits] = /^([^=,\s]+)=(0|[1-9]\d{0,15})$/.exec(value) ?? [];
   if (encoded === undefined || !Number.isSafeInteger(Number(digits))) return undefined;

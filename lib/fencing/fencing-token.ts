@@ -1,8 +1,7 @@
 import { LockOptionsError } from '../api/errors.js';
 
 /**
- * Checks a fencing token before it is sent anywhere: one that is no safe integer would be rounded on the way, and then
- * compare as equal to its neighbours.
+ * Checks a fencing token before it is sent: a number that is not a safe integer would be rounded, and then equal its neighbours.
  * @throws LockOptionsError
  */
 export function checkFencingToken(token: unknown): asserts token is number {

@@ -10,8 +10,8 @@ import { checkFencingToken } from './fencing-token.js';
 import { StaleTokenError } from './stale-token.error.js';
 
 /**
- * Tokens are kept as the digits they came in, and never printed from a number of Lua, which would round them; as numbers
- * they only compare, which is exact below 2^53.
+ * Stores tokens as the given digits, since printing a number in Lua would round it. It compares them as numbers, which is exact
+ * below 2^53.
  */
 const SOURCE = `
 -- KEYS   token: the highest that was seen, value
@@ -41,23 +41,22 @@ const checkMs = milliseconds(1, 2 ** 47);
 
 /** Settings of a `RedisFence`. */
 export interface RedisFenceOptions {
-  /** First part of its keys: `<keyPrefix>:{<key>}:token` and `:value`. Not empty, no braces. @default 'fenced' */
+  /** First part of its keys, 1 to 200 characters without braces: `<keyPrefix>:{<key>}:token` and `:value`. @default 'fenced' */
   keyPrefix?: string;
   /**
-   * How long a token is remembered after its last use, in milliseconds: longer than any writer can be late. That of a
-   * value is remembered for as long as the value, if that is longer.
+   * Time to keep a token after its last use, in milliseconds: longer than any writer can be late. The token of a value is kept at
+   * least as long as the value.
    * @default 86400000
    */
   rememberMs?: number;
 }
 
 /**
- * Keeps values in Redis that only the newest holder of a lock can write, and the highest fencing token of each key. It
- * remembers no longer than its Redis does: after a restart without data, or a failover to a replica that lags behind,
- * a late writer gets through.
+ * Keeps values in Redis that only the newest holder of a lock can write, and the highest fencing token of each key. If Redis loses
+ * data, in a restart or a failover to a replica that lags behind, a late writer can get through.
  *
- * The client stays as it is and is not closed; how long a command may take is up to its own limits. One that is sent late
- * does no harm: the fence refuses it.
+ * The fence neither changes nor closes the client, whose own time limits apply. A command that is sent late does no harm: the fence
+ * refuses it.
  */
 export class RedisFence implements FenceStore {
   readonly #client: Commands;
@@ -65,7 +64,7 @@ export class RedisFence implements FenceStore {
   readonly #rememberMs: number;
 
   /**
-   * @param client of ioredis, or of node-redis; the latter has to be connected by you
+   * @param client a client of ioredis, or a connected client of node-redis
    * @throws LockOptionsError
    */
   constructor(
@@ -77,7 +76,7 @@ export class RedisFence implements FenceStore {
         'A RedisFence needs a client of ioredis, or one of node-redis 5.10 or later that is connected, for one server or a Cluster.',
       );
     }
-    // A brace would move the hash tag, and the two keys to different slots of a Cluster.
+    // A brace would change the hash tag, and move the two keys to different slots of a Cluster.
     if (typeof keyPrefix !== 'string' || !/^[^{}]{1,200}$/.test(keyPrefix)) {
       throw invalidOption('keyPrefix of a RedisFence', keyPrefix, 'a string of 1 to 200 characters without braces');
     }
@@ -94,9 +93,9 @@ export class RedisFence implements FenceStore {
 
   /**
    * Writes a value unless a newer token was seen for its key.
-   * @param options ttlMs: how long the value is kept, in milliseconds; for ever by default
-   * @throws StaleTokenError when it was not written
-   * @throws the error of the client, when that is not known
+   * @param options ttlMs: milliseconds to keep the value; forever by default
+   * @throws StaleTokenError if it was not written
+   * @throws the error of the client; the value may have been written then
    */
   async write(key: string, fencingToken: number, value: string, { ttlMs }: { ttlMs?: number } = {}): Promise<void> {
     if (typeof value !== 'string') {
@@ -108,19 +107,19 @@ export class RedisFence implements FenceStore {
     if (seen !== undefined) throw new StaleTokenError(fencingToken, { key, resource: 'the value in Redis', seen });
   }
 
-  /** The value of a key, `null` where there is none. */
+  /** Reads the value of a key. @returns `null` if there is none */
   async read(key: string): Promise<string | null> {
     return this.#client.get(this.#keysOf(key)[1]);
   }
 
-  /** @returns undefined when the token passed, else the newer one */
+  /** @returns undefined if the token passed, otherwise the newer one */
   async #run(key: string, args: (string | number)[]): Promise<number | undefined> {
     const keys = this.#keysOf(key);
     const reply = await this.#client.evalsha(SHA, 2, ...keys, ...args).catch((error: unknown) => {
       if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
       return this.#client.eval(SOURCE, 2, ...keys, ...args);
     });
-    // Numbers come as strings from clients with `stringNumbers`.
+    // A client with `stringNumbers` returns strings.
     const [passed, seen] = Array.isArray(reply) ? reply.map(Number) : [];
     if (passed === 1) return undefined;
     if (passed === 0 && seen !== undefined) return seen;

@@ -8,11 +8,11 @@ export type SqlQuery = (text: string, values: unknown[]) => Promise<{ rows: read
 
 /** Where `SqlFence` keeps its tokens. */
 export interface SqlFenceOptions {
-  /** @default 'fencing_tokens' */
+  /** The name of the table. @default 'fencing_tokens' */
   table?: string;
-  /** The primary key of the table. @default 'key' */
+  /** The column with the key of the lock, the primary key. @default 'key' */
   keyColumn?: string;
-  /** @default 'fence' */
+  /** The column with the highest token. @default 'fence' */
   column?: string;
 }
 

@@ -1,7 +1,7 @@
 import { LockError } from '../api/errors.js';
 import { quoted } from '../api/printable.js';
 
-/** Details of a refused write beside its token. */
+/** Details of a refused write, besides its token. */
 export interface StaleTokenDetails {
   /** The key of the lock. */
   key?: string;
@@ -9,21 +9,20 @@ export interface StaleTokenDetails {
   resource?: string;
   /** The newer token that the resource has seen. */
   seen?: number;
-  /** Whether it was refused because of its token for sure: `false` when there may be no such row at all. @default true */
+  /** Whether the token is certainly the reason: `false` if the row may be missing. @default true */
   isCertain?: boolean;
 }
 
 /**
- * The resource has seen a newer fencing token and refused this one: its holder has been succeeded by another, and
- * nothing was written. HTTP status 412, as for any condition of a request that does not hold. Repeating the write with the
- * same token cannot succeed: acquire the lock again, and read the data of the write again.
+ * The resource has seen a newer fencing token and refused this one: another holder came later, and nothing was written. HTTP status
+ * 412, as for any failed precondition. The same token cannot succeed later: acquire the lock again, and read the data again.
  */
 export class StaleTokenError extends LockError {
   override name = 'StaleTokenError';
   readonly code = 'LOCK_STALE_TOKEN';
   /** The newer token, if the resource reported it. */
   readonly seen?: number;
-  /** `false` when it is not known whether the token was too old or there is no such row. */
+  /** Whether the token is certainly the reason: `false` if the row may be missing. */
   readonly isCertain: boolean;
 
   constructor(

@@ -7,20 +7,20 @@ import type { AcquireTrace, ObservedExtension, ObservedLocks } from '../api/tele
 /** Buckets in seconds. */
 const ACQUIRE = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const HOLD = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600];
-/** Those of database clients, and one above a third of the default ttl: a quantile is never above the last of them. */
+/** The buckets of database clients, and one above a third of the default ttl, since no quantile can exceed the last bucket. */
 const EXTENSION = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30];
 
-/** Why held locks are lost. */
+/** The reasons for the loss of held locks. */
 const REASONS = ['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'overstayed', 'shutdown'];
 
-/** What is counted together: locks of one label, in one mode. */
+/** Locks that are counted together: of one label, in one mode. */
 interface Kind {
   readonly label: string;
   /** @default 'exclusive' */
   readonly mode?: LockMode;
 }
 
-/** The metrics of one lock service. No attribute of them is a key, an owner, a token, a host or a process. */
+/** The metrics of one lock service. Their attributes never contain a key, an owner, a token, a host or a process. */
 export class LockMeters {
   readonly #of: Attributes;
   readonly #acquires;
@@ -28,9 +28,9 @@ export class LockMeters {
   readonly #extensions;
   readonly #losses;
   readonly #releaseFailures;
-  /** What was seen: what is counted by label and mode has a series from then on. */
+  /** The kinds that were seen; each has its series from then on. */
   readonly #kinds = new Map<string, Kind>();
-  /** Ends what the meter calls. */
+  /** Removes the callbacks from the meter. */
   readonly close: () => void;
 
   constructor(meter: Meter, locks: ObservedLocks) {
@@ -41,15 +41,15 @@ export class LockMeters {
         unit: 's',
         advice: { explicitBucketBoundaries },
       });
-    this.#acquires = histogram('acquire.duration', 'How long calls took to acquire a lock, or to give up.', ACQUIRE);
-    this.#holds = histogram('hold.duration', 'How long locks were held.', HOLD);
-    this.#extensions = histogram('extension.duration', 'How long extensions of leases took.', EXTENSION);
+    this.#acquires = histogram('acquire.duration', 'Time until a call acquired the lock or gave up.', ACQUIRE);
+    this.#holds = histogram('hold.duration', 'Time that locks were held.', HOLD);
+    this.#extensions = histogram('extension.duration', 'Time to extend a lease.', EXTENSION);
     const counter = (name: string, description: string, unit: string) =>
       meter.createCounter(`nest_redis_lock.${name}`, { description, unit });
     this.#losses = counter('losses', 'Locks that were lost while they were held.', '{loss}');
     this.#releaseFailures = counter(
       'release.failures',
-      'Releases that were not confirmed, and are repeated.',
+      'Releases that were not confirmed and are being repeated.',
       '{failure}',
     );
     this.#releaseFailures.add(0, this.#of);
@@ -59,10 +59,10 @@ export class LockMeters {
     const pending = gauge('pending_requests', 'Calls of this process that wait for a lock.', '{request}');
     const nodes = gauge('node.count', 'Servers that keep the locks.', '{node}');
     const clock = meter.createObservableGauge('nest_redis_lock.clock.error', {
-      description: 'How wrong this process may know the clock of Redis, by which calls are ordered.',
+      description: 'The error bound of the estimated server clock, by which fair orders calls.',
       unit: 's',
     });
-    const tellError: ObservableCallback = (result) => {
+    const observeClockError: ObservableCallback = (result) => {
       const errorMs = locks.clockErrorMs?.();
       if (errorMs !== undefined) result.observe(errorMs / 1_000, this.#of);
     };
@@ -83,11 +83,11 @@ export class LockMeters {
     };
     meter.addBatchObservableCallback(count, [held, pending]);
     nodes.addCallback(countNodes);
-    clock.addCallback(tellError);
+    clock.addCallback(observeClockError);
     this.close = () => {
       meter.removeBatchObservableCallback(count, [held, pending]);
       nodes.removeCallback(countNodes);
-      clock.removeCallback(tellError);
+      clock.removeCallback(observeClockError);
     };
   }
 
@@ -125,7 +125,7 @@ export class LockMeters {
     }
   }
 
-  /** Begins the series of a kind with zeros: the first loss would not show as an increase in a series that begins with it. */
+  /** Begins the series of a kind with zeros: a series that begins with its first loss would not show an increase. */
   #see(kind: Kind): void {
     const name = nameOf(kind);
     if (this.#kinds.has(name)) return;
@@ -150,7 +150,7 @@ function nameOf({ label, mode = 'exclusive' }: Kind): string {
   return `${mode} ${label}`;
 }
 
-/** The code of an error of this library, or the name of another. */
+/** Returns the code of an error of this library, or the name of another error. */
 export function errorType(error: unknown): string {
   if (error instanceof LockError) return error.code;
   return error instanceof Error ? error.name : '_OTHER';

@@ -24,15 +24,15 @@ import { errorType, LockMeters } from './lock-meters.js';
 
 /** Options of `otelLocks`. */
 export interface OtelLocksOptions {
-  /** Make spans `acquire <label>` and `hold <label>`. @default true */
+  /** Whether to create the spans `acquire <label>` and `hold <label>`. @default true */
   spans?: boolean;
-  /** Record metrics. @default true */
+  /** Whether to record metrics. @default true */
   metrics?: boolean;
-  /** Whether spans have the keys of locks: without them they have labels only. @default true */
+  /** Whether spans contain the keys of locks, in addition to labels. @default true */
   spanKeys?: boolean;
-  /** @default the global one, at the time when the locks are opened */
+  /** The source of tracers. @default the global provider when the locks are opened */
   tracerProvider?: TracerProvider;
-  /** @default the global one, at the time when the locks are opened */
+  /** The source of meters. @default the global provider when the locks are opened */
   meterProvider?: MeterProvider;
 }
 
@@ -50,7 +50,7 @@ const CHECKS: Readonly<Record<keyof OtelLocksOptions, Check>> = {
 };
 
 /**
- * Spans and metrics of OpenTelemetry, for the option `telemetry` of a registration. Start the SDK before the application.
+ * Makes the OpenTelemetry spans and metrics for the option `telemetry` of a registration. Start the SDK before the application.
  * @throws LockOptionsError
  */
 export function otelLocks(options: OtelLocksOptions = {}): LockTelemetry {
@@ -58,7 +58,7 @@ export function otelLocks(options: OtelLocksOptions = {}): LockTelemetry {
   return new OtelLocks(checked(options, CHECKS));
 }
 
-/** Two of the same options are equal, so that modules may register the same locks. */
+/** A class with the options as its only field, so that several modules can register the same locks. */
 class OtelLocks implements LockTelemetry {
   constructor(private readonly options: OtelLocksOptions) {}
 
@@ -82,7 +82,7 @@ class OtelLocks implements LockTelemetry {
           span.end();
         });
       },
-      // Without spans there is nothing to observe of work: how long locks are held is in their events.
+      // Only spans need this: the events say how long locks were held.
       hold: tracer && ((trace) => observeHold(startSpan(tracer, 'hold', trace, spanKeys), trace)),
       noted: meters && ((event) => meters.note(event)),
       extended: (extension) => meters?.extended(extension),
@@ -116,7 +116,7 @@ function startSpan(tracer: Tracer, what: string, trace: AcquireTrace | HoldTrace
   return tracer.startSpan(`${what} ${label}`, { attributes });
 }
 
-/** What runs under a span has it as its parent. */
+/** Runs the work with the span as its parent. */
 function observation(span: Span | undefined, end: () => void): Observation {
   return {
     run: (work) => (span ? context.with(tracing.setSpan(context.active(), span), work) : work()),
@@ -124,7 +124,7 @@ function observation(span: Span | undefined, end: () => void): Observation {
   };
 }
 
-/** Without the message of the error, which may name the key. */
+/** Marks a span as failed, without the error message, which may name the key. */
 function failed(span: Span, type: string): void {
   span.setAttribute('error.type', type);
   span.setStatus({ code: SpanStatusCode.ERROR });

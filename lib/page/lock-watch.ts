@@ -5,31 +5,31 @@ import { monotonic } from '../core/time/clock.js';
 import { outsideOfCalls } from '../core/time/event-loop.js';
 import { MOST_ROWS, viewOf, type View } from './view.js';
 
-/** How often a list is renewed at most, in milliseconds. */
+/** Minimum time between two renewals of a list, in milliseconds. */
 const RENEW_MS = 1_000;
-/** How many times as long as the last listing took none follows it: listing takes a twentieth of the time at most. */
+/** The pause after a listing, as a multiple of its duration: so listing takes at most a twentieth of the time. */
 const REST = 20;
 
-/** After this time a viewer has to ask again, and so to pass the guards again, in milliseconds. */
+/** Milliseconds after which a viewer must connect again, and so pass the guards again. */
 const RECHECK_MS = 300_000;
 
 /** A list that has viewers. */
 interface Topic {
-  /** What keys are looked for; all if undefined. */
+  /** The pattern of the keys; undefined for all. */
   readonly match: string | undefined;
   readonly viewers: Set<Subscriber<View>>;
   last?: View;
-  /** When it may be renewed. */
+  /** The time from which it may be renewed. */
   dueAt: number;
 }
 
 /**
- * The lists of locks of one service that viewers look at. All of them share one loop, which lists one after the other, and runs
- * only while there are viewers: what it costs the store depends neither on their number nor on how often they load the page.
+ * Renews the lists of locks of one service for their viewers. One loop renews all lists, one after the other, and only while there
+ * are viewers: so neither their number nor their page loads change the load on the store.
  */
 export class LockWatch {
   readonly #topics = new Map<string | undefined, Topic>();
-  /** When the store may be asked again. */
+  /** The time from which the store may be asked again. */
   #restUntil = 0;
   #timer?: NodeJS.Timeout;
   #isListing = false;
@@ -41,8 +41,8 @@ export class LockWatch {
   ) {}
 
   /**
-   * The list of the locks with matching keys, again and again, for some minutes. Completes earlier when the application closes,
-   * and never fails.
+   * Emits the list of the locks with matching keys, and each renewal, for some minutes. Completes earlier if the application closes.
+   * Never fails.
    */
   see(match?: string): Observable<View> {
     const views = new Observable<View>((viewer) => {
@@ -75,7 +75,7 @@ export class LockWatch {
     if (this.#topics.size === 0) clearTimeout(this.#timer);
   }
 
-  /** Has the topic that is due first listed when its time has come. */
+  /** Sets the timer for the topic that is due first. */
   #plan(): void {
     clearTimeout(this.#timer);
     if (this.#isListing || this.#isOver) return;
@@ -110,7 +110,7 @@ export class LockWatch {
   }
 }
 
-/** The watches of an application, one for each of its lock services, whatever the number of its pages. */
+/** The watches of an application: one for each lock service, for any number of pages. */
 @Injectable()
 export class LockWatches implements OnModuleDestroy {
   readonly #watches = new Map<LockService, LockWatch>();

@@ -6,7 +6,7 @@ import { checkPageOptions, type LocksPageOptions } from './page-options.js';
 
 const OPTIONS = Symbol('LocksPageOptions');
 
-/** Every page imports it, and an application has one instance: its pages share what they show. */
+/** Every page imports this module, and an application has one instance, so that its pages share their lists. */
 @Module({ providers: [LockWatches], exports: [LockWatches] })
 class LockWatchModule {}
 
@@ -37,7 +37,7 @@ export class LocksPageModule {
     const { path, guards, allowRelease } = this.options!;
     if (guards !== 'none') return;
     new Logger('LocksPage').warn(
-      `The page ${JSON.stringify(path)} has no guards of its own: unless something else protects it, whoever reaches it sees ` +
+      `The page ${JSON.stringify(path)} has no guards of its own: unless something else protects it, anyone who reaches it sees ` +
         `which locks are held${allowRelease ? ', and can release them' : ''}.`,
     );
   }

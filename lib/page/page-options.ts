@@ -17,11 +17,11 @@ export type PageGuard = Type<CanActivate> | CanActivate;
 
 /** Options of `LocksPageModule.register`. */
 export interface LocksPageOptions {
-  /** Path of the page, such as `admin/locks`; the global prefix of the application comes before it. */
+  /** Path of the page, such as `admin/locks`, after the global prefix of the application. */
   path: string;
   /**
-   * The guards of all its routes, one at least: whoever passes them sees which locks are held, by which processes. `'none'` if
-   * something else protects the page, such as a global guard or a proxy: that is logged as a warning.
+   * The guards of all routes of the page, at least one: anyone who passes them sees which processes hold which locks. `'none'` if
+   * something else protects the page, such as a global guard or a proxy; the start then logs a warning.
    */
   guards: readonly PageGuard[] | 'none';
   /** Modules that export what the guards inject. @default none */
@@ -29,11 +29,12 @@ export interface LocksPageOptions {
   /** Whether locks can be released by force on the page. @default false */
   allowRelease?: boolean;
   /**
-   * Which viewers may do that, with `allowRelease: true`: called for each request after the guards have passed. All others see a
-   * page that is read-only. @default all viewers
+   * Returns whether a viewer may release locks, with `allowRelease: true`. The page calls it for each request, after the guards. For
+   * other viewers the page is read-only.
+   * @default all viewers may
    */
   mayRelease?: (context: ExecutionContext) => boolean | Promise<boolean>;
-  /** Name of the registration whose locks are shown. @default the one without a name */
+  /** Name of the registration whose locks are shown. @default the registration without a name */
   registration?: string;
 }
 
@@ -42,7 +43,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
   guards: (_, value) => {
     if (value === 'none' || (Array.isArray(value) && value.length > 0 && value.every(isGuard))) return;
     throw new LockOptionsError(
-      'guards must be a list of at least one guard, classes or instances with canActivate: whoever reaches the page sees which ' +
+      'guards must be a list of at least one guard, classes or instances with canActivate: anyone who reaches the page sees which ' +
         `locks are held, and by whom. Write guards: [AdminGuard], or guards: 'none' if something else protects the page.`,
     );
   },

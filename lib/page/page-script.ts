@@ -1,6 +1,6 @@
 import { HEADINGS } from './page-text.js';
 
-/** The script of the page, for browsers: plain DOM code, which gets what view.ts makes. Texts of the store are set as text only. */
+/** The script of the page: plain DOM code that shows the data of view.ts. It inserts texts from the store only as text. */
 export const PAGE_SCRIPT = `'use strict';
 (() => {
   const own = document.currentScript.src;
@@ -10,7 +10,7 @@ export const PAGE_SCRIPT = `'use strict';
 
   const HEADINGS = ${JSON.stringify(HEADINGS)};
 
-  /** The rows that are shown, by key: { row, seenAt, cells, button, several }. */
+  /** The visible rows by key: { row, seenAt, cells, button, several }. */
   const shown = new Map();
   const dialog = element('dialog');
   let source;
@@ -63,7 +63,7 @@ export const PAGE_SCRIPT = `'use strict';
   function remaining({ row, seenAt, cells }) {
     const ms = row.remainingMs - (performance.now() - seenAt);
     const isKept = row.keptUntil !== undefined;
-    // A lock that is kept ends by itself, as it should: its work has ended.
+    // A kept lock is meant to expire: its work has ended.
     cells.remaining.classList.toggle('alarm', ms <= 0 && !isKept);
     const text = ms > 0 ? duration(ms) : isKept ? '' : 'over';
     setText(cells.remaining, isKept ? [text, 'kept until ' + clock(row.keptUntil)].filter(Boolean).join(', ') : text);
@@ -75,7 +75,7 @@ export const PAGE_SCRIPT = `'use strict';
       row.waitingHere === 0 ? '' : count(row.waitingHere, 'call') + ' of this process',
     ].filter(Boolean);
     const names = (row.waiting ?? []).map((each) => nameOf(each) + (each.calls === undefined ? '' : ': ' + count(each.calls, 'call')));
-    // Calls inside another process that holds the lock are not seen before its next extension; a detached lock has none.
+    // Calls inside another holder's process are visible only after its next extension; a detached lock has none.
     const areSeen = (row.holders ?? [row.holder]).every(({ isThis, detached }) => isThis || detached) && !row.more;
     if (names.length === 0 && here.length === 0) here.push(row.waiting === undefined ? 'unknown' : areSeen ? 'none' : 'none in the queue');
     const text = JSON.stringify([names, here]);
@@ -113,7 +113,7 @@ export const PAGE_SCRIPT = `'use strict';
     const { permits } = row;
     setText(how, permits ? permits.held + ' of ' + permits.limit + ' permits' : 'shared');
     setText(more, row.more > 0 ? 'and ' + count(row.more, 'more holder') : '');
-    // Items that stay are not moved, as lines are not. Without digests there is nothing in them that could have the focus.
+    // Items that stay are not moved, like lines. Without digests they contain nothing that can have the focus.
     const ids = row.holders.map(({ digest }, index) => digest ?? index);
     for (const [id, { item }] of items) {
       if (ids.includes(id)) continue;
@@ -141,7 +141,7 @@ export const PAGE_SCRIPT = `'use strict';
   function newEntry() {
     const line = document.createElement('tr');
     const cells = {};
-    line.setAttribute('role', 'row'); // also where the style has it be no line of a table
+    line.setAttribute('role', 'row'); // on a narrow screen, the style removes it from the table
     ['key', 'registration', 'label', 'holder', 'since', 'remaining', 'token', 'waiting'].forEach((name, index) => {
       const cell = document.createElement(name === 'key' ? 'th' : 'td');
       cell.setAttribute('role', name === 'key' ? 'rowheader' : 'cell');
@@ -168,7 +168,7 @@ export const PAGE_SCRIPT = `'use strict';
     cells.scope.hidden = row.scope === undefined;
     setText(cells.text, textOf(row));
     cells.text.classList.toggle('long', textOf(row).length > 200);
-    // Its end is reached by scrolling, with the keys, too.
+    // So that the keyboard can scroll it.
     if (textOf(row).length > 200) cells.text.tabIndex = 0;
     setText(cells.registration, registration);
     setText(cells.label, row.label ?? '');
@@ -181,7 +181,7 @@ export const PAGE_SCRIPT = `'use strict';
       entry.button = releaseButton(titleOf(row), () => ask(entry.row, { ...entry.row.holder, digest: entry.row.digest }));
       cells.release.append(entry.button);
     }
-    // Of several holders each has a button of its own.
+    // Each of several holders has its own button.
     if (entry.button) entry.button.hidden = row.digest === undefined;
   }
 
@@ -193,7 +193,7 @@ export const PAGE_SCRIPT = `'use strict';
       shown.delete(key);
       line.remove();
     }
-    // Lines that stay are not moved: what is selected would be lost, and the focus, which a line that moves gets back.
+    // Lines that stay are not moved, since that would lose the selection. A line that moves gets its focus back.
     const focused = document.activeElement;
     rows.forEach((row, index) => {
       let entry = shown.get(row.key);
@@ -235,11 +235,11 @@ export const PAGE_SCRIPT = `'use strict';
   function ask(row, holder) {
     asked = { row, holder };
     setText(element('dialog-key'), titleOf(row));
-    const others = row.holders === undefined ? '' : ' Other holders keep what they have.';
+    const others = row.holders === undefined ? '' : ' Other holders keep their hold.';
     setText(element('dialog-holder'), (holder.detached ? 'It was ' : 'Held by ') + partOf(holder) + '.' + others);
     const late = row.permits
-      ? 'more calls may run than the limit says, and permits have no fencing token that could stop them'
-      : 'only a resource that checks fencing tokens refuses what it writes';
+      ? 'more calls may run than the limit allows, and permits have no fencing token that could stop them'
+      : 'only a resource that checks fencing tokens refuses its writes';
     setText(element('dialog-late'), late);
     dialog.showModal();
   }
@@ -256,7 +256,7 @@ export const PAGE_SCRIPT = `'use strict';
       const answer = await response.json().catch(() => ({}));
       if (!response.ok) throw new Error(answer.message || 'the server answered ' + response.status);
       if (answer.released) say('Released: ' + name);
-      else say('Not released, as it has another holder by now, or none: ' + name);
+      else say('Not released, because it now has another holder, or none: ' + name);
     } catch (error) {
       say('Not confirmed: ' + name + ' (' + error.message + ')');
     }
@@ -277,9 +277,9 @@ export const PAGE_SCRIPT = `'use strict';
     source.onerror = ({ target }) => {
       clearTimeout(lost);
       const isRefused = target.readyState === EventSource.CLOSED;
-      // The browser connects again by itself, unless the answer was an error. Streams also end at times without any fault.
+      // The browser reconnects automatically, unless the response was an error. Streams also end regularly, without a fault.
       lost = setTimeout(() => {
-        say('Not connected. If that lasts, load the page again: you may have to sign in.', true);
+        say('Not connected. If this continues, reload the page: you may have to sign in.', true);
         if (isRefused) watch();
       }, 5000);
     };

@@ -67,7 +67,7 @@ tbody th div.scope { color: var(--faint); font-weight: 400; font-size: 0.8125rem
 tbody th div.long { max-height: 8.7em; overflow-y: auto; }
 ol, ul { margin: 0; padding-inline-start: 1.25rem; }
 
-/* Where the columns would not fit, each lock is a block of its own, and its cells say what they are. */
+/* On a narrow screen, each lock is a block, and each cell shows its heading. */
 @media (max-width: 64rem) {
   body { padding: 0.75rem; }
   table, tbody, caption { display: block; }

@@ -1,10 +1,10 @@
 import { quoted } from '../api/printable.js';
 
 /**
- * The page itself, without any data: page-script.ts fills it.
- * @param url the path it was asked for by: where its script is depends on whether that ends with a slash
+ * Returns the page without data, which page-script.ts fills in.
+ * @param url the requested path: the address of the script depends on whether it ends with a slash
  * @param canRelease whether the viewer may release locks by force
- * @param registration whose locks it shows
+ * @param registration the registration whose locks it shows
  */
 export function pageText(url: string, canRelease: boolean, registration: string): string {
   const path = url.replace(/[?#].*$/s, '');
@@ -30,13 +30,13 @@ export function pageText(url: string, canRelease: boolean, registration: string)
       <p class="filter">
         <label for="filter">Key</label>
         <input id="filter" type="search" autocomplete="off" spellcheck="false" aria-describedby="filter-hint">
-        <span id="filter-hint">a part of it, or a pattern: * stands for any text</span>
+        <span id="filter-hint">a part of it, or a pattern: * matches any text</span>
       </p>
       <p id="message" role="status"></p>
       <p id="count"></p>
       <div class="scroll" role="region" aria-labelledby="caption" tabindex="0">
         <table role="table">
-          <caption id="caption">The locks that are held: first those that calls wait for, then the oldest</caption>
+          <caption id="caption">Held locks: first the locks that calls wait for, then the oldest</caption>
           <thead role="rowgroup">
             <tr role="row">
               ${HEADINGS.concat(canRelease ? ['Release'] : [])
@@ -49,8 +49,8 @@ export function pageText(url: string, canRelease: boolean, registration: string)
       </div>
       <p id="empty" hidden></p>
       <p id="hint" class="faint">
-        Waiting are the processes in the queue of the store, and the calls behind the holder. Other processes tell the number of their calls late, or
-        not at all.
+        The last column shows the processes in the queue of the store, and the calls behind the holder. Other processes report the number of their
+        calls late, or not at all.
       </p>
       <noscript><p>This page needs JavaScript.</p></noscript>
     </main>${canRelease ? DIALOG : ''}
@@ -59,7 +59,7 @@ export function pageText(url: string, canRelease: boolean, registration: string)
 `;
 }
 
-/** Of the columns, in their order; page-script.ts repeats them in each cell for narrow screens. */
+/** The headings of the columns; page-script.ts repeats them in each cell for narrow screens. */
 export const HEADINGS = ['Key', 'Registration', 'Label', 'Held by', 'Since', 'Remaining', 'Token', 'Waiting, in order'];
 
 const DIALOG = `
@@ -68,8 +68,8 @@ const DIALOG = `
       <p id="dialog-key"></p>
       <p id="dialog-holder"></p>
       <p id="dialog-text">
-        Its holder learns of it at its next extension at the latest, and its work goes on until then: <span id="dialog-late"></span>. If the lock has
-        another holder by now, nothing happens.
+        Its holder notices this at its next extension at the latest. Until then its work goes on: <span id="dialog-late"></span>. If the lock now has
+        another holder, nothing happens.
       </p>
       <p class="buttons">
         <button id="dialog-cancel" type="button" autofocus>Cancel</button>

@@ -37,7 +37,7 @@ import { cutOff, newestFor, type PageRequest, type PageResponse } from './reques
 
 const logger = new Logger('LocksPage');
 
-/** A controller class of its own for each registration: Nest keeps its path and its guards at the class. */
+/** Makes a controller class for each page, since Nest stores the path and the guards on the class. */
 export function pageController(options: LocksPageOptions): Type<unknown> {
   const { path, guards, allowRelease = false, mayRelease, registration } = options;
 
@@ -102,11 +102,11 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
       refuseForeign(request);
       const { key, digest } = Object(body) as { key?: unknown; digest?: unknown };
       if (typeof key !== 'string' || typeof digest !== 'string') {
-        throw new BadRequestException('Expected as JSON the key of a lock and the digest that was shown.');
+        throw new BadRequestException('Expected JSON with the key of a lock and the digest that was shown.');
       }
       const released = await this.#release(key, digest);
-      const outcome = released ? 'released by force' : 'not released, as it has another holder by now, or none';
-      logger.warn(`Lock ${quoted(key)} was ${outcome}: asked for on the page of locks${userOf(request)}.`);
+      const outcome = released ? 'released by force' : 'not released, because it now has another holder, or none';
+      logger.warn(`Lock ${quoted(key)} was ${outcome}: requested on the locks page${userOf(request)}.`);
       return { released };
     }
 
@@ -114,12 +114,12 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
       try {
         return await this.locks.forceRelease(key, { owner: digest, scope: null });
       } catch (error) {
-        if (error instanceof LockKeyError) throw new BadRequestException('There can be no lock with this key.');
-        if (error instanceof LockOptionsError) throw new BadRequestException('This is no digest of a holder.');
+        if (error instanceof LockKeyError) throw new BadRequestException('This is not a valid key of a lock.');
+        if (error instanceof LockOptionsError) throw new BadRequestException('This is not the digest of a holder.');
         if (!(error instanceof LockUnavailableError)) throw error;
         logger.error(error);
         throw new ServiceUnavailableException(
-          'The store did not answer: the lock may still be released, from this holder only.',
+          'The store did not answer: the lock may still be released, but only from this holder.',
         );
       }
     }
@@ -128,7 +128,7 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
   return LocksPageController;
 }
 
-/** What a page may load, and who may show it: itself, from its own server, and nobody in a frame. Nothing is kept. */
+/** The page loads only from its own server, no other page may frame it, and nothing is cached. */
 const HEADERS = {
   'Content-Security-Policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; " +

@@ -1,25 +1,25 @@
 import type { ServerResponse } from 'node:http';
 import { Observable, type MonoTypeOperatorFunction } from 'rxjs';
 
-/** A request of Express or Fastify, as far as the page reads it. */
+/** The parts of an Express or Fastify request that the page reads. */
 export interface PageRequest {
   url: string;
-  /** As it was sent, where Express or Fastify has changed `url`. */
+  /** The URL as it was sent, since Express or Fastify may change `url`. */
   originalUrl?: string;
   headers: Record<string, string | string[] | undefined>;
   /** Set by a guard or a middleware of the application. */
   user?: { id?: unknown };
 }
 
-/** A response of Express, or that of Fastify with the one of Node.js under it. */
+/** A response of Express, or a reply of Fastify with the Node.js response inside. */
 export type PageResponse = ServerResponse | { raw: ServerResponse };
 
-/** How long a client may take to read the end of a stream, in milliseconds. */
+/** Milliseconds that a client may take to read the end of a stream. */
 const READ_MS = 1_000;
 
 /**
- * Cuts off the client of a stream that has ended, unless it reads that soon. An HTTP server that closes waits for clients that do
- * not read, such as a laptop that sleeps.
+ * Disconnects the client of a stream that has ended, unless it soon reads the end. Otherwise an HTTP server that closes would wait
+ * for clients that do not read, such as a laptop that sleeps.
  */
 export function cutOff(given: PageResponse): void {
   const response = nodeOf(given);
@@ -28,8 +28,8 @@ export function cutOff(given: PageResponse): void {
 }
 
 /**
- * Sends a client that reads slowly the newest view only, as soon as it has read the last one: the others would stand in the memory of this
- * process, and the client would never catch up.
+ * Skips views for a client that reads slowly: it gets only the newest view, once it has read the last one. Otherwise views would
+ * accumulate in memory, and the client would never catch up.
  */
 export function newestFor<View>(given: PageResponse): MonoTypeOperatorFunction<View> {
   const response = nodeOf(given);
@@ -58,7 +58,7 @@ export function newestFor<View>(given: PageResponse): MonoTypeOperatorFunction<V
     });
 }
 
-/** Whether what was written waits for the client to read. On HTTP/2 the stream under the response says it. */
+/** Whether written data waits for the client to read it. On HTTP/2, the stream under the response knows. */
 function isFull(response: ServerResponse & { stream?: { writableNeedDrain?: boolean } }): boolean {
   return response.writableNeedDrain ?? response.stream?.writableNeedDrain ?? false;
 }

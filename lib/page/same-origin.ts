@@ -2,13 +2,13 @@ import { ForbiddenException, UnsupportedMediaTypeException } from '@nestjs/commo
 import type { PageRequest } from './request.js';
 
 /**
- * Refuses what another site had the browser send, along with the cookies of the viewer.
+ * Refuses a request that another site made the browser send, with the cookies of the viewer.
  * @throws ForbiddenException unless the page itself sent it
  * @throws UnsupportedMediaTypeException unless it is JSON, which a form cannot send
  */
 export function refuseForeign({ headers }: PageRequest): void {
   const site = headers['sec-fetch-site'];
-  // Browsers leave it out on plain HTTP, except of localhost.
+  // Browsers omit the header on plain HTTP, except for localhost.
   if (
     site === undefined ? !isOwnOrigin(headers.origin, headers.host ?? headers[':authority']) : site !== 'same-origin'
   ) {

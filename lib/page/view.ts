@@ -4,25 +4,25 @@ import type { HolderInfo, LockInfo, LockList } from '../api/lock.js';
 import { printable } from '../api/printable.js';
 import { hostName } from '../compose/process-name.js';
 
-/** How many locks are shown at most. */
+/** Maximum number of locks on the page. */
 export const MOST_ROWS = 500;
-/** How many holders of one lock are shown at most. */
+/** Maximum number of holders that are shown for one lock. */
 export const MOST_HOLDERS = 20;
-/** How much of a key is shown, in characters: all of one that the library can have made. */
+/** Maximum length of a key on the page, in characters: no key of this library is longer. */
 const LONGEST_KEY = 1_024;
 
-/** What all viewers of a list see at one time. */
+/** The state of a list at one time, for all its viewers. */
 export class View {
   #forReaders?: string;
   #forReleasers?: string;
 
-  /** @param rows none where the locks could not be listed */
+  /** @param rows undefined if the locks could not be listed */
   constructor(
     private readonly head: object,
     private readonly rows?: Row[],
   ) {}
 
-  /** As JSON, made once for all viewers of a kind. @param mayRelease whether the viewer may release locks by force */
+  /** Returns the view as JSON, made once for all viewers of a kind. @param mayRelease whether the viewer may release locks by force */
   json(mayRelease: boolean): string {
     const { head, rows } = this;
     if (mayRelease) return (this.#forReleasers ??= JSON.stringify({ ...head, rows }));
@@ -32,21 +32,21 @@ export class View {
 }
 
 /**
- * What page-script.ts reads as JSON.
- * @param labels those that are known, by key
+ * Makes the view that page-script.ts reads as JSON.
+ * @param labels the known labels by key
  */
 export function viewOf(listed: LockList | Error, ping: LockPing, labels?: ReadonlyMap<string, string>): View {
   const { registration, available, nodes } = ping;
   const problems = ping.problems.map(({ message }) => message);
   const head = { registration, ping: { available, nodes, problems } };
   if (listed instanceof Error) return new View({ ...head, problem: printable(listed.message, Infinity) });
-  // Why there may be more locks than rows: as many rows as fit; or the search was cut short, or a server did not answer.
+  // Why locks may be missing. `rows`: the list is full. `time`: the search was cut short, or a server did not answer.
   const incomplete = listed.complete ? undefined : listed.locks.length < MOST_ROWS ? 'time' : 'rows';
   const rows = listed.locks.map((lock) => rowOf(lock, labels?.get(lock.key))).sort(byWaitingAndAge);
   return new View({ ...head, incomplete }, rows);
 }
 
-/** What calls wait for comes first, then the oldest; the number of calls does not count, or lines would move all the time. */
+/** Sorts locks that calls wait for first, then the oldest. The number of calls does not count, or lines would move all the time. */
 function byWaitingAndAge(a: Row, b: Row): number {
   const oldestFirst = (a.since ?? Number.MAX_VALUE) - (b.since ?? Number.MAX_VALUE);
   return Number(isWaitedFor(b)) - Number(isWaitedFor(a)) || oldestFirst;
@@ -82,27 +82,27 @@ function rowOf(lock: LockInfo, label?: string) {
   return {
     key,
     scope: scope === undefined ? undefined : printable(scope),
-    /** The key without its scope as one line that only shows it, where that is another text. */
+    /** The key without its scope, with unsafe characters escaped, if that differs from the key. */
     text: text === key ? undefined : text,
     label: label === undefined ? undefined : printable(label),
     holder: processOf(holder),
-    /** Of a lock that several can hold: how, the first of its holders, and how many there are beside these. */
+    /** For a lock that several can hold: its mode, the first holders, and the number of further ones. */
     mode: isExclusive ? undefined : mode,
     permits,
     holders: isExclusive ? undefined : holders.slice(0, MOST_HOLDERS).map(partOf),
     more: isExclusive ? undefined : Math.max(0, holders.length - MOST_HOLDERS),
     since: since?.getTime(),
-    /** Until all of its leases have ended. */
+    /** Milliseconds until all of its leases have expired. */
     remainingMs: Math.max(...holders.map((each) => each.remainingMs)),
     keptUntil: keptUntil?.getTime(),
     token,
-    /** The processes in the queue of the store, if it has one, in order, and how many calls of each wait. */
+    /** The processes in the queue of the store, if it has one, in order, with the number of their waiting calls. */
     waiting: waitingProcesses?.map((each) => ({ ...processOf(each), calls: each.waiters })),
-    /** How many calls wait behind an exclusive lock in the process of its holder, if that is another one and has told. */
+    /** The number of calls that wait behind an exclusive lock in the process of its holder, if another process reported it. */
     behind: processOf(holder).isThis ? undefined : holders[0]!.waiters,
-    /** How many calls of this process wait. */
+    /** The number of calls of this process that wait. */
     waitingHere: waiters,
-    /** Names the holding in a request to release it: only for viewers who may do that. Of several holders each has its own. */
+    /** Identifies the holding in a request to release it, for viewers who may release. Each of several holders has its own. */
     digest: isExclusive ? lock.digest : undefined,
   };
 }
@@ -112,7 +112,7 @@ function partOf({ holder, permits, since, digest }: HolderInfo) {
   return { ...processOf(holder), permits, since: since?.getTime(), digest };
 }
 
-/** A process without its owner value, with which the lock could be released. */
+/** Returns a process without its owner value, which would allow a release. */
 function processOf({ host, pid, detached, note }: LockHolder) {
   const isThis = (!detached && pid === process.pid && host === hostName()) || undefined;
   return { host, pid, isThis, detached, note: note === undefined ? undefined : printable(note) };

@@ -8,26 +8,26 @@ import { Locked } from '../nest/locked/locked.decorator.js';
 import { lockedMethodOf } from '../nest/locked/locked-method.js';
 import type { WithoutLock } from '../nest/locked/locked.types.js';
 
-/** Options of `@LockedCron`: those of `@Cron`, and of the lock. */
+/** Options of `@LockedCron`: the options of `@Cron` and of the lock. */
 export type LockedCronOptions = CronOptions & CronLockOptions & (CronPolicyOptions | (CronHoldOptions & WithPolicy));
 
 interface CronLockOptions {
   /**
-   * Let a run hold the lock for this long at most, in milliseconds, at least `holdMs`: for a job that may hang. Then
-   * `LockService.current().signal` aborts: see `@Locked`. If this time and `ttlMs` together are shorter than the time between two
-   * runs, the next run does not find the lock taken by a job that hangs.
+   * Maximum time that a run holds the lock, in milliseconds, at least `holdMs`: for a job that may hang. ShedLock calls it
+   * `lockAtMostFor`. Then `LockService.current().signal` aborts: see `@Locked`. If this time plus `ttlMs` is shorter than the time
+   * between two runs, a job that hangs does not block the next run.
    * @default no limit
    */
   maxHoldMs?: number;
   /**
-   * How long the lease runs without being extended, in milliseconds: see `@Locked`.
-   * @default that of the registration
+   * Lease of the lock, in milliseconds: see `@Locked`.
+   * @default the ttl of the registration
    */
   ttlMs?: number;
   /**
-   * What to do if the store cannot be reached, or does not answer in time: `throw` the `LockUnavailableError`, which Nest logs; `skip`
-   * the run; or call a function, such as one that counts it. **The function runs without a lock**, in each instance: never let it
-   * do the work. What it returns is ignored.
+   * What to do if the store cannot be reached or does not answer in time. `throw` throws the `LockUnavailableError`, which Nest logs.
+   * `skip` skips the run. A function is called, for example to count such runs; its result is ignored. **The function runs without a
+   * lock**, in each instance: never let it do the work.
    * @default 'throw'
    */
   onUnavailable?: 'throw' | 'skip' | WithoutLock<[], unknown>;
@@ -40,40 +40,39 @@ interface CronLockOptions {
 
 interface CronHoldOptions {
   /**
-   * Keep the lock of a run for at least this long, in milliseconds, 1 to 86 400 000; on a Redlock at most the `ttlMs` of the
-   * registration. An instance whose clock is behind by less than this skips the run that another instance has made. Choose a
-   * time longer than the difference between the instances' clocks, and shorter than the time between two runs. Required, here or in
-   * the `policy`.
+   * Minimum time to keep the lock of a run, in milliseconds, 1 to 86 400 000, and on a Redlock at most the `ttlMs` of the
+   * registration. ShedLock calls it `lockAtLeastFor`. An instance whose clock is late by less than this time skips a run that another
+   * instance has done. Choose more than the difference between the instances' clocks, and less than the time between two runs.
+   * Required, here or in the `policy`.
    */
   holdMs: number;
 }
 
 interface CronPolicyOptions extends Partial<CronHoldOptions> {
-  /** The name of a policy of the registration, for what is not set here. Its `waitMs` does not count: a run never waits. */
+  /** The name of a policy of the registration, for options that are not set here. Its `waitMs` has no effect: a run never waits. */
   policy: PolicyName;
 }
 
 type CronTime = Parameters<typeof Cron>[0];
 
-/** A text that nothing is filled into. */
+/** A string without placeholders. */
 type FixedText<Key extends string> = Key extends `${string}{${string}`
   ? { error: 'a cron job has no arguments: the key must be a fixed string' }
   : unknown;
 
-/** Fits methods that return a Promise of what can be undefined: a run that is skipped returns that. */
+/** Fits methods whose Promise may resolve to undefined, since a skipped run returns undefined. */
 export interface LockedCronDecorator extends SkippingDecorator<'a run that is skipped'> {}
 
 /**
- * A cron job that only one of all instances runs each time: `@Cron` on a method with `@Locked`, whose lock is kept for
- * `holdMs`. Instances that find the lock taken skip the run. A job that throws counts as run: the others do not try it again.
- * The job is of the whole application: its key has no scope, whatever the `scope` of the registration.
- * The application needs `ScheduleModule.forRoot()` beside the lock module: without it nothing runs the job, and the start logs
- * a warning.
+ * Makes the method a cron job that only one instance runs each time: `@Cron` on a method with `@Locked`, whose lock is kept for
+ * `holdMs`. Instances that find the lock taken skip the run. A job that throws counts as run: other instances do not repeat it. The
+ * job belongs to the whole application, so its key has no scope. The application also needs `ScheduleModule.forRoot()`: without it
+ * nothing runs the job, and the start logs a warning.
  *
  * @param cronTime when it runs, as `@Cron` takes it
  * @param key a fixed string, the same in all instances
- * @throws LockOptionsError when the class is defined: for a key that is not a fixed text, a missing `holdMs`, or anything that
- *   `@Locked` refuses. When the application starts: for a policy that is not known, or has no `holdMs` either
+ * @throws LockOptionsError when the class is defined: for a key that is not a fixed string, a missing `holdMs`, or anything that
+ *   `@Locked` refuses. When the application starts: for a policy that is unknown or has no `holdMs`
  */
 export function LockedCron<const Key extends string>(
   cronTime: CronTime,
@@ -90,7 +89,8 @@ export function LockedCron(...given: [cronTime: CronTime, key: string, options: 
     const { holdMs, maxHoldMs, ttlMs, registration, policy, onUnavailable, ...cronOptions } = options ?? {};
     const isLeftToPolicy = policy !== undefined && holdMs === undefined;
     if (!isLeftToPolicy && !(holdMs! > 0)) {
-      const between = 'longer than the clocks of the instances differ, and shorter than the time between two runs';
+      const between =
+        'more than the difference between the clocks of the instances, and less than the time between two runs';
       throw invalidOption('holdMs', holdMs, `a number of milliseconds, ${between}`);
     }
     const lease = { holdMs, maxHoldMs, ttlMs, registration, policy };

@@ -15,22 +15,23 @@ import {
   READ_TOO_EARLY,
 } from '../stores/sql/postgres/statements.js';
 
-/** Runs a statement in the transaction of the work: `(text, values) => tx.query(text, values)`. What it resolves to is not read. */
+/** Runs a statement in the transaction of the work: `(text, values) => tx.query(text, values)`. The library ignores its result. */
 export type TransactionQuery = (text: string, values: GuardStatement['values']) => PromiseLike<unknown>;
 
-/** A transaction that has `query`: a client of `pg`, an `EntityManager` or `QueryRunner` of TypeORM, a transaction of PGlite. */
+/** A transaction with `query`: a client of `pg`, an `EntityManager` or `QueryRunner` of TypeORM, or a transaction of PGlite. */
 export interface Transaction {
   query(text: string, values: GuardStatement['values']): PromiseLike<unknown>;
 }
 
 /**
- * Has the work's own transaction keep a lock, or all locks of a set: nobody else becomes their holder before that transaction has ended,
- * whatever happens to clocks, to this process and to its network. So what it writes is exclusive. Call it last, just before the
- * commit, or first, where a refusal at the end would be costly, and in the outermost transaction. Release the lock after the commit.
- * @param lock of a `SqlLockModule` whose table is in the database of the transaction
- * @throws LockLostError when it is not held any more. Roll the transaction back then: PostgreSQL allows nothing else, MySQL would commit it
- * @throws LockOptionsError for a lock that is not in a table; when no transaction is open
- * @throws the error of the driver, or one with its code: `40001` of PostgreSQL in a transaction that began to read before the lock was granted
+ * Protects a lock, or all locks of a set, by the transaction of the work: no other call can get the lock before the transaction ends,
+ * even if a clock, this process or its network fails. So the writes of the transaction are exclusive. Call it in the outermost
+ * transaction: last, just before the commit, or first, if a late refusal would be costly. Release the lock after the commit.
+ * @param lock a lock of a `SqlLockModule` whose table is in the database of the transaction
+ * @throws LockLostError if the lock is no longer held. Then roll the transaction back: PostgreSQL allows nothing else, but MySQL would
+ *   commit it
+ * @throws LockOptionsError for a lock that is not in a table, or if no transaction is open
+ * @throws the error of the driver, or an error with its code: `40001` of PostgreSQL if the transaction read before the lock was granted
  */
 export async function guard(lock: Lock | LockSet, transaction: Transaction | TransactionQuery): Promise<void> {
   let handles: readonly LockHandle[] = [];
@@ -39,7 +40,7 @@ export async function guard(lock: Lock | LockSet, transaction: Transaction | Tra
     const { dialect, text, values } = statementOf(handles, Infinity);
     const query = queryOf(transaction);
     const lost = handles.find(({ isHeld }) => !isHeld);
-    // The transaction must not commit, also where the error is swallowed. MySQL has no statement that sees to it.
+    // The transaction must not commit even if the work ignores the error. MySQL has no statement for that.
     if (lost && dialect === 'postgres') await aborted(query);
     lost?.assertHeld();
     if (dialect === 'testing') return;
@@ -48,17 +49,17 @@ export async function guard(lock: Lock | LockSet, transaction: Transaction | Tra
     if (dialect === 'postgres' && passedOnForMs < Infinity) await promised(query(ageCheck(passedOnForMs), []));
     await promised(query(text, values));
   } catch (error) {
-    await yieldToEventLoop(); // or a loop that tries again at once would stop all else
+    await yieldToEventLoop(); // so that a loop that retries at once does not block the event loop
     throw refusalOf(handles, error);
   }
 }
 
 /**
- * The statement of `guard`, for drivers that take another form: run it in the transaction of the work. It fails when a lock is not held any
- * more: roll the transaction back then, also if this function throws. Outside of a transaction it guards nothing. Run it at once: in PostgreSQL
- * it may say how long ago the lock was passed on.
- * @returns SQL with the placeholders `$1`, `$2`, … of PostgreSQL, or `?` of MySQL, each once and in order, whose values are texts and numbers.
- *   Its `dialect` is `postgres`, or `mysql`; or `testing` for locks of a `LockBench`, which no database keeps
+ * Returns the statement of `guard`, for drivers with another interface: run it in the transaction of the work, and at once, since in
+ * PostgreSQL it may contain the time since the lock was passed on. The statement fails if a lock is no longer held. Then roll the
+ * transaction back, and also if this function throws. Outside of a transaction it guards nothing.
+ * @returns SQL with the placeholders `$1`, `$2`, … of PostgreSQL, or `?` of MySQL, each once and in order; the values are strings and
+ *   numbers. Its `dialect` is `postgres` or `mysql`, or `testing` for locks of a `LockBench`, which are in no database
  * @throws LockLostError, LockOptionsError
  */
 export function guardStatement(lock: Lock | LockSet): GuardStatement {
@@ -74,12 +75,12 @@ function statementOf(handles: readonly LockHandle[], passedOnForMs: number): Gua
   const keys = inWords(handles.map(({ key }) => quoted(key)));
   throw new LockOptionsError(
     `A guard needs locks of SqlLockModule, which are in a table of the database: got ${keys}, which another store keeps. ` +
-      'Check its fencing token in the write instead: see fencedUpdate.',
+      'Check the fencing token in the write instead: see fencedUpdate.',
   );
 }
 
 const OF_CALLBACKS =
-  'mysql2 has connections with callbacks, whose query() answers with no promise: pass connection.promise(), or one of mysql2/promise.';
+  'A mysql2 connection with callbacks has a query() that returns no promise: pass connection.promise(), or a connection of mysql2/promise.';
 
 /** A transaction of TypeORM: a QueryRunner, or a manager that has one. */
 interface Nestable {
@@ -97,7 +98,7 @@ function queryOf(transaction: Transaction | TransactionQuery): TransactionQuery 
         'Call it in the outermost transaction, when the nested one has ended.',
     );
   if (typeof (transaction as { promise?: unknown } | null)?.promise === 'function')
-    throw new LockOptionsError(`transaction must have a query() that answers with a promise. ${OF_CALLBACKS}`);
+    throw new LockOptionsError(`transaction must have a query() that returns a promise. ${OF_CALLBACKS}`);
   if (typeof (transaction as Partial<Transaction> | null)?.query === 'function')
     return (text, values) => transaction.query(text, values);
   throw invalidOption(
@@ -111,17 +112,17 @@ async function aborted(query: TransactionQuery): Promise<void> {
   try {
     await promised(query(ABORT, []));
   } catch {
-    // As it should. Where it was not sent, the connection is gone, and its transaction with it.
+    // Expected. If the statement could not be sent, the connection is gone, and so is the transaction.
   }
 }
 
-/** What is no promise would not be waited for, and its error would be read by nobody. @throws LockOptionsError */
+/** Checks that an answer is a promise: otherwise nobody would wait for it or see its error. @throws LockOptionsError */
 function promised(answer: PromiseLike<unknown>): PromiseLike<unknown> {
   const given = answer as { then?: unknown; onResult?: unknown } | undefined | null;
   // The queries of mysql2 with callbacks have a `then` that throws.
   if (typeof given?.then === 'function' && !('onResult' in given)) return answer;
   throw new LockOptionsError(
-    `The statement of a guard must be run by what returns a promise: got ${described(answer)}. Roll the transaction back. ${OF_CALLBACKS}`,
+    `The function that runs the statement of a guard must return a promise: got ${described(answer)}. Roll the transaction back. ${OF_CALLBACKS}`,
   );
 }
 
@@ -133,13 +134,13 @@ function handlesOf(lock: unknown): readonly LockHandle[] {
 
 const SERIALIZATION_FAILURE = '40001';
 const OUTDATED =
-  'could not serialize access: the transaction began before its call had the lock, and may have read what was there before. ' +
+  'could not serialize access: the transaction began before its call had the lock, and may have read old data. ' +
   'Roll it back, and begin it again under the lock.';
 
-/** What the databases call the error of `guard` outside of a transaction. */
+/** The codes of the databases for the error of `guard` outside of a transaction. */
 const OUTSIDE = new Set<unknown>(['25P01', 'ER_SP_DOES_NOT_EXIST']);
 
-/** What the error of a driver, which may be wrapped, says of the locks. */
+/** Turns the error of a driver, which may be wrapped, into an error about the lock. */
 function refusalOf(handles: readonly LockHandle[], error: unknown): unknown {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 8; cause = cause.cause, depth++) {
     const { number, stolen } = (BY_POSTGRES.exec(cause.message) ?? BY_MYSQL.exec(cause.message))?.groups ?? {};
@@ -149,7 +150,7 @@ function refusalOf(handles: readonly LockHandle[], error: unknown): unknown {
     if (lock) return new LockLostError(lock.key, stolen === undefined ? 'expired' : 'stolen', undefined, error);
     if (OUTSIDE.has((cause as { code?: unknown }).code))
       return new LockOptionsError(
-        'guard() was called outside of a transaction, where it would guard nothing. Begin one, and give its own client or manager: not a pool.',
+        'guard() was called outside of a transaction, where it would guard nothing. Begin one, and pass its client or manager, not a pool.',
         { cause: error },
       );
   }

@@ -16,12 +16,12 @@ const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModule
   'createSqlLockOptions',
 );
 
-/** Provides `LockService` on a table of the application's own database: all else is as with `RedisLockModule`. */
+/** Provides `LockService` on a table of the application's database. Everything else is as with `RedisLockModule`. */
 @Module({})
 export class SqlLockModule extends ConfigurableModuleClass {
   /**
-   * `forRoot({ postgres: 'postgres://user:password@host:5432/database' })`, or `postgres: pool`, or `mysql`. `isGlobal` (default true) and `name` (for a
-   * second registration) go in the same object.
+   * Registers the module: `forRoot({ postgres: 'postgres://user:password@host:5432/database' })`, or `postgres: pool`, or `mysql`.
+   * `isGlobal` (default true) and `name` (for a second registration) go in the same object.
    * @throws LockOptionsError here or when the application starts
    */
   static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
@@ -29,7 +29,8 @@ export class SqlLockModule extends ConfigurableModuleClass {
   }
 
   /**
-   * `forRootAsync({ imports, inject, useFactory | useClass | useExisting })`. `isGlobal` and `name` go in the same object.
+   * Registers the module with options that are made later: `forRootAsync({ imports, inject, useFactory | useClass | useExisting })`.
+   * `isGlobal` and `name` go in the same object.
    * @throws LockOptionsError here or when the application starts
    */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {

@@ -9,12 +9,12 @@ import { getLockServiceToken } from '../nest/injection/tokens.js';
 
 /** Options of `LockHealthIndicator.pingCheck`. */
 export interface LockPingCheckOptions {
-  /** Name of the registration. @default the one without a name */
+  /** Name of the registration. @default the registration without a name */
   registration?: string;
-  /** How long the check may take, in milliseconds, 1 to 60 000. @default 1000 */
+  /** Time limit of the check, in milliseconds, 1 to 60 000. @default 1000 */
   timeoutMs?: number;
   /**
-   * Whether the result says what is wrong with each server. It names their addresses, so do not show it publicly.
+   * Whether the result contains the problems of each server. They name addresses, so do not show the result publicly.
    * @default false
    */
   details?: boolean;
@@ -22,20 +22,19 @@ export interface LockPingCheckOptions {
 
 const CHECK_TIMEOUT = milliseconds(1, 60_000);
 
-/** Tells `@nestjs/terminus`, 11 and 12, whether locks can be taken. For readiness, never for liveness. */
+/** Checks for `@nestjs/terminus` 11 and 12 whether locks can be acquired. For readiness, never for liveness. */
 @Injectable()
 export class LockHealthIndicator {
   /** @internal Nest makes it. */
   constructor(
-    // By hand, as applications are also built by tools that emit no types of parameters.
+    // Explicit, since some build tools emit no parameter types.
     @Inject(HealthIndicatorService) private readonly health: HealthIndicatorService,
     @Inject(ModuleRef) private readonly ref: ModuleRef,
   ) {}
 
   /**
-   * `down` if no lock can be taken, and from the moment when the application begins to close. `degraded` if some nodes of a
-   * Redlock do not vote, but are not needed; `up` with `warnings` in versions of Terminus without `degraded`. Never rejects: a
-   * mistake in the options is reported as `down`, too.
+   * Returns `down` if no lock can be acquired, or if the application has begun to close. Returns `degraded` if some nodes of a Redlock
+   * do not vote but are not needed, or `up` with `warnings` in Terminus 11. Never rejects: a mistake in the options also gives `down`.
    * @param key the name of the check in the result
    */
   async pingCheck<const Key extends string>(
@@ -55,7 +54,7 @@ export class LockHealthIndicator {
       if (!available) return session.down({ message: 'no lock can be taken', ...data });
       if (nodes.voting === nodes.of) return session.up(data);
       const impaired = { ...data, warnings: [`${nodes.of - nodes.voting} of ${nodes.of} nodes cannot vote`] };
-      // Terminus 11 drops a result of any status but up and down.
+      // Terminus 11 drops a result with any status but up and down.
       return typeof session.degraded === 'function' ? session.degraded(impaired) : session.up(impaired);
     } catch (error) {
       return session.down({ message: error instanceof Error ? error.message : String(error) });

@@ -3,11 +3,11 @@ import { registrationOf } from '../nest/injection/tokens.js';
 import { LockBench } from './lock-bench.js';
 
 /**
- * Gives an instance that you made with `new` the lock services that Nest would inject into its properties, with locks in
- * memory. Its methods with `@Locked`, `@Limited` and `@LeaderOnly` then work, and its properties with `@InjectLockService` are set.
- * @param bench its `locks` are used for its own registration; for others, or without a bench, a new one is made
+ * Injects lock services with locks in memory into an instance that you created with `new`. Its methods with `@Locked`,
+ * `@Limited` and `@LeaderOnly` then work, and its properties with `@InjectLockService` are set.
+ * @param bench the bench whose `locks` serve its registration; every other registration gets a new bench
  * @returns the instance
- * @throws LockOptionsError if its class has none of these
+ * @throws LockOptionsError if its class has no such method or property
  */
 export function withMemoryLocks<T extends object>(instance: T, bench = new LockBench()): T {
   const properties = (Reflect.getMetadata(INJECTED_PROPERTIES, instance.constructor) ?? []) as InjectedProperty[];
@@ -22,11 +22,11 @@ export function withMemoryLocks<T extends object>(instance: T, bench = new LockB
   if (isGiven) return instance;
   throw new LockOptionsError(
     `withMemoryLocks was given an instance of ${instance.constructor.name}, which has no method with @Locked or @Limited. ` +
-      'Where a constructor takes a LockService, give it that of a LockBench: new LockBench().locks.',
+      'If its constructor takes a LockService, pass new LockBench().locks.',
   );
 }
 
-/** What `Inject` notes on a class of each property. */
+/** The metadata that `Inject` keeps on a class for each property. */
 interface InjectedProperty {
   key: string | symbol;
   type: unknown;

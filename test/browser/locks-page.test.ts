@@ -123,7 +123,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     await lineOf(page, 'order:8').getByText('this process').waitFor(); // behind the dialog
     await dialog.getByRole('button', { name: 'Release' }).click();
     await message(page)
-      .filter({ hasText: 'Not released, as it has another holder by now, or none: order:8' })
+      .filter({ hasText: 'Not released, because it now has another holder, or none: order:8' })
       .waitFor();
     expect((await locks.inspect('order:8'))?.holder.owner).toBe(next.owner);
 

@@ -75,7 +75,7 @@ it('the commands inspect and ls show the locks of a prefix that are held, as lin
   expect(rows.map((row) => row.split('\t')[0])).toEqual(['order:1', 'order:2']);
   expect(JSON.parse((await call(wide('ls', '--json'))).out)).toMatchObject({ locks: { length: 5 }, complete: true });
   expect(await call(wide('ls', '--limit', '2'))).toMatchObject({
-    err: expect.stringContaining('These may not be all'),
+    err: expect.stringContaining('There may be more locks'),
   });
   const lines = (await call(wide('ls'), { columns: 80 })).out.trimEnd().split('\n');
   expect(lines[0]).toMatch(/^KEY +HOLDER +DIGEST +HELD +LEFT +WAITING$/);
@@ -138,7 +138,7 @@ it('the commands inspect and ls show the processes that wait, and print no numbe
     await call(on('ls', key)),
     await call(on('ls', key), { columns: 120 }),
   ];
-  expect(shown.out).toMatch(/waiting +no process in the queue; calls inside the holder's process are not seen\n$/);
+  expect(shown.out).toMatch(/waiting +no process in the queue; calls inside the holder's process are not visible\n$/);
   expect(listed.out).toMatch(/\tunknown\texclusive\t1\tunknown\n$/);
   expect(table.out).toMatch(/WAITING\n.* unknown\n$/);
   const waiting = [waiter.acquire(key), waiter.acquire(key)];

@@ -83,7 +83,7 @@ it('a password comes from the URL or from PGPASSWORD, and none is ever printed, 
     await ls(WRONG, 500),
     await call(['ls', '--postgres', wrong, '--redis', wrong]),
   ];
-  expect(called[0]!.err).toContain('Correct user and password, in the URL or in PGUSER, PGPASSWORD');
+  expect(called[0]!.err).toContain('Correct the user name and the password, in the URL or in PGUSER, PGPASSWORD');
   expect(new Set(called.map(({ code }) => code))).toEqual(new Set([64, 69]));
   const parts = ['wr0ng', 's3cret', encodeURIComponent(WRONG)];
   expect(called.filter(({ out, err }) => parts.some((part) => (out + err).includes(part)))).toEqual([]);

@@ -124,7 +124,7 @@ describe('Wrong command lines', () => {
     [
       'a command without "--"',
       ['run', 'x', 'true', '--redis', 'redis://x'],
-      'run takes a key, and its command behind "--": got 2 words.',
+      'run takes a key, and its command after "--": got 2 words.',
     ],
     ['no command to run', ['run', 'x', '--redis', 'redis://x'], 'run needs a command'],
     ['two patterns', ['ls', 'a', 'b', '--redis', 'redis://x'], 'ls takes at most one pattern: got 2 words.'],

@@ -258,7 +258,7 @@ describe('A right that is missing', () => {
       const error = (await locks.acquire(key, { waitMs: 0 }).catch((refusal: unknown) => refusal)) as Error;
       expect(error).toBeInstanceOf(LockContendedError);
       expect(error.message).toMatch(
-        / This process has given the lock back, and that was not confirmed: 127\.0\.0\.1:\d+: .*\+del .*\(ACL SETUSER\)\.$/,
+        / This process has released the lock, but the release was not confirmed: 127\.0\.0\.1:\d+: .*\+del .*\(ACL SETUSER\)\.$/,
       );
       expect(error.cause).toBeInstanceOf(NodeError);
     },

@@ -143,7 +143,7 @@ describe('The command line on a table of MariaDB', () => {
     const wrong = await calls(urlOf('limited', 'wr0ng'));
     expect(wrong).toMatchObject({ code: 69, out: '' });
     expect(wrong.err).toMatch(
-      /Access denied for user '\*\*\*'.*\. Correct user and password, in the URL or in PGUSER, /,
+      /Access denied for user '\*\*\*'.*\. Correct the user name and the password, in the URL or in PGUSER, /,
     );
     const absent = await calls(urlOf('root', '', '/absent'));
     expect(absent).toMatchObject({ code: 69, err: expect.stringContaining('Correct the name of the database.') });

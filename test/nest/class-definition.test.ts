@@ -68,12 +68,12 @@ it.each([
   [`@Locked('x') class Whole {}`, `@Locked on Whole: ${NO_PLACE} a class: put it on each of its methods.`],
   [
     `class Getter { @Locked('x') get run() { return Promise.resolve(); } }`,
-    `@Locked on Getter.run: ${NO_PLACE} no method.`,
+    `@Locked on Getter.run: ${NO_PLACE} not a method.`,
   ],
-  [`class Property { @Locked('x') run = async () => {}; }`, `@Locked on Property.run: ${NO_PLACE} no method.`],
+  [`class Property { @Locked('x') run = async () => {}; }`, `@Locked on Property.run: ${NO_PLACE} not a method.`],
   [
     `class Twice { @Locked('a') @Locked('b') async run() {} }`,
-    '@Locked on Twice.run: the method has another one: take one of them with LockService.withLock.',
+    '@Locked on Twice.run: the method has another one: keep one, and in the method call LockService.withLock instead of the other.',
   ],
   [
     `class Sync { @Limited('x', { limit: 2 }) name(): string { return 'x'; } }`,
@@ -93,7 +93,7 @@ it.each([
   ],
   [
     `class Twice { @LeaderOnly('a') @WhileLeader('b') async run() {} }`,
-    '@LeaderOnly on Twice.run: the method has another election',
+    '@LeaderOnly on Twice.run: the method has another @LeaderOnly or @WhileLeader',
   ],
   [`class Static { @LeaderOnly('a') static async run() {} }`, `@LeaderOnly on Static.run: ${NO_PLACE} static`],
   [`@LeaderOnly('a') class Whole {}`, `@LeaderOnly on Whole: ${NO_PLACE} a class`],

@@ -158,14 +158,14 @@ describe('an application does not start', () => {
     [
       'of request scope',
       [PerRequest],
-      'PerRequest.tick in RootTestModule is @LeaderOnly, but its class is of request scope',
+      'PerRequest.tick in RootTestModule is @LeaderOnly, but its class is request-scoped, or injects a request-scoped provider',
     ],
     [
       'that injects the request',
       [OfRequest],
-      'OfRequest.relay in RootTestModule is @WhileLeader, but its class is of requ',
+      'OfRequest.relay in RootTestModule is @WhileLeader, but its class is request-scoped',
     ],
-    ['of transient scope', [Transient], 'but its class is of transient scope'],
+    ['of transient scope', [Transient], 'but its class is transient'],
     ['that Nest did not make', [{ provide: Relay, useValue: new Relay() }], 'is @WhileLeader, but has no LockService'],
     [
       'whose options differ from those of another',

@@ -97,7 +97,7 @@ it('a locked method in a constructor, where nothing is injected yet, does not ru
     async warmUp(): Promise<void> {}
   }
   await makeApp({ providers: [Eager] });
-  await expect(called).rejects.toThrow('In a constructor nothing is injected yet: call it in onModuleInit.');
+  await expect(called).rejects.toThrow('In a constructor nothing is injected yet: call the method in onModuleInit.');
 });
 
 it('a locked method of an object made with new does not run, and says why [G187]', async () => {

@@ -82,7 +82,7 @@ it.each([
     await expect(start(() => RedisLockModule.forRoot({ memory: true, ...extras }))).rejects.toThrow(message);
     const useFactory = () => ({ memory: true as const, ...extras });
     await expect(start(() => RedisLockModule.forRootAsync({ useFactory }))).rejects.toThrow(
-      /^There is no option ".*: .* name and isGlobal go beside useFactory, not into what it returns\.$/,
+      /^There is no option ".*: .* Put name and isGlobal next to useFactory, not into its result\.$/,
     );
   },
 );

@@ -25,12 +25,12 @@ async function logOf(...providers: Type[]): Promise<string[]> {
   return log.lines;
 }
 
-const RUNS = 'it runs without, except for what it calls by super';
-const NEVER = 'it is never called, unless by your own code';
+const RUNS = 'it runs without that, except for what it calls with super';
+const NEVER = 'only your own code calls it';
 
 const warning = (override: string, base: string, decorators: string, effect = RUNS) =>
-  `warn ${override} overrides ${base}, which is ${decorators}, but has no such decorator: ${effect}. Decorate it, too, or say ` +
-  'that this is meant, with @NotLocked().';
+  `warn ${override} overrides ${base}, which is ${decorators}, but has no such decorator: ${effect}. Decorate it too, or add ` +
+  '@NotLocked() if this is intended.';
 
 it('the start of an application warns once of an override without the @Locked of the method of its base class [G555]', async () => {
   class Unlocked extends Orders {

@@ -234,7 +234,7 @@ it.each<[options: object, message: string]>([
   ],
   [
     { backend: () => Object.assign(toy(), { attemptTimeoutMs: () => NaN }) },
-    'attemptTimeoutMs() of the store must answer with a number of milliseconds up to 3600000: got NaN.',
+    'attemptTimeoutMs() of the store must return a number of milliseconds up to 3600000: got NaN.',
   ],
   [{ backend: () => Object.assign(toy(), { attemptTimeoutMs: () => 0 }) }, 'up to 3600000: got 0.'],
   [{ backend: () => Object.assign(toy(), { attemptTimeoutMs: () => Infinity }) }, 'up to 3600000: got Infinity.'],

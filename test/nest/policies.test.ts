@@ -261,7 +261,10 @@ describe('a method that names a policy', () => {
     ['@Limited. The policy "slow" has no limit: give it one, or the call.', Limited('job', { policy: 'slow' })],
     ['@Locked. The policy "partner" has a limit, which a lock does not have', Locked('job', { policy: 'partner' })],
     ['@LockedCron. There is no policy "slwo"', cron({ policy: 'slwo' })],
-    ['@LockedCron. The policy "slow" has no holdMs: give it one, or the decorator', cron({ policy: 'slow' })],
+    [
+      '@LockedCron. The policy "slow" has no holdMs, the time to keep the lock of a run: add it to the policy or the decorator',
+      cron({ policy: 'slow' }),
+    ],
   ];
 
   it.each(AT_START)(

@@ -51,7 +51,7 @@ describe('without forRoot RedisLockModule is refused, and the modules are named'
   it('RedisLockModule without forRoot is refused where another module registers it for itself, and the modules are named [G214]', async () => {
     const local = RedisLockModule.forRootAsync({ useFactory: () => ({ memory: true }), isGlobal: false });
     await expect(start(moduleOf('StockModule', { imports: [local] }), bare('OrdersModule'))).rejects.toThrow(
-      `OrdersModule imports ${NOTHING} StockModule registers it: keep in a constant what its forRoot returns, and ` +
+      `OrdersModule imports ${NOTHING} StockModule registers it: keep the result of its forRoot in a constant, and ` +
         'import that.',
     );
   });
@@ -126,7 +126,7 @@ describe('two registrations under one name', () => {
       const message = (problem as Error).message;
       expect(message.replace('StockModule and OrdersModule', 'OrdersModule and StockModule')).toBe(
         `OrdersModule and StockModule register RedisLockModule under one name, "default", but with different options ` +
-          `(${differing}): locks of one would not exclude those of the other. Register it once, or give one of them a name.`,
+          `(${differing}): their locks would not exclude each other. Register it once, or give one of them a name.`,
       );
     },
   );

@@ -109,7 +109,7 @@ it('a service of another copy of the library is no mock', async () => {
     builder.overrideProvider(getLockServiceToken('billing')).useValue(new LockService()),
   );
   await expect(app.get(Billing).bill()).rejects.toThrow(
-    'is a LockService of another copy of nest-redis-lock. Run npm ls nest-redis-lock to see why it is there twice.',
+    'is a LockService of another copy of nest-redis-lock. Run npm ls nest-redis-lock to see why it is installed twice.',
   );
 });
 

@@ -92,7 +92,7 @@ describe('a key of the request', () => {
         await expect(starting).rejects.toThrow(LockOptionsError);
         await expect(starting).rejects.toThrow(
           `Orders.pay in RootTestModule is @Locked with the key "order:{${part}}", which is made of the request, but it ` +
-            'is no handler',
+            'is not a handler',
         );
       }
     },

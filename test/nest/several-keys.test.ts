@@ -181,7 +181,7 @@ describe('@Locked with several keys', () => {
 
 it.each<[keys: unknown, problem: string]>([
   [[], 'the array of keys is empty: name at least one.'],
-  [['a:{0}', 'b:{params.id}'], '"a:{0}" is made of arguments and "b:{params.id}" of the request, which are not known'],
+  [['a:{0}', 'b:{params.id}'], '"a:{0}" uses arguments and "b:{params.id}" the request, which are not known'],
   [
     ['a', () => 'b'],
     'the key must be a string, an array of strings, or a function that returns one of them: got a func',

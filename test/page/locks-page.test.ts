@@ -169,8 +169,8 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
     expect([answer.status, await answer.json()]).toEqual([200, { released: true }]);
     expect(second.isHeld).toBe(false);
     expect(made.log.lines.filter((line) => line.startsWith('warn Lock "taken"'))).toEqual([
-      'warn Lock "taken" was not released, as it has another holder by now, or none: asked for on the page of locks by user "operator".',
-      'warn Lock "taken" was released by force: asked for on the page of locks by user "operator".',
+      'warn Lock "taken" was not released, because it now has another holder, or none: requested on the locks page by user "operator".',
+      'warn Lock "taken" was released by force: requested on the locks page by user "operator".',
     ]);
   });
 

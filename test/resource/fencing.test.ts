@@ -46,8 +46,16 @@ it.each<[what: string, change: object, problem: string]>([
   ['a where that is null, and equals nothing', { where: { sku: null } }, 'must not be null'],
   ['a where that is undefined', { where: { sku: undefined } }, 'is undefined'],
   ['a value that is undefined, which drivers write as NULL', { set: { boxes: undefined } }, 'is undefined'],
-  ['the fence among the columns to set', { set: { fence: 1 } }, 'by the fence alone: leave it out'],
-  ['the fence among the columns of where', { where: { fence: 1 } }, 'by the fence alone: leave it out'],
+  [
+    'the fence among the columns to set',
+    { set: { fence: 1 } },
+    'Only the fence writes the column "fence": leave it out',
+  ],
+  [
+    'the fence among the columns of where',
+    { where: { fence: 1 } },
+    'Only the fence writes the column "fence": leave it out',
+  ],
   ['a column in where and in set', { set: { sku: 'coffee' } }, 'both in where and in set'],
   ['a token that is no number', { fence: '17' }, 'got string'],
   ['no token', { fence: undefined }, 'got undefined'],

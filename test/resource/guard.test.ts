@@ -367,7 +367,7 @@ describe('@Fenced', () => {
         expect(() => define(...given)).toThrow(LockOptionsError);
         expect(() => define(...given)).toThrow(`${decorator} on Stock.write: ${problem}`);
       };
-      refused('The key "order:{0}" of a fence cannot be made of arguments', 'order:{0}');
+      refused('The key "order:{0}" of a fence cannot use arguments', 'order:{0}');
       for (const key of ['', 'order:{params}', null, 7]) refused('the key ', key);
       refused('optional must be', 'order', { optional: 'yes' });
       for (const maxAheadMs of [-1, 999, 1_000.5, NaN, '5000', null])

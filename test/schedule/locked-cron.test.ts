@@ -49,8 +49,8 @@ it('the start of an application warns of @LockedCron without ScheduleModule, whi
   class MoreJobs extends Jobs {}
   const { log } = await makeApp({ providers: [Jobs, MoreJobs, { provide: 'alias', useExisting: Jobs }] });
   expect(log.lines).toEqual([
-    'warn Jobs.nightly is @LockedCron, but no module imports ScheduleModule.forRoot() of @nestjs/schedule: it never runs by ' +
-      'itself. Add that to the imports of the root module.',
+    'warn Jobs.nightly is @LockedCron, but no module imports ScheduleModule.forRoot() of @nestjs/schedule: nothing calls ' +
+      'it. Add that to the imports of the root module.',
   ]);
 });
 
@@ -75,7 +75,11 @@ it.each<[key: unknown, options: Options, problem: string]>([
   ],
   [undefined, { holdMs: 50 }, 'got undefined'],
   ['', { holdMs: 50 }, 'the key "" cannot be read: it is empty.'],
-  ['job', undefined, 'holdMs must be a number of milliseconds, longer than the clocks of the instances differ'],
+  [
+    'job',
+    undefined,
+    'holdMs must be a number of milliseconds, more than the difference between the clocks of the instances',
+  ],
   ['job', {}, 'got undefined.'],
   ['job', { holdMs: 0 }, 'got 0.'],
   ['job', { holdMs: NaN }, 'got NaN.'],

@@ -219,7 +219,7 @@ describe('a source function that returns no client', () => {
     const promise = new Promise<Redis>((resolve) => (give = resolve));
     const opening = openLocks({ redis: () => promise, connectTimeoutMs: 50 });
     await expect(opening).rejects.toThrow(
-      'A function given as a Redis source has returned no client within 50 ms (connectTimeoutMs): its promise is not settled. ' +
+      'A function given as a Redis source has returned no client within 50 ms (connectTimeoutMs): its promise is still pending. ' +
         'Have it return a client that is not connected yet, or find out what it waits for.',
     );
     await expect(opening).rejects.toBeInstanceOf(LockOptionsError);

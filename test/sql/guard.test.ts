@@ -159,7 +159,7 @@ describe('a transaction that guards a lock', () => {
     expect(await locks.release()).toBe(true);
   });
 
-  it('that began to read before the lock was granted has to be begun anew, as it may have read what was there before [G689]', async () => {
+  it('that began to read before the lock was granted has to begin again, since it may have read old data [G689]', async () => {
     const { a, key, lock: before, tx } = await stage();
     await before.release();
     await tx.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
@@ -346,7 +346,7 @@ describe('guard', () => {
     await expect(guard(lock, undefined as never)).rejects.toThrow('transaction must be a function');
     await expect(guard(lock, {} as never)).rejects.toThrow('transaction must be a function');
     const forgetful = guard(lock, (() => undefined) as never);
-    await expect(forgetful).rejects.toThrow('must be run by what returns a promise: got undefined. Roll the');
+    await expect(forgetful).rejects.toThrow('statement of a guard must return a promise: got undefined. Roll the');
     await expect(forgetful).rejects.toThrow(LockOptionsError);
     const error = Object.assign(new Error('connection lost'), { code: 'ECONNRESET' });
     await expect(guard(lock, () => Promise.reject(error))).rejects.toBe(error);

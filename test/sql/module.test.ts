@@ -84,7 +84,7 @@ const BAD: [options: object | undefined, message: string][] = [
   [{ postgres: url, redis: 'redis://a' }, OF_REDIS],
   [{ postgres: url, redlock: ['redis://a'] }, OF_REDIS],
   [{ postgres: url, memory: true }, 'RedisLockModule.forRoot({ memory: true }) keeps locks in memory.'],
-  [{ postgres: url, keyPrefix: 'a' }, 'Locks of another application go into another table'],
+  [{ postgres: url, keyPrefix: 'a' }, 'To separate the locks of applications, use a table for each'],
   [{ postgres: url, waitForReplicas: { replicas: 1 } }, 'A database waits for its replicas itself'],
   [{ postgres: url, admission: false }, 'It is an option of a Redlock.'],
   [{ url }, "Did you mean postgres: 'postgres://user:password@host:5432/database', or mysql: 'mysql://...'?"],
@@ -119,10 +119,13 @@ it.each([
   [{ mysql: 7 }, 'mysql must be a URL, options of mysql2, or a pool of mysql2'],
   [{ mysql: { query: () => {} } }, 'mysql must not be a connection or a transaction that the application uses itself'],
   [{ mysql: MYSQL, postgres: url }, 'One database is expected: got postgres and mysql.'],
-  [{ mysql: MYSQL, fair: true }, 'fair needs a queue in the database, and MySQL and MariaDB tell nobody'],
+  [
+    { mysql: MYSQL, fair: true },
+    'fair needs a queue in the database, and MySQL and MariaDB cannot notify a waiting process',
+  ],
   [{ mysql: MYSQL, ttl: 5, nonsense: 1 }, /expected (?!.*\bfair).*ttlMs.*Did you mean ttlMs/],
   [{ postgres: url, nonsense: 1 }, /expected .*\bfair\b/],
-  [{ mariadb: MYSQL }, 'Did you mean mysql? MariaDB is one.'],
+  [{ mariadb: MYSQL }, 'Did you mean mysql? It is also for MariaDB.'],
 ])('an application does not start with %j [G775]', async (options, message) => {
   const starting = start(SqlLockModule.forRoot(options as never));
   await expect(starting).rejects.toThrow(message);
@@ -182,7 +185,7 @@ it('the options of SqlLockModule are refused where they are not expected, or mis
   );
   const named = { postgres: url, name: 'billing' } as SqlLockModuleOptions;
   await expect(start(SqlLockModule.forRootAsync({ useFactory: () => named }))).rejects.toThrow(
-    'name and isGlobal go beside useFactory, not into what it returns.',
+    'Put name and isGlobal next to useFactory, not into its result.',
   );
 });
 
@@ -242,7 +245,7 @@ it('SqlLockModule beside RedisLockModule under one name is refused: locks of one
     const starting = startApp(imports);
     await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
     await expect(starting).rejects.toThrow(
-      /(?=.*RedisLockModule)(?=.*SqlLockModule).* under one name, "default": locks of one would not exclude those of the other\. Keep one of them, or give one of them a name\.$/,
+      /(?=.*RedisLockModule)(?=.*SqlLockModule).* under one name, "default": their locks would not exclude each other\. Keep one of them, or give one of them a name\.$/,
     );
   }
 });

@@ -13,10 +13,10 @@ export interface FencingTokenOptions {
   /** Whether requests without the header may pass. @default false */
   optional?: boolean;
   /**
-   * How far the token may be ahead of the time of this machine, in milliseconds, at least 1 000; else the answer is 400. A token
-   * is the time of its grant by the clock of Redis. A token from the future would lock out all later holders until then. Choose
-   * more than the clocks of this machine and of Redis differ. `Infinity` accepts all tokens: for a store of your own whose
-   * tokens are not times.
+   * Maximum time that the token may be ahead of this machine's clock, in milliseconds, at least 1 000; otherwise the response is
+   * 400. A token is the time of its grant by the clock of Redis, and a token from the future would lock out all later holders until
+   * then. Choose more than the difference between the clocks of this machine and Redis. `Infinity` accepts all tokens: for a store
+   * of your own whose tokens are not times.
    * @default 86400000: a day
    */
   maxAheadMs?: number;
@@ -24,18 +24,17 @@ export interface FencingTokenOptions {
 
 /** Options of `@Fenced`. */
 export interface FencedOptions extends FencingTokenOptions {
-  /** How long the store may take before the request is refused with 503, in milliseconds, 1 to 60 000. @default 1000 */
+  /** Time limit of the store, in milliseconds, 1 to 60 000; after it the response is 503. @default 1000 */
   timeoutMs?: number;
 }
 
 /**
- * Lets a request pass only with a `Fencing-Token` of this key that is not older than any seen before. Put it on a handler, or
- * on a controller for all of its handlers.
+ * Accepts a request only with a `Fencing-Token` of this key that is at least as new as all tokens seen before. Put it on a
+ * handler, or on a controller for all of its handlers.
  *
- * @param key the key of the lock, as in `@Locked` at the client: `stock:{params.sku}`. A request that names another key is
- *   refused, because its token says nothing about this resource
- * @throws LockOptionsError when the class is defined: for a key that is missing, cannot be parsed or uses arguments, or a bad
- *   option
+ * @param key the key of the lock, as the client locks it: `stock:{params.sku}`. A request that names another key is refused, because
+ *   its token says nothing about this resource
+ * @throws LockOptionsError when the class is defined: for a missing or invalid key, a key that uses arguments, or an invalid option
  */
 export function Fenced(key: string, options?: FencedOptions): ClassDecorator & MethodDecorator;
 export function Fenced(...given: [key: string, options?: FencedOptions]): ClassDecorator & MethodDecorator {
@@ -54,11 +53,11 @@ export function Fenced(...given: [key: string, options?: FencedOptions]): ClassD
 
 /**
  * Injects the fencing token of the request into a parameter, for use in the write itself: `fencedUpdate({ …, fence: token })`.
- * A request without the header gets the answer 428. If the header cannot be read, is for another lock, or has a token too far
- * ahead of the time, the answer is 400.
+ * The response is 428 without the header, and 400 if the header cannot be read, names another lock, or has a token too far in the
+ * future.
  *
- * @param key the key that the header must name, as with `@Fenced`; by default any. You do not need `@Fenced` as well if the
- *   write checks the token
+ * @param key the key that the header must name, as with `@Fenced`; by default any key. If the write checks the token, you do not
+ *   also need `@Fenced`
  * @throws LockOptionsError when the class is defined
  */
 export function FencingToken(key?: string, options?: FencingTokenOptions): ParameterDecorator;
@@ -91,8 +90,8 @@ function readPlan(decorator: FencePlan['decorator'], key: unknown, options: Fenc
   const template = key === undefined ? undefined : new KeyTemplate(key as string);
   if (template?.origin === 'arguments') {
     throw new LockOptionsError(
-      `The key ${quoted(template.template)} of a fence cannot be made of arguments, since the guard runs before there are any: ` +
-        'use {params.id} and the like.',
+      `The key ${quoted(template.template)} of a fence cannot use arguments, since the guard runs before they exist: ` +
+        'use parts of the request, like {params.id}.',
     );
   }
   return { decorator, template, ...DEFAULTS, ...checked(options, CHECKS), unmade: new MissingKeyWarnings('Fenced') };

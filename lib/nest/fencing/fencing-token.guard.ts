@@ -20,16 +20,16 @@ import { requestValues, type MissingKeyWarnings } from '../locked/request-keys.j
 /** The injection token of the `FenceStore` that `FencingTokenGuard` uses: `{ provide: FENCE_STORE, useValue: … }`. */
 export const FENCE_STORE = Symbol.for('nest-redis-lock:FENCE_STORE');
 
-/** What `@Fenced` or `@FencingToken` asks of a request. */
+/** The requirements of `@Fenced` or `@FencingToken` for a request. */
 export interface FencePlan {
   readonly decorator: '@Fenced' | '@FencingToken';
-  /** The key that the header must name, for the token of another lock says nothing about this resource. */
+  /** The key that the header must name: a token of another lock says nothing about this resource. */
   readonly template?: KeyTemplate;
   /** Whether the header may be absent. */
   readonly optional: boolean;
-  /** How far the token may be ahead of the time of this machine, in milliseconds. */
+  /** Maximum time that the token may be ahead of this machine's clock, in milliseconds. */
   readonly maxAheadMs: number;
-  /** How long the store may take, in milliseconds. */
+  /** Time limit of the store, in milliseconds. */
   readonly timeoutMs: number;
   readonly unmade: MissingKeyWarnings;
 }
@@ -40,15 +40,15 @@ const MICROSECONDS = 1_000;
 const FORM = `${FENCING_TOKEN_HEADER}: <key of the lock>=<fencing token>`;
 
 /**
- * Refuses requests (HTTP, GraphQL) of former holders: those whose `Fencing-Token` is older than one already seen for its key.
- * It fails closed: 428 without the header, 400 if it cannot be read, 412 if it is too old, 503 while the store cannot be
- * reached. A token too far ahead of the time gets 400: it would lock out every later holder.
+ * Refuses HTTP and GraphQL requests of former holders: their `Fencing-Token` is older than one already seen for its key. The guard
+ * fails closed: 428 without the header, 400 if it cannot be read, 412 if it is too old, 503 while the store cannot be reached. A
+ * token too far in the future gets 400: it would lock out every later holder.
  *
  * It checks when the request arrives. A request that passed can still be overtaken before it writes: if the handler writes to a
  * database, check the token there again (`fencedUpdate`).
  *
- * `@Fenced(key)` attaches this guard. Without a key from there no request passes (500): the store remembers each key that it is
- * asked for, so a client must not be able to name any.
+ * `@Fenced(key)` attaches this guard. Without its key, every request fails with 500: the store remembers each key, so a client must
+ * not be able to choose one.
  */
 @Injectable()
 export class FencingTokenGuard implements CanActivate {
@@ -63,7 +63,7 @@ export class FencingTokenGuard implements CanActivate {
 
   async #raise({ key, fencingToken }: FencingClaim, timeoutMs: number): Promise<boolean> {
     try {
-      // A store that raises the token after the time limit does no harm: the token was issued.
+      // If the store raises the token after the time limit, that does no harm: a lock has this token.
       const passed = await inTime(this.store.raise(key, fencingToken), timeoutMs, () => {
         throw new Error(`no answer within ${timeoutMs} ms`);
       });
@@ -78,9 +78,9 @@ export class FencingTokenGuard implements CanActivate {
 }
 
 /**
- * Reads the header of a request; undefined where it is absent and may be.
- * @throws HttpException 428 when it is absent, 400 when it cannot be read, names another key, or is too far ahead of the time
- * @throws LockOptionsError when the request is of a kind that has no headers
+ * Reads the header of a request; undefined if an optional header is absent.
+ * @throws HttpException 428 if it is absent, 400 if it cannot be read, names another key, or is too far in the future
+ * @throws LockOptionsError if requests of this kind have no headers
  */
 export function fencingClaimOf(context: ExecutionContext, plan: FencePlan): FencingClaim | undefined {
   const { optional, maxAheadMs } = plan;
@@ -101,12 +101,12 @@ export function fencingClaimOf(context: ExecutionContext, plan: FencePlan): Fenc
   if (!claim) throw new BadRequestException(`The request must have one header of the form ${FORM}.`);
   const expected = expectedKey(context, plan);
   if (expected !== undefined && expected !== claim.key) {
-    // The cause is for the log of the application: clients must not see keys.
-    throw new BadRequestException(`The ${FENCING_TOKEN_HEADER} of this request is that of another lock.`, {
+    // Keys go into the cause, which only the log shows.
+    throw new BadRequestException(`The ${FENCING_TOKEN_HEADER} of this request belongs to another lock.`, {
       cause: new Error(`expected the token of ${quoted(expected)}, got one of ${quoted(claim.key)}`),
     });
   }
-  // A fence that has seen such a token would refuse all that locks will ever have.
+  // After such a token, a fence would refuse all tokens that locks get until that time.
   if (claim.fencingToken > (machineDate() + maxAheadMs) * MICROSECONDS) {
     throw new BadRequestException(`The ${FENCING_TOKEN_HEADER} of this request is too far ahead of the time here.`, {
       cause: new Error(
@@ -118,7 +118,7 @@ export function fencingClaimOf(context: ExecutionContext, plan: FencePlan): Fenc
   return claim;
 }
 
-/** The key that a request must name. @throws LockKeyError that names the handler */
+/** Returns the key that a request must name. @throws LockKeyError that names the handler */
 function expectedKey(context: ExecutionContext, { decorator, template, unmade }: FencePlan): string | undefined {
   try {
     return template?.render(requestValues(context));
@@ -131,7 +131,7 @@ function handlerOf(context: ExecutionContext): string {
   return `${context.getClass().name}.${context.getHandler().name}`;
 }
 
-/** @throws LockOptionsError where there is none */
+/** @throws LockOptionsError if neither the handler nor its controller has a plan */
 function planOf(context: ExecutionContext): FencePlan {
   const [handler, controller] = [context.getHandler(), context.getClass()];
   const of = (target: object) => Reflect.getMetadata(FENCED_PLAN, target) as FencePlan | undefined;

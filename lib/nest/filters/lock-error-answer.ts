@@ -3,14 +3,14 @@ import { LockContendedError, LockKeyError, type LockError, type LockErrorCode } 
 
 /** The part of a lock error that clients may see: without keys, holders and servers. */
 export interface LockErrorAnswer {
-  /** The HTTP status of the error, also on other transports. */
+  /** The HTTP status of the error, on all transports. */
   statusCode: number;
   code: LockErrorCode;
-  /** A sentence without a key. */
+  /** A sentence that names no key. */
   message: string;
   /** The part of the request that is missing or cannot be used in a key, as written in the key: `params.id`. */
   field?: string;
-  /** How much longer the holder's lease runs if it is not extended, in whole milliseconds, if that is known. */
+  /** Whole milliseconds until the holder's lease expires unless it is extended, if known. */
   retryAfterMs?: number;
 }
 
@@ -37,12 +37,12 @@ export function answerTo(error: LockError): LockErrorAnswer {
 
 interface HttpResponse {
   headersSent?: boolean;
-  /** The response of Node.js under that of Fastify. */
+  /** The Node.js response inside a Fastify reply. */
   raw?: { headersSent?: boolean };
   header?: (name: string, value: string) => unknown;
 }
 
-/** Sets `Retry-After` on a response of Express or Fastify, in whole seconds, if it is known when to try again. */
+/** Sets `Retry-After` on a response of Express or Fastify, in whole seconds, if the error says when to try again. */
 export function setRetryAfter(response: HttpResponse, error: unknown): void {
   const retryMs = knownRetryMs(error);
   if (retryMs === undefined || (response.raw ?? response).headersSent) return;

@@ -21,8 +21,8 @@ interface Response {
 }
 
 /**
- * Answers HTTP requests that fail with a lock error, on Express and Fastify: with its status, a `LockErrorAnswer` as the
- * body, and `Retry-After` where it is known when to try again. Logs refusals as `debug`.
+ * Answers HTTP requests that fail with a lock error, on Express and Fastify: with its status, a `LockErrorAnswer` as the body, and
+ * `Retry-After` if the error says when to try again. Logs refusals as `debug`.
  */
 @Catch(LockError)
 export class LockHttpExceptionFilter extends BaseExceptionFilter<LockError | HttpException> {
@@ -34,13 +34,13 @@ export class LockHttpExceptionFilter extends BaseExceptionFilter<LockError | Htt
       // oxlint-disable-next-line promise/valid-params -- of a filter
       super.catch(new HttpException(answer, error.status), host);
     } else if (!response.headersSent) {
-      response.status(error.status).send(answer); // made with `new`, so Nest gave it no adapter
+      response.status(error.status).send(answer); // a filter created with `new` has no adapter
     }
   }
 }
 
 /**
- * Answers messages of microservices that fail with a lock error: the client's Observable fails with a `LockErrorAnswer` and
+ * Answers microservice messages that fail with a lock error: the client's Observable fails with a `LockErrorAnswer` and
  * `status: 'error'`, as with an `RpcException`. Logs refusals as `debug`.
  */
 @Catch(LockError)
@@ -59,7 +59,7 @@ interface Client {
 }
 
 /**
- * Answers messages of gateways that fail with a lock error: the client gets an event `exception` with a `LockErrorAnswer`,
+ * Answers gateway messages that fail with a lock error: the client gets an event `exception` with a `LockErrorAnswer`,
  * `status: 'error'`, and its own message as `cause`, as with a `WsException`. Logs refusals as `debug`.
  */
 @Catch(LockError)
@@ -69,15 +69,15 @@ export class LockWsExceptionFilter implements WsExceptionFilter<LockError> {
     const client = message.getClient<Client>();
     const cause = { pattern: message.getPattern(), data: message.getData<unknown>() };
     const data = { status: 'error', ...logged(error), cause };
-    // A WebSocket has `emit`, too, which calls listeners of this process.
+    // A WebSocket also has `emit`, but that calls listeners in this process.
     if (typeof client.readyState === 'number') client.send?.(JSON.stringify({ event: 'exception', data }));
     else client.emit?.('exception', data);
   }
 }
 
 /**
- * Turns the lock error of a resolver into one that clients may read: a general message, and the rest of a `LockErrorAnswer`
- * as `extensions`. Without it GraphQL servers show the message of the lock error. Logs refusals as `debug`.
+ * Replaces the lock error of a resolver by an error for clients: a general message, and the rest of a `LockErrorAnswer` as
+ * `extensions`. Without this filter, GraphQL servers show the message of the lock error. Logs refusals as `debug`.
  */
 @Catch(LockError)
 export class LockGraphQLExceptionFilter implements ExceptionFilter<LockError> {
@@ -87,29 +87,29 @@ export class LockGraphQLExceptionFilter implements ExceptionFilter<LockError> {
   }
 }
 
-const OF_OTHERS = new Map<string, { catch(error: LockError, host: ArgumentsHost): unknown }>([
+const OTHER_FILTERS = new Map<string, { catch(error: LockError, host: ArgumentsHost): unknown }>([
   ['rpc', new LockRpcExceptionFilter()],
   ['ws', new LockWsExceptionFilter()],
   ['graphql', new LockGraphQLExceptionFilter()],
 ]);
 
 /**
- * Answers clients of every transport, each as the filter of that transport does. For the whole application:
- * `{ provide: APP_FILTER, useClass: LockExceptionFilter }`, since Nest asks only one filter for an error. Gateways need
- * `@UseFilters(LockWsExceptionFilter)`: Nest does not ask filters of the whole application for them.
+ * Answers clients of every transport, like the filter of that transport. For the whole application, since Nest calls only one
+ * filter for an error: `{ provide: APP_FILTER, useClass: LockExceptionFilter }`. Gateways need `@UseFilters(LockWsExceptionFilter)`,
+ * since Nest does not call global filters for them.
  */
 @Catch(LockError)
 export class LockExceptionFilter extends LockHttpExceptionFilter {
   override catch(error: LockError, host: ArgumentsHost): unknown {
     const type = host.getType<string>();
     if (type === 'http') return super.catch(error, host); // oxlint-disable-line promise/valid-params -- of a filter
-    const filter = OF_OTHERS.get(type);
-    if (!filter) throw error; // the transport is unknown here, but its caller may handle the error
+    const filter = OTHER_FILTERS.get(type);
+    if (!filter) throw error; // an unknown transport may handle the error itself
     return filter.catch(error, host); // oxlint-disable-line promise/valid-params -- the same
   }
 }
 
-/** Of errors that have no level here, the program is to blame. */
+/** Errors without a level here are mistakes in the program, and are logged as errors. */
 const LEVELS: Partial<Record<LockErrorCode, 'debug' | 'warn'>> = {
   LOCK_CONTENDED: 'debug',
   LOCK_UNAVAILABLE: 'debug',
@@ -118,8 +118,8 @@ const LEVELS: Partial<Record<LockErrorCode, 'debug' | 'warn'>> = {
 };
 
 /**
- * Makes the answer to a client, and logs the error. Refusals are ordinary: an outage is logged elsewhere, and so is the first
- * request that lacks a part of a key. Errors of the program keep their stack.
+ * Makes the answer to a client, and logs the error. Refusals need no higher level: other code logs outages, and the first request
+ * that lacks a part of a key.
  */
 function logged(error: LockError): LockErrorAnswer {
   const level = error instanceof LockKeyError && error.status === 400 ? 'debug' : LEVELS[error.code];

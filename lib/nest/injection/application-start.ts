@@ -2,8 +2,8 @@ import type { ModulesContainer } from '@nestjs/core';
 import type { LockService } from '../../core/service/lock.service.js';
 
 /**
- * The start of one application. If the library refuses it, as an option or a decorator is wrong, what was opened by then is
- * closed: Nest calls no hook of such an application, and connections would keep its process alive.
+ * The start of one application. If the library refuses it, because an option or a decorator is wrong, this closes the services
+ * that are already open: Nest calls no hooks of such an application, and connections would keep its process alive.
  */
 export class ApplicationStart {
   #phase: 'starting' | 'started' | 'refused' = 'starting';
@@ -22,13 +22,13 @@ export class ApplicationStart {
     if (this.#phase === 'refused') void this.refuse();
   }
 
-  /** From now on what is refused is a lazy module: the application goes on without it. */
+  /** Called when the application has started. A later refusal concerns a lazy module, and the application runs on without it. */
   succeeded(): void {
     this.#phase = 'started';
     this.#services.clear();
   }
 
-  /** Closes all that was opened. Never rejects. */
+  /** Closes all services that are open. Never rejects. */
   async refuse(): Promise<void> {
     if (this.#phase === 'started') return;
     this.#phase = 'refused';

@@ -1,11 +1,11 @@
 import { fileURLToPath } from 'node:url';
 
-/** Where the copies of this package are that this process has loaded. All copies, and all versions, share it. */
+/** The places of the copies of this package in this process. All copies and all versions share this set. */
 const COPIES = Symbol.for('nest-redis-lock:copies');
 
 /**
- * Notes that this copy of the package is loaded, and warns if there is another one: a lock service of one copy is not found by
- * the decorators of the other. A copy that is loaded anew from the same place, as by a test runner, is the same one.
+ * Registers this copy of the package, and warns if there is another one: the decorators of one copy do not find the lock service of
+ * the other. A copy that is loaded again from the same place, as test runners do, counts as the same.
  */
 export function noteCopy(): void {
   const here = placeOfThisCode();
@@ -16,7 +16,7 @@ export function noteCopy(): void {
   if (copies.has(here)) return;
   copies.add(here);
   if (first === undefined) return;
-  // At once: the start may fail because of it, and a process that ends then emits no warning.
+  // Not process.emitWarning(): the start may fail because of it, and a process that exits at once emits no warning.
   process.stderr.write(
     `[NEST_REDIS_LOCK_TWICE] Warning: This process has loaded nest-redis-lock twice, from ${shown(first)} and ${shown(here)}. ` +
       'Decorators of one copy do not find the locks of the other. Run npm ls nest-redis-lock to see why, and keep one: npm dedupe, or the same version ' +
@@ -25,11 +25,11 @@ export function noteCopy(): void {
 }
 
 /**
- * The file, line and column of this code; undefined if they cannot be known. Two copies within one bundle differ in the last. The
- * stack says it in ES modules, in CommonJS and in bundles, where `import.meta` and `__filename` each do in some only.
+ * Returns the file, line and column of this code; undefined if they are unknown. Two copies in one bundle differ in line or column.
+ * A stack works in ES modules, in CommonJS and in bundles; `import.meta` and `__filename` do not.
  */
 function placeOfThisCode(): string | undefined {
-  const stack: unknown = new Error().stack; // applications may make anything of it
+  const stack: unknown = new Error().stack; // Error.prepareStackTrace may return anything
   // The first line like `at placeOfThisCode (file:///app/copies.js?v=1:30:26)`; a bundler or a test runner adds the query.
   const frame = /^ +at (?:.*? \()?(.+?)(?:\?.*)?(:\d+:\d+)\)?$/m.exec(typeof stack === 'string' ? stack : '');
   if (!frame) return undefined;
@@ -37,7 +37,7 @@ function placeOfThisCode(): string | undefined {
   return (file.startsWith('file:') ? fileURLToPath(file) : file) + position;
 }
 
-/** The folder of the build in a package, or the place in a bundle. */
+/** Shortens a place to the folder of the build; keeps a place in a bundle. */
 function shown(place: string): string {
   return /^(.*[\\/]dist[\\/](?:esm|cjs))[\\/]nest[\\/]injection[\\/]copies\.js:/.exec(place)?.[1] ?? place;
 }

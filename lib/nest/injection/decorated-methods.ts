@@ -1,35 +1,35 @@
 import type { ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
 
-/** What a decorator of this library says of its method, for the checks at the start of the application. */
+/** What a decorator of this library records about its method, for the checks at the start of the application. */
 export interface MethodNote {
   /** For messages: `@Locked`. */
   readonly decorator: string;
-  /** What becomes of an override that has no such decorator; undefined where that is no matter. */
+  /** What happens to an override without the decorator; undefined if an override needs no decorator. */
   readonly override?: 'runs without' | 'is never called';
-  /** Whether each call takes a lock, or permits, whose key can be made of the arguments. */
+  /** Whether each call takes a lock or permits, with a key that can use the arguments. */
   readonly locksCalls?: true;
-  /** Whether its lock is useless unless it is kept for a `holdMs`. */
+  /** Whether the decorator needs a `holdMs`. */
   readonly keepsLock?: true;
-  /** The templates of its keys, if they are made of the request. */
+  /** The templates of keys that use the request. */
   readonly requestKeys?: readonly RequestKey[];
-  /** A provider without which the method never runs by itself, and the import that provides it. */
+  /** The provider that calls the method, and the module to import for it. */
   readonly needs?: { readonly provider: { readonly name: string }; readonly module: string };
 }
 
 /** A template like `order:{params.id}`. */
 interface RequestKey {
   readonly template: string;
-  /** What stands in its braces: `params.id`. */
+  /** The contents of its braces: `params.id`. */
   readonly sources: readonly string[];
 }
 
-/** A method where it is declared. */
+/** A declaration of a method in a class. */
 export interface Declared {
   readonly property: PropertyKey;
   /** `Class.method`, for messages. */
   readonly name: string;
-  /** Undefined: no method, but a getter or another value. */
+  /** Undefined for a getter or another value. */
   readonly method?: object;
 }
 
@@ -38,7 +38,7 @@ export interface Host {
   readonly module: NestModule;
   readonly wrapper: NestHost;
   readonly prototype: object;
-  /** Each with those that it overrides behind it. */
+  /** Each method, followed by the methods that it overrides. */
   readonly methods: readonly (readonly [Declared, ...Declared[]])[];
 }
 
@@ -50,7 +50,7 @@ type NestHost = NestModule['providers'] extends Map<unknown, infer Value> ? Valu
 
 const NOTES = Symbol.for('nest-redis-lock:notes');
 
-/** @throws LockOptionsError for `@NotLocked` beside `@Locked` or `@Limited` */
+/** @throws LockOptionsError for `@NotLocked` together with `@Locked` or `@Limited` */
 export function noteOn(method: object, note: MethodNote): void {
   const notes = [...notesOf(method), note];
   const locking = notes.find(({ locksCalls }) => locksCalls);
@@ -64,7 +64,7 @@ export function notesOf(method: object): readonly MethodNote[] {
   return (Reflect.getOwnMetadata(NOTES, method) as MethodNote[] | undefined) ?? [];
 }
 
-/** All that Nest makes for an application and that can have decorated methods: also guards, interceptors, pipes and filters. */
+/** Returns all objects of an application that can have decorated methods, including guards, interceptors, pipes and filters. */
 export function hostsOf(modules: ModulesContainer): Host[] {
   return [...modules.values()].flatMap((module) =>
     [...module.providers.values(), ...module.controllers.values(), ...module.injectables.values()].flatMap(
@@ -76,7 +76,7 @@ export function hostsOf(modules: ModulesContainer): Host[] {
   );
 }
 
-/** The prototype of what a module provides, if that is an object. */
+/** Returns the prototype of a provider or controller, if it is an object. */
 function prototypeOf(host: NestHost): object | undefined {
   const prototype: unknown = host.isNotMetatype
     ? typeof host.instance === 'object' && host.instance !== null && Reflect.getPrototypeOf(host.instance)
@@ -84,7 +84,7 @@ function prototypeOf(host: NestHost): object | undefined {
   return typeof prototype === 'object' && prototype !== null ? prototype : undefined;
 }
 
-/** Reads no property of instances: they may be mocks, or have getters that fail. */
+/** Reads no properties of instances: they may be mocks, or have getters that throw. */
 function methodsOf(prototype: object): [Declared, ...Declared[]][] {
   const methods = new Map<PropertyKey, [Declared, ...Declared[]]>();
   let owner: object | null = prototype;

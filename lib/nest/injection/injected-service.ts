@@ -8,15 +8,15 @@ import { yieldToEventLoop } from '../../core/time/event-loop.js';
 import type { DecoratedMethod, Method } from './method-decorator.js';
 import { getLockServiceToken } from './tokens.js';
 
-/** The property in which an instance has the service of a registration. Nest's error names it when the module is missing. */
+/** Returns the property that holds the service of a registration. Nest's error names it if the module is missing. */
 function serviceProperty(registration: string): symbol {
-  const beside = registration === DEFAULT_REGISTRATION ? '' : `{ name: ${quoted(registration)} }`;
-  return Symbol.for(`LockService of RedisLockModule.forRoot(${beside})`);
+  const options = registration === DEFAULT_REGISTRATION ? '' : `{ name: ${quoted(registration)} }`;
+  return Symbol.for(`LockService of RedisLockModule.forRoot(${options})`);
 }
 
 /**
- * Has Nest inject the service into instances of the class, so that a missing module fails the start of the application.
- * @returns finds the service of an instance
+ * Makes Nest inject the service into instances of the class, so that a missing module fails the start of the application.
+ * @returns a function that returns the service of an instance
  */
 export function injectInto(
   { target, name }: Pick<DecoratedMethod, 'target' | 'name'>,
@@ -29,9 +29,9 @@ export function injectInto(
     if (service) return injectedService(service, name);
     throw new LockOptionsError(
       `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
-        'without its object. It did not run. Let Nest make it, by useClass or with moduleRef.create in a factory; ' +
-        'in a test by Test.createTestingModule, with LockTestingModule.forRoot(), or call withMemoryLocks(instance), both of ' +
-        'nest-redis-lock/testing. In a constructor nothing is injected yet: call it in onModuleInit.',
+        'without its object. It did not run. Let Nest make the instance, by useClass or with moduleRef.create in a factory. ' +
+        'In a test, use Test.createTestingModule with LockTestingModule.forRoot(), or withMemoryLocks(instance), both of ' +
+        'nest-redis-lock/testing. In a constructor nothing is injected yet: call the method in onModuleInit.',
     );
   };
 }
@@ -41,7 +41,7 @@ export interface ServedCall {
   readonly args: unknown[];
   /** Runs the method itself. */
   readonly run: () => unknown;
-  /** @throws LockOptionsError where the instance has no service */
+  /** @throws LockOptionsError if the instance has no service */
   readonly service: () => LockService;
 }
 
@@ -54,7 +54,7 @@ interface MethodServer {
 }
 
 /**
- * Puts a wrapper in the place of a method, with all that other decorators have noted on it, and has the service injected.
+ * Replaces a method by a wrapper that keeps the metadata of other decorators, and makes Nest inject the service.
  * @param server runs the calls of the method
  */
 export function serveMethod(decorated: DecoratedMethod, server: MethodServer): Method {
@@ -73,8 +73,8 @@ export function serveMethod(decorated: DecoratedMethod, server: MethodServer): M
 }
 
 /**
- * Checks what a method has returned. The work behind a plain value is done, so its callers get the value. That behind a generator
- * would begin only after the lock was released.
+ * Checks the result of a method. With a plain value the work is done, so the callers get the value. The work of a generator would
+ * begin only after the release.
  */
 function resultCheck(name: string, decorator: string): (result: unknown) => unknown {
   let isWarned = false;
@@ -101,8 +101,8 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
 }
 
 /**
- * Does the work of a call with what it needs, which is found at once or not at all. Then it fails in the next turn of the event
- * loop, which a loop of such calls would block otherwise.
+ * Finds what a call needs, and does its work. If nothing is found, the call fails in the next turn of the event loop: otherwise a
+ * loop of such calls would block the event loop.
  */
 export async function workWith<Needed, Result>(
   find: () => Needed,
@@ -119,10 +119,10 @@ export async function workWith<Needed, Result>(
 }
 
 /**
- * The service that Nest has injected into an instance, for a look at the start of the application.
+ * Returns the service that Nest has injected into an instance, for checks at the start of the application.
  * @param where the method, its module and its decorator, for messages
  * @param otherwise more advice for an instance without a service
- * @throws LockOptionsError where there is none
+ * @throws LockOptionsError if there is none
  */
 export function serviceIn(instance: object, registration: string, where: string, otherwise = ''): LockService {
   const service: unknown = Reflect.get(instance, serviceProperty(registration));
@@ -134,7 +134,7 @@ export function serviceIn(instance: object, registration: string, where: string,
 }
 
 /**
- * Checks that a lock service was injected: with a mock in its place nothing would be locked.
+ * Checks that a lock service was injected: with a mock, nothing would be locked.
  * @param method `Class.method`, for the message
  * @throws LockOptionsError
  */
@@ -143,7 +143,7 @@ export function injectedService(service: unknown, method: string): LockService {
   throw new LockOptionsError(`${method} did not run: its LockService is ${describe(service)}`);
 }
 
-/** Whether the service was constructed: the mock that a library makes from the class is an instance of it, too. */
+/** Whether the service was constructed. `instanceof` alone is not enough: mocks of the class are instances of it too. */
 export function isMade(service: unknown): service is LockService {
   return service instanceof LockService && Object.hasOwn(service, 'registration');
 }
@@ -153,7 +153,7 @@ function describe(service: unknown): string {
   const type = (Object.getPrototypeOf(Object(service)) as object | null)?.constructor;
   const name = type === Object ? undefined : type?.name;
   if (name === 'LockService' && typeof registration === 'string') {
-    return 'a LockService of another copy of nest-redis-lock. Run npm ls nest-redis-lock to see why it is there twice.';
+    return 'a LockService of another copy of nest-redis-lock. Run npm ls nest-redis-lock to see why it is installed twice.';
   }
   const kind = name === undefined ? 'a plain object' : `an object of the class ${name}`;
   const stub = service instanceof LockService ? ' that RedisLockModule did not create' : '';

@@ -3,8 +3,8 @@ import { LockError, LockOptionsError } from '../../api/errors.js';
 export type Method = (...args: unknown[]) => unknown;
 
 /**
- * A second signature that is never called, as no decorator gets four arguments. Beside it the compiler takes `any` for the `Method` of the
- * first one when it asks whether a decorator is a `MethodDecorator`, and so finds that it is one.
+ * A second signature that nobody calls, since no decorator gets four arguments. With an overload, the compiler uses `any` for the
+ * `Method` of the first signature when it compares the decorator with `MethodDecorator`, and so accepts it.
  */
 export interface FitsMethodDecorator {
   (target: object, name: string | symbol, descriptor: never, never: never): void;
@@ -12,7 +12,7 @@ export interface FitsMethodDecorator {
 
 type AsyncMethod = (...args: never) => Promise<unknown>;
 
-/** Fits methods that return a Promise of what can be undefined, as a call that is skipped returns. */
+/** Fits methods whose Promise may resolve to undefined, since a skipped call returns undefined. */
 export interface SkippingDecorator<Reason extends string> extends FitsMethodDecorator {
   <Method extends AsyncMethod>(
     target: object,
@@ -24,7 +24,7 @@ export interface SkippingDecorator<Reason extends string> extends FitsMethodDeco
   ): void;
 }
 
-/** What a decorator for methods was put on. */
+/** The method that a decorator was put on. */
 export interface DecoratedMethod {
   readonly target: object;
   readonly property: string | symbol;
@@ -35,12 +35,12 @@ export interface DecoratedMethod {
 }
 
 /**
- * Makes a decorator, or refuses its use where it would do nothing. All decorators of this library are made here.
+ * Makes a decorator, and refuses a use that would do nothing. All decorators of this library are made here.
  * @param label for messages: `@Fenced`
  * @param example how it should be written
  * @param given all arguments of the call that makes it
- * @throws LockOptionsError when it was written without parentheses, or was compiled to a standard decorator; and for each error
- *   of `decorate`, with the decorator and its place named
+ * @throws LockOptionsError if it was written without parentheses, or was compiled to a standard decorator; for each error of
+ *   `decorate`, with the name of the decorator and its place
  */
 export function decorator<Place>(
   label: string,
@@ -54,7 +54,7 @@ export function decorator<Place>(
     try {
       decorate(target, member, place);
     } catch (error) {
-      // What another decorator of this library has refused, which this one is made of, names its place already.
+      // An error of an inner decorator already names its place.
       if (!(error instanceof LockError) || error.cause instanceof LockError) throw error;
       throw new LockOptionsError(`${label} on ${nameOf(target, member)}: ${error.message}`, { cause: error });
     }
@@ -63,7 +63,7 @@ export function decorator<Place>(
 
 /**
  * Makes a decorator for methods of instances.
- * @throws LockOptionsError as `decorator` does, and where it is not on such a method
+ * @throws LockOptionsError like `decorator`, and if it is not on such a method
  */
 export function methodDecorator(
   label: string,
@@ -76,7 +76,7 @@ export function methodDecorator(
     let problem: string | undefined;
     if (property === undefined) problem = 'a class: put it on each of its methods';
     else if (typeof target === 'function') problem = 'static: use LockService there';
-    else if (typeof method !== 'function') problem = 'no method';
+    else if (typeof method !== 'function') problem = 'not a method';
     if (problem)
       throw new LockOptionsError(`it belongs on a method of a class that Nest makes, and this is ${problem}.`);
     decorate({
@@ -89,15 +89,15 @@ export function methodDecorator(
   });
 }
 
-/** `Class.method`, also of a static one; `Class` where there is no member. */
+/** Returns `Class.method`, or `Class` without a member. */
 function nameOf(target: object, member: string | symbol | undefined): string {
   const { name } = typeof target === 'function' ? target : target.constructor;
   return member === undefined ? name : `${name}.${String(member)}`;
 }
 
 /**
- * Refuses a decorator that was written without its parentheses: the function that should make the decorator was called as one,
- * and its result was ignored. Compilers that check no types do not see that.
+ * Refuses a decorator without its parentheses: then the compiler calls the function that should make the decorator as the
+ * decorator, and ignores its result. Compilers that do not check types accept that.
  */
 function refuseWithoutParentheses(label: string, example: string, given: readonly unknown[]): void {
   const [target, second] = given;
@@ -111,21 +111,21 @@ function refuseWithoutParentheses(label: string, example: string, given: readonl
   );
 }
 
-/** Whether these are the arguments of a decorator of TypeScript. */
+/** Whether these are the arguments of an experimental decorator. */
 function isLegacyCall(given: readonly unknown[]): boolean {
   const [target, second, third] = given;
   // Instances, such as a Date for a cron job, have no `constructor` of their own.
   const isPrototype = typeof target === 'object' && target !== null && Object.hasOwn(target, 'constructor');
   if (typeof target !== 'function' && !isPrototype) return false;
-  if (typeof third === 'number') return true; // (target, method, index): of a parameter
+  if (typeof third === 'number') return true; // (target, method, index) of a parameter
   // One argument may be a class, or a key function. Only the `prototype` of a class cannot be replaced.
   if (given.length === 1) return Object.getOwnPropertyDescriptor(target, 'prototype')?.writable === false;
   return typeof second === 'string' || typeof second === 'symbol'; // (target, member, descriptor)
 }
 
 /**
- * Refuses standard decorators (TC39), which get the member itself and a context: compilers without `experimentalDecorators`
- * make these. Nest needs the experimental kind, which gets a class and the name of a member.
+ * Refuses standard decorators (TC39), which compilers emit without `experimentalDecorators`: they get the member itself and a
+ * context. Nest needs the experimental kind, which gets a class and the name of a member.
  */
 function refuseStandard(label: string, second: unknown): void {
   if (!isContext(second)) return;

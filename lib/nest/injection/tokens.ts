@@ -4,18 +4,18 @@ import { LockService } from '../../core/service/lock.service.js';
 import { noteCopy } from './copies.js';
 import { decorator } from './method-decorator.js';
 
-// Here, as every entry point that injects the service loads this module, and no bundler leaves it out of them.
+// Every entry point that injects the service loads this module, so no bundler removes the call.
 noteCopy();
 
 /**
- * The injection token of the `LockService` of a registration.
+ * Returns the injection token of the `LockService` of a registration.
  * @param registration the `name` of the registration; by default the one without a name
  */
 export function getLockServiceToken(registration: string = DEFAULT_REGISTRATION): typeof LockService | string {
   return registration === DEFAULT_REGISTRATION ? LockService : `LockService(${registration})`;
 }
 
-/** The registration whose injection token this is, if it is one. */
+/** Returns the registration of an injection token; undefined for other tokens. */
 export function registrationOf(token: unknown): string | undefined {
   if (token === LockService) return DEFAULT_REGISTRATION;
   return typeof token === 'string' ? /^LockService\((.+)\)$/s.exec(token)?.[1] : undefined;

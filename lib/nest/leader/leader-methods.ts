@@ -16,13 +16,13 @@ export interface LeaderMethod {
 }
 
 /**
- * Finds the methods with `@LeaderOnly` and `@WhileLeader`. Classes of lazy modules are not found: there the first call of a method with
+ * Finds the methods with `@LeaderOnly` and `@WhileLeader`, except in lazy modules: there, the first call of a method with
  * `@LeaderOnly` begins its election.
  * @throws LockOptionsError
  */
 export function leaderMethodsIn(hosts: readonly Host[]): LeaderMethod[] {
   const found = hosts.flatMap(leaderMethods);
-  // An instance with two injection tokens, as by useExisting, is found twice.
+  // An instance with two injection tokens, because of useExisting, is found twice.
   const isFirst = ({ plan, instance }: LeaderMethod, index: number) =>
     found.findIndex((each) => each.plan === plan && each.instance === instance) === index;
   const methods = found.filter(isFirst);
@@ -42,13 +42,13 @@ function leaderMethods({ module, wrapper, methods }: Host): LeaderMethod[] {
     const where = `${plan.name} in ${module.name} is ${plan.decorator}`;
     if (!wrapper.isDependencyTreeStatic()) {
       throw new LockOptionsError(
-        `${where}, but its class is of request scope, or injects one that is: a process leads whether there is a request or ` +
-          'not. Move the method to a class of the default scope.',
+        `${where}, but its class is request-scoped, or injects a request-scoped provider: leadership does not belong to a ` +
+          'request. Move the method to a class of the default scope.',
       );
     }
     if (wrapper.isTransient) {
       throw new LockOptionsError(
-        `${where}, but its class is of transient scope: Nest makes an instance for each class that injects it. Move the ` +
+        `${where}, but its class is transient: Nest makes an instance for each class that injects it. Move the ` +
           'method to a class of the default scope.',
       );
     }
@@ -58,8 +58,9 @@ function leaderMethods({ module, wrapper, methods }: Host): LeaderMethod[] {
 }
 
 /**
- * Looked at before any election begins, so that an application that does not start never leads.
- * @throws LockOptionsError when another method has the same election, but not the same options
+ * Checks for different options of one election. This happens before any election begins, so that an application that does not
+ * start never leads.
+ * @throws LockOptionsError if another method has the same election with other options
  */
 function refuseClash({ plan, service }: LeaderMethod, methods: readonly LeaderMethod[]): void {
   const ttlOf = ({ options }: LeaderPlan) => withDefaults('leader', options).ttlMs;
@@ -69,11 +70,11 @@ function refuseClash({ plan, service }: LeaderMethod, methods: readonly LeaderMe
   if (!other) return;
   throw new LockOptionsError(
     `${plan.name} and ${other.name} take part in the election of ${quoted(plan.key)} with ttlMs ${ttlOf(plan)} and ` +
-      `${ttlOf(other)}. There is one election for each registration and key: give the same options wherever it is named.`,
+      `${ttlOf(other)}. There is one election for each registration and key: give it the same options everywhere.`,
   );
 }
 
-/** Calls a method for one term. @throws its error, which ends the term */
+/** Calls a method for one term. @throws the error of the method, which ends the term */
 async function call({ name, property, key }: LeaderPlan, instance: object, leadership: Leadership): Promise<void> {
   try {
     await (instance as Record<PropertyKey, (leadership: Leadership) => unknown>)[property]!(leadership);
@@ -92,7 +93,7 @@ async function call({ name, property, key }: LeaderPlan, instance: object, leade
   }
 }
 
-/** Whether the work only says that it was ended. */
+/** Whether the error only reports that the signal ended the work. */
 function isAbortOf(error: unknown, signal: AbortSignal): boolean {
   return (
     error === signal.reason || error instanceof LockLostError || (error instanceof Error && error.name === 'AbortError')

@@ -23,7 +23,7 @@ export interface LeaderMethodOptions extends LeaderOptions {
   registration?: string;
 }
 
-/** Fits methods that return a Promise of what can be undefined: a follower returns that. */
+/** Fits methods whose Promise may resolve to undefined, since a follower returns undefined. */
 export interface LeaderOnlyDecorator extends SkippingDecorator<'a call of a follower'> {}
 
 /** Fits methods that take a `Leadership`, or nothing, and return a Promise. */
@@ -36,15 +36,15 @@ export interface WhileLeaderDecorator extends FitsMethodDecorator {
 }
 
 /**
- * Runs the method only in the process that leads. In other processes calls return `undefined`, and the method does not run. It
- * runs under the leader's lock, with its own handle, which `locks.current()` returns; the call rejects with `LockLostError` if
- * the lock was lost while it ran.
+ * Runs the method only in the process that leads. In other processes the method does not run, and calls return `undefined`. It runs
+ * under the leader's lock; `locks.current()` returns the lock of the call. The call rejects with `LockLostError` if the lock was
+ * lost while the method ran.
  *
  * The process takes part in the election as soon as the application has started.
  *
- * @param key the key of the election: a text, which nothing is filled into
- * @throws LockOptionsError when the class is defined: for a key that cannot be parsed or a bad option; when the application
- *   starts: for a class of request or transient scope, or options that differ from those of the same election elsewhere
+ * @param key the key of the election: a fixed string
+ * @throws LockOptionsError when the class is defined: for an invalid key or option; when the application starts: for a request-scoped
+ *   or transient class, or for options that differ from the same election elsewhere
  */
 export function LeaderOnly(key: string, options?: LeaderMethodOptions): LeaderOnlyDecorator;
 export function LeaderOnly(...given: [key: string, options?: LeaderMethodOptions]): MethodDecorator {
@@ -56,9 +56,9 @@ export function LeaderOnly(...given: [key: string, options?: LeaderMethodOptions
 /**
  * Calls the method with the leadership when this process is elected, and again in each later term. Your code need not call it.
  * The lock is held until the method has returned, so it should end when `leadership.signal` aborts. If it returns earlier, the
- * process stays the leader. If it throws, the error is logged, and the process resigns and campaigns again after a pause.
+ * process stays the leader. If it throws, the library logs the error, and the process resigns and campaigns again after a pause.
  *
- * @param key the key of the election: a text, which nothing is filled into
+ * @param key the key of the election: a fixed string
  * @throws LockOptionsError like `@LeaderOnly`
  */
 export function WhileLeader(key: string, options?: LeaderMethodOptions): WhileLeaderDecorator;
@@ -69,7 +69,7 @@ export function WhileLeader(...given: [key: string, options?: LeaderMethodOption
   });
 }
 
-/** @param decorate returns the method that keeps the plan */
+/** @param decorate returns the method that gets the metadata */
 function leaderDecorator(
   decorator: LeaderPlan['decorator'],
   given: [key: string, options?: LeaderMethodOptions],
@@ -80,7 +80,7 @@ function leaderDecorator(
     const plan = readPlan(decorator, decorated, key, options);
     const method = decorate(decorated, plan);
     if (leaderPlanOf(method)) {
-      throw new LockOptionsError('the method has another election, by @LeaderOnly or @WhileLeader: keep one of them.');
+      throw new LockOptionsError('the method has another @LeaderOnly or @WhileLeader: keep one of them.');
     }
     Reflect.defineMetadata(PLAN, plan, method);
     noteOn(method, {
@@ -99,7 +99,7 @@ function ifLeader(plan: LeaderPlan, call: ServedCall): Promise<unknown> {
   return workWith(call.service, (locks) => locks.ifLeader(plan.key, plan.options, work));
 }
 
-/** The election of one method: read and checked when the class is defined. */
+/** The election of one method, read and checked when the class is defined. */
 export interface LeaderPlan {
   readonly decorator: '@LeaderOnly' | '@WhileLeader';
   readonly key: string;

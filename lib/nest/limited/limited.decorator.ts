@@ -6,17 +6,18 @@ import type { AnswerArgs, LockedDecorator, OnContended, OnUnavailable, OutageArg
 import type { LimitedKey, LimitedOptions } from './limited.types.js';
 
 /**
- * Runs the method under permits of a key: at most `limit` of them are held at a time, across all instances of the application.
- * So at most `limit` calls run at once for each key, or fewer if they take several `permits` each. Nobody overtakes: a call that
- * waits for many permits is not passed by one that needs fewer. Everything else is as with `@Locked`. Other than a lock, permits
- * have no fencing token: a resource could not tell by one which of several holders is late.
+ * Runs the method under permits of a key (a semaphore): at most `limit` permits are held at a time, across all instances of the
+ * application. So at most `limit` calls run at once for each key, or fewer if they take several `permits` each. Calls do not
+ * overtake: a call that waits for many permits goes before a later call that needs fewer. Permits have no fencing token, since a
+ * token could not identify a late writer among several holders. Everything else is as with `@Locked`.
  *
- * @param key one key, made as that of `@Locked`: a string or template, a function of the method's arguments, or `fromContext(…)`
- * @param options `limit` is required, or a `policy` that has one: name the same one wherever the key is used, as the smallest of those in use counts for all
- * @throws LockOptionsError when the class is defined, as `@Locked` does; for `permits` that are more than `limit`, an array of keys,
- *   or a method that is `@Locked`, too. When the application starts: for a store that has no permits, such as a Redlock
+ * @param key one key, as in `@Locked`: a string or template, a function of the method's arguments, or `fromContext(…)`
+ * @param options with a `limit`, or a `policy` that has one. Use the same limit wherever the key is used: the smallest limit of the
+ *   current holders counts for all
+ * @throws LockOptionsError when the class is defined: as with `@Locked`, for more `permits` than `limit`, for an array of keys, or
+ *   for a method that also has `@Locked`. When the application starts: for a store without permits, such as a Redlock
  *
- * A call rejects with the errors of `@Locked`, and has not run then, except for `LockLostError`.
+ * A call rejects with the errors of `@Locked`. Except for `LockLostError`, the method did not run.
  */
 export function Limited<
   KeyArgs extends unknown[] = [],

@@ -20,8 +20,8 @@ export type LimitedOptions<Contended = OnContended, Unavailable = OnUnavailable>
   ScopeOptions &
   LockedMethodOptions<Contended, Unavailable>;
 
-/** Its result is written out, so that the compiler's errors say what may be returned. */
+/** The return type is written out so that compiler errors show it. */
 type KeyFunction = (...args: never) => string;
 
-/** What `@Limited` takes as its key: a text or template, `fromContext(…)`, or a function of the method's arguments. */
+/** The key of `@Limited`: a string or template, `fromContext(…)`, or a function of the method's arguments. */
 export type LimitedKey = string | ContextKey<string> | KeyFunction;

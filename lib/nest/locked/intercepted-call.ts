@@ -11,8 +11,8 @@ interface Named {
 const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
 
 /**
- * One request whose lock `LockedInterceptor` acquired. It tells the wrapped method that it need not acquire the lock, and the
- * interceptor how long the handler runs, so that the lock is held until then.
+ * One request whose lock `LockedInterceptor` has acquired. The wrapped method sees that it need not acquire the lock, and the
+ * interceptor sees when the handler has ended, so that it can release the lock.
  */
 export class InterceptedCall {
   readonly #running = new Set<Promise<unknown>>();
@@ -25,7 +25,7 @@ export class InterceptedCall {
     readonly context: ExecutionContext,
   ) {}
 
-  /** The request that this code runs for, between its `LockedInterceptor` and its handler. */
+  /** Returns the request of the running code, between its `LockedInterceptor` and its handler. */
   static current(): InterceptedCall | undefined {
     return inside.getStore();
   }
@@ -37,7 +37,7 @@ export class InterceptedCall {
 
   /**
    * Calls the handler; an interceptor inside may do so more than once.
-   * @throws LockOptionsError when the request is over, and the lock is or will be released
+   * @throws LockOptionsError if the request has ended, since its lock is released then
    */
   enter(run: () => unknown): unknown {
     if (this.#isOver) {
@@ -47,7 +47,7 @@ export class InterceptedCall {
     }
     const result = outside(run);
     if (isObservable(result)) return this.#stream(result);
-    // Only the settled result is passed on: a lazy thenable, like a query, must not be started twice.
+    // Passes on the settled result only: a lazy thenable, such as a query, must not start twice.
     const running = this.#settled(result);
     this.#running.add(running);
     const forget = () => this.#running.delete(running);
@@ -55,15 +55,15 @@ export class InterceptedCall {
     return running;
   }
 
-  /** Whether the handler returned a stream, which emits while it runs, and ends when it is unsubscribed. */
+  /** Whether the handler returned a stream. */
   get isStream(): boolean {
     return this.#isStream;
   }
 
   /**
-   * Ends the request, as its response is complete or was abandoned: the handler cannot be called from now on. The caller ends
-   * a stream; a promise runs on.
-   * @returns settles with the handler, if one still runs
+   * Ends the request, because its response is complete or abandoned: from now on the handler cannot be called. The caller ends a
+   * stream; a promise runs on.
+   * @returns a promise that settles with the handler, if it still runs
    */
   end(): Promise<unknown> | undefined {
     this.#isOver = true;
@@ -82,7 +82,7 @@ export class InterceptedCall {
   }
 }
 
-/** Runs a handler outside of the request: should it call another handler, that needs a lock of its own. */
+/** Runs a handler outside of the request: if it calls another handler, that one needs its own lock. */
 function outside<T>(work: () => T): T {
   return inside.run(undefined, work);
 }

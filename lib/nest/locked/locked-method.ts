@@ -21,15 +21,15 @@ import { InterceptedCall } from './intercepted-call.js';
 import { lockedStream } from './locked-stream.js';
 import { requestValues, MissingKeyWarnings } from './request-keys.js';
 
-/** A key, or those of several locks that are acquired together. */
+/** A key, or the keys of several locks that are acquired together. */
 type OneOrMoreKeys = string | readonly string[];
 
-/** A key, or several, made from the whole context of a request: see `fromContext`. */
+/** A function that makes one or more keys from the context of a request: see `fromContext`. */
 export class ContextKey<Made extends OneOrMoreKeys = OneOrMoreKeys> {
   constructor(readonly make: (context: ExecutionContext) => Made) {}
 }
 
-/** What becomes of a call that is refused. */
+/** What happens to a refused call. */
 type OnRefused = 'throw' | 'skip' | ((...args: never[]) => unknown);
 export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & {
   onContended?: OnRefused;
@@ -38,41 +38,41 @@ export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & {
 };
 export type AnyKey = OneOrMoreKeys | ContextKey | ((...args: never[]) => OneOrMoreKeys);
 
-/** What the decorators differ in whose methods run under a lock: `@Locked` and `@Limited`. */
+/** The differences between `@Locked` and `@Limited`. */
 export interface LockedKind {
-  /** For messages, and where its options are checked. */
+  /** For messages and for the check of its options. */
   readonly decorator: MethodKind;
-  /** For messages: how it is written. */
+  /** For messages: an example. */
   readonly example: string;
   /** For messages: what its methods run under. */
   readonly under: 'lock' | 'permits';
   /** For messages: the call that does the same for a part of a method. */
   readonly call: string;
   /**
-   * Splits off the options that say how many permits of how many are held.
+   * Splits off the options about the number of permits.
    * @throws LockOptionsError
    */
   readonly split: (given: object | undefined) => { readonly hold?: AskedHold; readonly rest: AnyLockedOptions };
 }
 
 /**
- * One method with `@Locked` or `@Limited`: what that asked for, read when the class is defined, and how calls of the method run. It
- * goes to `LockService` with each call, as the method that asks for the lock.
+ * One method with `@Locked` or `@Limited`: its options, read when the class is defined, and how its calls run. `LockService` gets it
+ * with each call.
  */
 export class LockedMethod {
   /** For messages: `@Locked`. */
   readonly decorator: string;
   readonly registration: string;
   readonly source: KeySource;
-  /** The text of its only key, if that is one. */
+  /** The template of its key, if it has only one. */
   readonly template?: string;
-  /** The label of its locks, where the options have none. */
+  /** The label of its locks, unless the options have one. */
   readonly label: string;
   readonly onContended: OnRefused;
   readonly onUnavailable: OnRefused;
-  /** The permits; undefined: a lock, as the options say. */
+  /** The permits; undefined for a lock. */
   readonly hold?: AskedHold;
-  /** Undefined: the options of the service. */
+  /** The options of the lock; undefined if there are only those of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
   readonly #unmade: MissingKeyWarnings;
 
@@ -103,8 +103,8 @@ export class LockedMethod {
   }
 
   /**
-   * Whether `LockedInterceptor`, where there is one, acquires the lock. A key made of arguments is not known before the pipes
-   * have run, nor are the arguments for a function that is called instead of the method.
+   * Whether `LockedInterceptor` acquires the lock, if there is one. It runs before the pipes, so it has no arguments yet: neither for
+   * a key, nor for a function that is called instead of the method.
    */
   get isForInterceptor(): boolean {
     const { origin } = this.source;
@@ -161,7 +161,7 @@ export class LockedMethod {
       (signal, work, instead) => {
         const whenRefused = async (error: unknown) => {
           const value = await this.#whenRefused(error, args);
-          // A stream that is skipped ends at once, a request is answered in any case.
+          // A skipped stream ends without a value, but a request always gets an answer.
           if (intercepted || this.#onRefusal(error) !== 'skip') instead(value);
         };
         const options = { ...this.options, signal };
@@ -172,7 +172,7 @@ export class LockedMethod {
     );
   }
 
-  /** A key made of the request needs the interceptor: without it the method does not run. */
+  /** Returns the key of a call without the interceptor. @throws LockOptionsError for a key that needs it */
   #askedBy({ args, service }: ServedCall): KeysAndService {
     if (this.source.origin !== 'request') return [this.#keyOf(args), service()];
     throw new LockOptionsError(
@@ -192,8 +192,8 @@ export class LockedMethod {
   }
 
   /**
-   * Logs that a method returned an undeclared Observable. Its caller expects one, calls `subscribe` on the promise and fails
-   * there, so it never sees the rejection, which must not end the process either.
+   * Logs that a method returned an undeclared Observable. Its caller calls `subscribe` on the promise and fails there, so it never
+   * handles the rejection, which must not end the process.
    */
   #loggingStreams(call: Promise<unknown>): Promise<unknown> {
     const logged: Promise<unknown> = call.catch((error: unknown) => {
@@ -206,7 +206,7 @@ export class LockedMethod {
     return logged;
   }
 
-  /** The value instead of the method's, as the options say. @throws the reason of any other refusal */
+  /** Returns the value of a refused call, as the options say. @throws the error, if the options say so or the refusal is of another kind */
   #whenRefused(error: unknown, args: unknown[]): unknown {
     const reason = error instanceof LockRefusal ? error.of(this.name) : error;
     const way = this.#onRefusal(error) as 'throw' | 'skip' | ((...args: unknown[]) => unknown);
@@ -215,31 +215,31 @@ export class LockedMethod {
     return error instanceof LockContendedError ? way(...args) : way(reason, ...args);
   }
 
-  /** What the options say of this refusal. */
+  /** Returns the option for this refusal. */
   #onRefusal(error: unknown): OnRefused {
     if (error instanceof LockContendedError) return this.onContended;
     return error instanceof LockUnavailableError && !isShutdownError(error) ? this.onUnavailable : 'throw';
   }
 }
 
-/** Whether the application closes: no node is to blame for that. */
+/** Whether the application is closing: only then does the error have no cause. */
 function isShutdownError({ causes }: LockUnavailableError): boolean {
   return causes.length === 0;
 }
 
-/** The context of what is logged. */
+/** Returns the context of log entries. */
 function contextOf({ decorator }: LockedKind): string {
   return decorator.slice(1);
 }
 
-/** What a call asks for, and the service that it asks. */
+/** The keys of a call, and its service. */
 type KeysAndService = readonly [key: OneOrMoreKeys, locks: LockService];
 
-/** What the key of a call, or its keys, are made of. */
+/** The source of the keys of a call. */
 interface KeySource {
   readonly origin: KeyOrigin;
   readonly templates: readonly KeyTemplate[];
-  /** The text of the only key. */
+  /** The template of the only key. */
   readonly template?: string;
   /**
    * @param input the arguments of the call, or the context of the request
@@ -280,15 +280,15 @@ function templateOf(text: unknown, takesSeveral: boolean): KeyTemplate {
   throw invalidOption('the key', text, expected);
 }
 
-/** @throws LockOptionsError for templates that are rendered at different times, and where there is none */
+/** @throws LockOptionsError for an empty array, and for templates that cannot be rendered at the same time */
 function originOf(templates: KeyTemplate[]): KeyOrigin {
   if (templates.length === 0) throw new LockOptionsError('the array of keys is empty: name at least one.');
   const ofRequest = templates.find(({ origin }) => origin === 'request');
   const ofArguments = templates.find(({ origin }) => origin === 'arguments');
   if (ofRequest && ofArguments) {
     throw new LockOptionsError(
-      `${quoted(ofArguments.template)} is made of arguments and ${quoted(ofRequest.template)} of the request, which are not known ` +
-        'at the same time: make all keys of one of them.',
+      `${quoted(ofArguments.template)} uses arguments and ${quoted(ofRequest.template)} the request, which are not known ` +
+        'at the same time: use one of them for all keys.',
     );
   }
   return (ofRequest ?? ofArguments)?.origin ?? 'static';
@@ -308,7 +308,7 @@ function checked(make: (input: never) => unknown, status: 400 | 500, takesSevera
       throw new LockKeyError('The key function failed.', status, { cause });
     }
     if (isThenable(key)) {
-      // The promise is ignored, and its rejection must not end the process.
+      // Nobody awaits this promise, so its rejection must not end the process.
       if (key instanceof Promise) key.catch(() => {});
       throw refusal('a Promise');
     }
@@ -335,7 +335,7 @@ export function lockedMethodOf(method: object): LockedMethod | undefined {
   return Reflect.getOwnMetadata(LOCKED, method) as LockedMethod | undefined;
 }
 
-/** The stream of a method that is declared to return one, whatever it returned. */
+/** Makes a stream of the result of a method that is declared to return one. */
 function streamOf(result: unknown): Observable<unknown> {
   if (isObservable(result)) return result;
   return from(Promise.resolve(result)).pipe(mergeMap((value) => (isObservable(value) ? value : of(value))));

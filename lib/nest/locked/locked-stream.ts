@@ -1,7 +1,7 @@
 import { Observable, Subject, takeUntil } from 'rxjs';
 import type { InterceptedCall } from './intercepted-call.js';
 
-/** Acquires the lock, runs the work under it and releases it; or, if refused, may call `instead` with a value. */
+/** Acquires the lock, runs the work under it and releases it. If the call is refused, it may call `instead` with a value. */
 type Hold<T> = (
   signal: AbortSignal,
   work: () => Promise<T | undefined>,
@@ -9,11 +9,11 @@ type Hold<T> = (
 ) => Promise<unknown>;
 
 /**
- * An Observable that runs under a lock: acquired at the subscription, released when the stream has ended.
+ * Makes an Observable that acquires a lock at the subscription and releases it at its end.
  *
  * @param open makes the stream, under the lock
- * @param call the request, when the stream stands for one: the lock is then held until the handler has settled, even after
- *   an unsubscribe, and the value of a promise is passed on only once the lock was released
+ * @param call the request that the stream belongs to, if any. The lock is then held until the handler has settled, even after an
+ *   unsubscribe, and the value of a promise is emitted only after the release
  */
 export function lockedStream<T>(hold: Hold<T>, open: () => Observable<T>, call?: InterceptedCall): Observable<T> {
   return new Observable<T>((subscriber) => {
@@ -34,11 +34,11 @@ export function lockedStream<T>(hold: Hold<T>, open: () => Observable<T>, call?:
     };
     const work = () =>
       new Promise<T | undefined>((resolve, reject) => {
-        if (subscriber.closed) return resolve(undefined); // unsubscribed as the lock was granted
+        if (subscriber.closed) return resolve(undefined); // unsubscribed while the lock was granted
         const end = (conclude: () => void, notify: () => void) => {
           const running = call?.end();
           if (!running) return conclude();
-          notify(); // the subscriber need not wait for a handler that a timeout left behind; the lock has to
+          notify(); // after a timeout, only the lock waits for the handler, not the subscriber
           void running.then(conclude);
         };
         open()
@@ -60,7 +60,7 @@ export function lockedStream<T>(hold: Hold<T>, open: () => Observable<T>, call?:
     return () => {
       acquiring.abort();
       void call?.end();
-      // Interceptors between here and a promise, like a transaction, are left to end with it.
+      // With a promise, interceptors inside, such as a transaction, end together with the handler.
       if (!call || call.isStream) stopped.next();
     };
   });

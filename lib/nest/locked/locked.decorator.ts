@@ -25,7 +25,7 @@ import type {
 } from './locked.types.js';
 
 /**
- * Makes a key, or several, from the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
+ * Makes one or more keys from the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
  * `LockedInterceptor` takes the lock.
  */
 export function fromContext<Made extends string | readonly string[]>(
@@ -35,18 +35,18 @@ export function fromContext<Made extends string | readonly string[]>(
 }
 
 /**
- * Runs the method under a lock: one call at a time for each key, across all instances of the application. With an array of
- * keys, it runs under the locks of all of them, which are acquired together: see `LockService.acquireAll`.
+ * Runs the method under a lock: one call at a time for each key, across all instances of the application. With an array of keys, it
+ * runs under all of these locks, which are acquired together: see `LockService.acquireAll`.
  *
- * **Make a key that protects money from the arguments.** A key of the request (`{params.x}` and the like) is made before the
- * pipes run, from the text that the client has sent: `17` and `017` are one account to a `ParseIntPipe`, and two locks. Arguments
- * are what the pipes return: use `{0}`, or a function of them that brings all spellings into one form.
+ * **To protect money, make the key from the arguments.** A key from the request (`{params.x}` and the like) is made before the
+ * pipes run, from the text that the client sent: `17` and `017` are the same account to a `ParseIntPipe`, but two locks. Arguments
+ * are the results of the pipes: use `{0}`, or a function that brings all spellings of them into one form.
  *
- * @param key a string in which `{0}` stands for the first argument and `{0.customer.id}` for a path in it; for handlers also
+ * @param key a string in which `{0}` is replaced by the first argument and `{0.customer.id}` by a path in it; for handlers also
  *   `{params.x}`, `{body.x}`, `{query.x}`, `{headers.x}`, `{user.x}`, `{data.x}`, `{args.x}`; an array of such strings; a
  *   function of the method's arguments, or `fromContext(…)`, that returns a string or an array
- * @throws LockOptionsError when the class is defined: for a key that cannot be parsed, a bad option, a second `@Locked`, a class
- *   compiled without `experimentalDecorators`, or `@Locked` without its parentheses
+ * @throws LockOptionsError when the class is defined: for an invalid key or option, a second `@Locked`, a class compiled without
+ *   `experimentalDecorators`, or `@Locked` without its parentheses
  *
  * A call rejects with `LockContendedError`, `LockUnavailableError`, `LockLostError`, `LockSelfDeadlockError` or `LockKeyError`.
  * Except for `LockLostError`, the method did not run.
@@ -82,18 +82,20 @@ const LOCKED: LockedKind = {
   },
 };
 
-/** What `@Locked` and `@Limited` have in common. @param given all arguments of the call that makes it */
+/** Makes `@Locked` or `@Limited`. @param given all arguments of the call that makes it */
 export function lockedDecorator(kind: LockedKind, given: [key: AnyKey, options?: object]): MethodDecorator {
   return methodDecorator(kind.decorator, kind.example, given, (decorated) => {
     const [key, options] = given;
     const { target, property, method, name } = decorated;
     const other = lockedMethodOf(method)?.kind;
     if (other === kind) {
-      throw new LockOptionsError(`the method has another one: take one of them with ${kind.call}.`);
+      throw new LockOptionsError(
+        `the method has another one: keep one, and in the method call ${kind.call} instead of the other.`,
+      );
     }
     if (other) {
       throw new LockOptionsError(
-        `the method is ${other.decorator}, too: keep one, and in the method call ${kind.call} or ${other.call} instead of the other.`,
+        `the method is also ${other.decorator}: keep one, and in the method call ${kind.call} or ${other.call} instead of the other.`,
       );
     }
     const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
@@ -106,13 +108,13 @@ export function lockedDecorator(kind: LockedKind, given: [key: AnyKey, options?:
     const wrapper = serveMethod(decorated, locked);
     setLockedMethod(wrapper, locked);
     const interceptors = (Reflect.getOwnMetadata(INTERCEPTORS, wrapper) as unknown[] | undefined) ?? [];
-    // First, whatever the order of the decorators: interceptors inside, like a transaction, end before the release.
+    // First, in any order of the decorators, so that interceptors inside, such as a transaction, end before the release.
     Reflect.defineMetadata(INTERCEPTORS, [lockedInterceptorOf(locked.registration), ...interceptors], wrapper);
   });
 }
 
 const INTERCEPTORS = '__interceptors__'; // INTERCEPTORS_METADATA of Nest
-/** The metadata of a return type that is imported as a type only: it says no more than Function. */
+/** The hint for a return type that is imported only as a type: its metadata is just Function. */
 const IMPORT_AS_VALUE =
   'If it returns an Observable, import that as a value, not with "import type" or "import { type Observable }".';
 const SYNCHRONOUS = new Set<unknown>([String, Number, Boolean, Array, Function]);

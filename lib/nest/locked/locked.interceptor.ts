@@ -16,12 +16,12 @@ import { lockedMethodOf } from './locked-method.js';
 import { getLockServiceToken } from '../injection/tokens.js';
 
 /**
- * Takes the lock of handlers (HTTP, RPC, WebSocket, GraphQL) whose `@Locked` key is static or made of the request:
- * after the guards, before the pipes, until every interceptor inside of it is done.
+ * Takes the lock of handlers (HTTP, RPC, WebSocket, GraphQL) whose `@Locked` key is static or made of the request: after the
+ * guards and before the pipes, until every interceptor inside it is done.
  *
- * `@Locked` attaches it to its method, before the method's other interceptors. Register it on the controller or
- * globally, too, to put it outside of the interceptors there. On HTTP it sets `Retry-After` where the lock has another holder,
- * and it is known for how long.
+ * `@Locked` attaches it to its method, before the method's other interceptors. Register it also on the controller or globally to
+ * put it outside of the interceptors there. On HTTP it sets `Retry-After` if another call holds the lock and the remaining time is
+ * known.
  */
 @Injectable()
 export class LockedInterceptor implements NestInterceptor {
@@ -38,7 +38,7 @@ export class LockedInterceptor implements NestInterceptor {
     const locked = lockedMethodOf(context.getHandler());
     if (!locked?.isForInterceptor) return next.handle();
     if (locked.registration !== injectedService(this.locks, locked.name).registration) return next.handle();
-    // The interceptor may be registered on several levels of one handler: the outermost has acquired the lock.
+    // If the interceptor is registered on several levels, the outermost has acquired the lock.
     if (InterceptedCall.current()?.context === context) return next.handle();
     return defer(() => locked.intercept(context, this.locks, () => next.handle()));
   }
@@ -46,7 +46,7 @@ export class LockedInterceptor implements NestInterceptor {
 
 const named = new Map<string, Type<LockedInterceptor>>();
 
-/** The interceptor class of a registration: each injects its own service. */
+/** Returns the interceptor class of a registration; each class injects the service of its registration. */
 export function lockedInterceptorOf(registration: string = DEFAULT_REGISTRATION): Type<LockedInterceptor> {
   if (registration === DEFAULT_REGISTRATION) return LockedInterceptor;
   let interceptor = named.get(registration);

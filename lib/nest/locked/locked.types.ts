@@ -16,33 +16,32 @@ import type { FitsMethodDecorator } from '../injection/method-decorator.js';
 import type { ContextKey } from './locked-method.js';
 
 /**
- * Runs **without a lock**, as the store cannot be reached: other processes may run it, or the method, at the same time. It gets the
- * error that the call would have rejected with, no lock, and what the method would have got.
+ * A function that runs **without a lock**, because the store cannot be reached: other processes may run it, or the method, at the
+ * same time. It gets the error of the call, and then the arguments of the method.
  */
 export type WithoutLock<Args extends unknown[], Value> = (error: LockUnavailableError, ...args: Args) => Value;
 
 type WayOut = 'throw' | 'skip';
-/** What becomes of a call that others have refused the lock: a function answers it. */
+/** What happens to a call if others hold the lock; a function returns its value. */
 export type OnContended<Args extends unknown[] = [], Value = never, Way = WayOut> = Way | ((...args: Args) => Value);
-/** What becomes of a call while the store cannot be reached. */
+/** What happens to a call if the store cannot be reached. */
 export type OnUnavailable<Args extends unknown[] = [], Value = never, Way = WayOut> = Way | WithoutLock<Args, Value>;
 
-/** What `@Locked` and `@Limited` have beside the options of a call. */
+/** Options of `@Locked` and `@Limited` that other calls do not have. */
 export interface LockedMethodOptions<Contended, Unavailable> {
   /**
-   * What to do if others kept the lock, or too many of the permits, for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the call, which
-   * then returns `undefined` (so the method's return type must allow that); or call a function and return its value. The
-   * function gets the arguments of the method, or the `ExecutionContext` if the key comes from the request.
+   * What to do if others held the lock, or too many permits, for the whole `waitMs`. `throw` throws a `LockContendedError`. `skip`
+   * returns `undefined`, so the method's return type must allow that. A function is called, and its value returned. It gets the
+   * arguments of the method, or the `ExecutionContext` if the key comes from the request.
    * @default 'throw'
    */
   onContended?: Contended;
   /**
-   * What to do if the store cannot be reached, or does not answer in time, so that the call has no lock: `throw` the
-   * `LockUnavailableError`; `skip` the call, which then returns `undefined` (so the method's return type must allow that); or call a
-   * function and return its value. **The function runs without a lock**: let it answer from a cache, or throw an error of your own, but
-   * not do the work. It gets the error, and then the arguments of the method, or the `ExecutionContext` if the key comes from the
-   * request. Errors of the method itself pass through, also a `LockUnavailableError` of another lock that it asked for; so do losses, and
-   * the refusal of an application that closes.
+   * What to do if the store cannot be reached or does not answer in time. `throw` throws the `LockUnavailableError`. `skip` returns
+   * `undefined`, so the method's return type must allow that. A function is called, and its value returned. **The function runs
+   * without a lock**: let it answer from a cache, or throw an error of your own, but never do the work. It gets the error, and then
+   * the arguments of the method, or the `ExecutionContext` if the key comes from the request. This option does not cover errors of
+   * the method itself, even a `LockUnavailableError` for another lock, nor losses, nor calls while the application closes.
    * @default 'throw'
    */
   onUnavailable?: Unavailable;
@@ -66,39 +65,39 @@ export interface LockedOptions<Contended = OnContended, Unavailable = OnUnavaila
     WithPolicy,
     LockedMethodOptions<Contended, Unavailable> {}
 
-/** A method that can be locked: its end can be awaited. */
+/** A method that can be locked: its result shows when it has ended. */
 export type LockableMethod = (...args: never) => Promise<unknown> | Observable<unknown>;
 
-/** Its result is written out, so that the compiler's errors say what may be returned. */
+/** The return type is written out so that compiler errors show it. */
 type KeyFunction = (...args: never) => string | readonly string[];
 
 /**
- * What `@Locked` takes as its key or keys: a text or template, an array of these, `fromContext(…)`, or a function of the
- * method's arguments.
+ * The key or keys of `@Locked`: a string or template, an array of these, `fromContext(…)`, or a function of the method's
+ * arguments.
  */
 export type LockedKey = string | readonly string[] | ContextKey | KeyFunction;
 
-/** Each text of an array; what is no array stays as it is. */
+/** The element type of an array; other types unchanged. */
 type Each<Key extends LockedKey> = Key extends readonly (infer Text extends string)[] ? Text : Key;
 
-/** What decides of what a key is made: in an array its templates, if it has any, as static texts mix with either kind. */
+/** The part of a key that decides whether it uses arguments or the request: the templates of an array, if it has any. */
 type Deciding<Key extends LockedKey> = Key extends readonly (infer Text extends string)[]
   ? Extract<Text, RequestTemplate | ArgumentTemplate> extends never
     ? Text
     : Extract<Text, RequestTemplate | ArgumentTemplate>
   : Key;
 
-/** The arguments of an `onContended` function, as far as the text of the key is known to the compiler. */
+/** The arguments of an `onContended` function, as far as the compiler knows the text of the key. */
 export type AnswerArgs<Key extends LockedKey, Args extends unknown[]> = ArgsFor<
   Deciding<Key>,
   Args,
   Args | [context: ExecutionContext]
 >;
 
-/** Those of an `onUnavailable` function, behind the error. */
+/** The arguments of an `onUnavailable` function, after the error. */
 export type OutageArgs<Key extends LockedKey, Args extends unknown[]> = ArgsFor<Deciding<Key>, Args, unknown[]>;
 
-/** @typeParam NotKnown those beside a text that is not known */
+/** @typeParam NotKnown the arguments if the compiler does not know the text */
 type ArgsFor<Key, Args extends unknown[], NotKnown extends unknown[]> = Key extends RequestTemplate | ContextKey
   ? [context: ExecutionContext]
   : Key extends ArgumentTemplate | KeyFunction
@@ -107,24 +106,24 @@ type ArgsFor<Key, Args extends unknown[], NotKnown extends unknown[]> = Key exte
       ? Args
       : NotKnown;
 
-/** `string`, and what has one in it, can be a key of any set of texts. */
+/** Whether the type is a string literal: `string`, and templates that contain it, are not. */
 type IsLiteral<Key> = Key extends string ? (Record<never, 1> extends Record<Key, 1> ? false : true) : false;
 
-/** Whether a function can be called with the arguments of the method; left open where the method takes a `T` of its class. */
+/** Whether a function can be called with the arguments of the method. Unresolved if the method takes a type parameter of its class. */
 type Takes<Method extends LockableMethod, Args extends unknown[]> = ((...args: Args) => void) extends (
   ...args: Parameters<Method>
 ) => void
   ? true
   : false;
 
-/** Whether the method is `any`: the one that the compiler compares with a `MethodDecorator`. */
+/** Whether the method is `any`, as when the compiler compares the decorator with `MethodDecorator`. */
 type IsAny<Method> = 0 extends 1 & Method ? true : false;
 
-/** `unknown`, which all methods fit, or what is wrong. An answer that was left open counts as a yes. */
+/** `unknown`, which all methods fit, or the error. An unresolved condition counts as true. */
 type Unless<Method extends LockableMethod, Fits extends boolean, Reason extends string> =
   IsAny<Method> extends true ? unknown : Fits extends false ? { error: Reason } : unknown;
 
-/** The question that was left open, as one that the compiler answers from the constraint of `T`. */
+/** The unresolved condition in a form that the compiler checks by the constraint of the type parameter. */
 type Assignable<Fits extends boolean, Args extends unknown[]> = Fits extends true
   ? unknown
   : { set?: (method: (...args: Args) => never) => void };
@@ -142,14 +141,14 @@ type FittingKey<Method extends LockableMethod, Key extends LockedKey> = [Key] ex
     ? FittingArgs<Method, Parameters<Key>, 'the key function takes other parameters than the method'>
     : Unless<Method, [Unmade<Key, Parameters<Method>>] extends [never] ? true : false, Unmade<Key, Parameters<Method>>>;
 
-/** Why the templates of a key cannot be filled from the arguments; never: they can. */
+/** The reason why the arguments cannot fill the templates of a key; `never` if they can. */
 type Unmade<Key extends LockedKey, Args extends unknown[]> = [MissingIn<Key, Args>] extends [never]
   ? [PathWithoutValue<Key, Args>] extends [never]
     ? never
     : `the parameter has no property for {${PathWithoutValue<Key, Args>}} of the key`
   : `the method has no parameter for {${MissingIn<Key, Args>}} of the key`;
 
-/** The indexes in the text of a key, as far as it is known, that no parameter has. */
+/** The indexes in the text of a key, as far as it is known, for which the method has no parameter. */
 type MissingIn<Key extends LockedKey, Args extends unknown[]> = number extends Args['length']
   ? never
   : Exclude<IndexIn<Each<Key>>, keyof Args>;
@@ -162,7 +161,7 @@ type IndexOf<Path extends string> = Path extends `${bigint}`
     ? Index
     : never;
 
-/** The paths in the text of a key whose first name is no property of the parameter: one level deep. */
+/** The paths in the text of a key whose first name is not a property of the parameter. Deeper names are not checked. */
 type PathWithoutValue<Key extends LockedKey, Args extends unknown[]> = WithoutValue<PathIn<Each<Key>>, Args>;
 
 type PathIn<Key> = Key extends `${string}{${infer Path}}${infer Rest}` ? Path | PathIn<Rest> : never;
@@ -177,7 +176,7 @@ type WithoutValue<Path, Args extends unknown[]> = Path extends `${infer Index ex
 
 type FirstOf<Names extends string> = Names extends `${infer First}.${string}` ? First : Names;
 
-/** Of a union one member is enough. What is not known to the compiler may have it. */
+/** Whether a value may have the property: one member of a union is enough, and so is an unknown type. */
 type HasProperty<Value, Name extends string> = unknown extends Value
   ? true
   : Value extends unknown
@@ -188,7 +187,7 @@ type HasProperty<Value, Name extends string> = unknown extends Value
         : false
     : never;
 
-/** What the compiler knows of a function that answers a refused call, and of the words that stand for one. */
+/** What the compiler knows about the reaction to a refused call: the arguments and the value of a function, or the word. */
 type Refused = [args: unknown[], value: unknown, way: WayOut];
 
 type FittingAnswer<
@@ -203,7 +202,7 @@ type FittingAnswer<
       : FittingArgs<Method, Answer[0], `${Option} takes other parameters than the method`>
     : { error: `${Option} returns another type than the method` };
 
-/** A stream that is skipped ends at once. */
+/** A skipped stream fits in any case: it ends without a value. */
 type FittingSkip<Method extends LockableMethod, Way extends WayOut> = [Way] extends ['skip']
   ? ReturnType<Method> extends Observable<unknown>
     ? unknown
@@ -215,14 +214,14 @@ type FittingSkip<Method extends LockableMethod, Way extends WayOut> = [Way] exte
 type ValueOf<Method extends LockableMethod> =
   ReturnType<Method> extends Observable<infer Value> ? Value : Awaited<ReturnType<Method>>;
 
-/** Fits all methods. From here the compiler knows what an unannotated function takes: what the method takes. */
+/** Fits all methods. From it, the compiler infers the parameters of an unannotated function from the parameters of the method. */
 type Inferred<Args extends unknown[]> = [Args] extends [unknown[]]
   ? unknown
   : { set?: (method: (...args: Args) => never) => void };
 
 /**
  * Fits methods that return a Promise or an Observable, have the parameters that the key uses, and can return what `onContended`
- * and `onUnavailable` return. In a decorator composed of others, and as a `MethodDecorator`, it fits all methods.
+ * and `onUnavailable` return. Inside a composed decorator, and as a `MethodDecorator`, it fits all methods.
  */
 export interface LockedDecorator<
   Key extends LockedKey,

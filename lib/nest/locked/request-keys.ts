@@ -4,12 +4,11 @@ import type { Lookup, RequestRoot } from '../../core/keys/key.js';
 
 type UnknownRequest = Record<string, unknown> | undefined;
 
-/** The parts of a request, of whatever kind of handler. */
+/** Looks up parts of the request of a handler for HTTP, GraphQL, messages or websockets. */
 export function requestValues(context: ExecutionContext): Lookup {
   return (root) => VALUES[context.getType<string>()]?.(context, root as RequestRoot);
 }
 
-/** By the kind of handler. */
 const VALUES: Record<string, (context: ExecutionContext, root: RequestRoot) => unknown> = {
   http: (context, root) => ofHttp(context.switchToHttp().getRequest<UnknownRequest>(), root),
   graphql: (context, root) => {
@@ -30,19 +29,18 @@ function ofHttp(request: UnknownRequest, root: RequestRoot): unknown {
   return root === 'data' || root === 'args' ? undefined : request?.[root];
 }
 
-/** The keys that one decorator could not make. */
+/** Warns once about each part of a request that the key of a decorator needs and a request lacks. */
 export class MissingKeyWarnings {
-  /** The parts of requests that a warning has named. */
   readonly #warnedOf = new Set<string>();
 
-  /** @param context that of the log */
+  /** @param context the context of the log */
   constructor(private readonly context: string) {}
 
   /**
-   * The error of a key that could not be made, with its place named. A template that is misspelt makes each request fail as if its
-   * client had left something out, and nothing else shows it: so this logs a warning, once for each part that a request lacks.
+   * Adds the decorator and the method to the error of a key, and logs a warning once for each missing part: with a misspelt
+   * template, each request fails as if its client had left something out, and nothing else shows the mistake.
    * @param where the decorator and its method: `@Locked on Orders.pay`
-   * @returns any other error as it is
+   * @returns any other error unchanged
    */
   explain(where: string, error: unknown): unknown {
     if (!(error instanceof LockKeyError)) return error;

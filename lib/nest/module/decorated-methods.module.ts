@@ -9,8 +9,8 @@ import { refuseOptions } from './refuse-options.js';
 import { refuseRequestKeys } from './refuse-request-keys.js';
 
 /**
- * Looks at the decorated methods of an application when it starts: for what would only be seen at a call, or never, and for elections,
- * which it begins. Every registration imports it, and an application has one instance.
+ * Checks the decorated methods of an application at its start, for mistakes that only a call would show, or nothing. Then it begins
+ * their elections. Every registration imports this module, and an application has one instance.
  */
 @Module({})
 export class DecoratedMethodsModule implements OnModuleInit, OnApplicationBootstrap {
@@ -21,7 +21,7 @@ export class DecoratedMethodsModule implements OnModuleInit, OnApplicationBootst
     @Inject(ApplicationConfig) private readonly config: ApplicationConfig,
   ) {}
 
-  /** All instances are there. @throws LockOptionsError */
+  /** Called when all instances exist. @throws LockOptionsError */
   async onModuleInit(): Promise<void> {
     const { modules, config } = this;
     const hosts = hostsOf(modules);
@@ -45,8 +45,8 @@ export class DecoratedMethodsModule implements OnModuleInit, OnApplicationBootst
 }
 
 /**
- * Looks for instances with locked methods that Nest did not make, and so did not inject the service into: each call would
- * fail. Instances that are made later, such as those of a request, are not seen.
+ * Refuses instances with locked methods that Nest did not make, and so did not inject the service into: each call would fail. It
+ * does not see instances that are made later, such as request-scoped ones.
  * @throws LockOptionsError
  */
 function refuseUninjected(hosts: readonly Host[]): void {
@@ -54,7 +54,7 @@ function refuseUninjected(hosts: readonly Host[]): void {
     const instance = wrapper.instance as object;
     for (const [{ property, method }] of methods) {
       const locked = method && lockedMethodOf(method);
-      // A lock whose key is made of the request is acquired by the interceptor, which has a service of its own.
+      // For a key that uses the request, the interceptor acquires the lock, with its own service.
       if (!locked || locked.source.origin === 'request' || Object.hasOwn(instance, property)) continue;
       const { decorator, call } = locked.kind;
       const otherwise = `; or call ${call} in the method, without ${decorator}`;
@@ -63,9 +63,9 @@ function refuseUninjected(hosts: readonly Host[]): void {
   }
 }
 
-/** The warnings about decorated methods that may not do what they seem to, each once. */
+/** Returns the warnings about decorated methods that may not do what they seem to, without repetition. */
 function warningsOf(hosts: readonly Host[]): Set<string> {
-  // By name: an application may have another copy of the package of a provider, which does as well.
+  // By name, since the provider may come from another copy of its package.
   const provided = new Set(hosts.map(({ wrapper }) => String(wrapper.name)));
   return new Set(
     hosts.flatMap(({ methods }) =>
@@ -74,18 +74,18 @@ function warningsOf(hosts: readonly Host[]): Set<string> {
   );
 }
 
-/** What a method needs to be run, and the application has not. */
+/** Warns about a method that nothing calls, because a module is missing. */
 function unscheduled({ name, method }: Declared, provided: ReadonlySet<string>): string[] {
   return (method ? notesOf(method) : []).flatMap(({ decorator, needs }) => {
     if (!needs || provided.has(needs.provider.name)) return [];
     return (
-      `${name} is ${decorator}, but no module imports ${needs.module}: it never runs by itself. Add that to the imports of ` +
+      `${name} is ${decorator}, but no module imports ${needs.module}: nothing calls it. Add that to the imports of ` +
       'the root module.'
     );
   });
 }
 
-/** A method without a decorator that overrides one with, unless that is said to be meant. */
+/** Warns about a method without a decorator that overrides a decorated one, unless it has `@NotLocked`. */
 function undecorated([first, ...overridden]: readonly [Declared, ...Declared[]]): string[] {
   if (!first.method || ofMethod(first).length > 0) return [];
   const base = overridden.find((each) => ofMethod(each).length > 0);
@@ -94,16 +94,14 @@ function undecorated([first, ...overridden]: readonly [Declared, ...Declared[]])
   const callers = decorators.filter(({ override }) => override === 'is never called');
   const names = (callers.length > 0 ? callers : decorators).map(({ decorator }) => decorator).join(' and ');
   const effect =
-    callers.length > 0
-      ? 'it is never called, unless by your own code'
-      : 'it runs without, except for what it calls by super';
+    callers.length > 0 ? 'only your own code calls it' : 'it runs without that, except for what it calls with super';
   return [
-    `${first.name} overrides ${base!.name}, which is ${names}, but has no such decorator: ${effect}. Decorate it, too, or ` +
-      'say that this is meant, with @NotLocked().',
+    `${first.name} overrides ${base!.name}, which is ${names}, but has no such decorator: ${effect}. Decorate it too, or ` +
+      'add @NotLocked() if this is intended.',
   ];
 }
 
-/** What decorators of the method itself say, not those of its parameters. */
+/** Returns the notes of decorators on the method itself, not on its parameters. */
 function ofMethod({ method }: Declared): readonly MethodNote[] {
   const notes = method ? notesOf(method) : [];
   return notes.filter(({ decorator }) => decorator !== '@FencingToken');

@@ -15,18 +15,18 @@ import { LockShutdownModule } from './lock-shutdown.module.js';
 import { logProblems } from './log-problems.js';
 import { moduleOf, refuseBare, register } from './registrations.js';
 
-/** The particulars of one lock module. */
+/** What one lock module has of its own. */
 export interface LockModuleKind<Options extends object> {
-  /** For messages: a literal, since bundlers shorten the names of classes. */
+  /** The name for messages: a literal, since bundlers shorten the names of classes. */
   name: string;
-  /** What keeps its locks. */
+  /** The kind of store that keeps its locks. */
   store: StoreKind<Options>;
 }
 
-/** Every registration imports these modules, of which an application has one instance each. */
+/** The modules that every registration imports. An application has one instance of each. */
 export const SHARED_MODULES = [LockShutdownModule, DecoratedMethodsModule];
 
-/** Settings beside the options, in every form of registration. */
+/** Settings next to the options, in every form of registration. */
 export interface LockModuleExtras {
   /** Whether all modules of the application may inject the service without importing this module. @default true */
   isGlobal?: boolean;
@@ -35,7 +35,7 @@ export interface LockModuleExtras {
 }
 
 const ASYNC_FORMS = ['useFactory', 'useClass', 'useExisting'] as const;
-/** What Nest would fail for with an error of its own. */
+/** Mistakes for which Nest would fail with an unclear error. */
 const ASYNC_CHECKS: Readonly<Record<string, Check>> = {
   useFactory: fits((value) => isFunction(value) && !isClass(value), 'a function that returns options'),
   useClass: fits((value) => isFunction(value) && 'prototype' in (value as object), 'a class that makes options'),
@@ -45,9 +45,9 @@ const ASYNC_CHECKS: Readonly<Record<string, Check>> = {
 const ASYNC_OPTIONS = [...ASYNC_FORMS, 'inject', 'imports', 'provideInjectionTokensFrom', 'isGlobal', 'name'];
 
 /**
- * The class that a lock module extends.
+ * Makes the class that a lock module extends.
  * @param optionsToken the injection token of a registration's options in its module
- * @param factoryMethod the method of a `useClass` or `useExisting` that makes the options
+ * @param factoryMethod the method of a `useClass` or `useExisting` class that makes the options
  */
 export function lockModuleDefinition<Options extends object, FactoryMethod extends string>(
   kind: LockModuleKind<Options>,
@@ -70,7 +70,7 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
     })
     .build();
   class LockModule extends built.ConfigurableModuleClass {
-    /** Nest makes one for each registration. */
+    /** Called by Nest for each registration. */
     constructor(@Inject(ModulesContainer) modules: ModulesContainer, @Inject(ModuleRef) ref: ModuleRef) {
       super();
       const module = moduleOf(ref, modules);
@@ -80,13 +80,13 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
   return { ...built, ConfigurableModuleClass: LockModule as typeof built.ConfigurableModuleClass };
 }
 
-/** @throws LockOptionsError when the argument of `forRoot` or `forRootAsync` is no object */
+/** @throws LockOptionsError if the argument of `forRoot` or `forRootAsync` is not an object */
 export function anObject<T>(method: string, options: T): T {
   if (isOptions(options)) return options;
   throw invalidOption(`the argument of ${method}`, options, 'an object with options');
 }
 
-/** @throws LockOptionsError unless `forRootAsync` was given exactly one source of options */
+/** @throws LockOptionsError unless `forRootAsync` gets exactly one source of options */
 export function anAsyncForm<T extends Partial<Record<(typeof ASYNC_FORMS)[number], unknown>>>(
   method: string,
   options: T,
@@ -120,7 +120,7 @@ function lockServiceProvider<Options extends object>(
         const locks = composeLocks(kind.store, given, name);
         return await register(kind.name, locks, moduleOf(ref, modules), modules, () => open(locks, shutdown, name));
       } catch (error) {
-        void ApplicationStart.of(modules).refuse(); // not waited for: another registration may still be connecting
+        void ApplicationStart.of(modules).refuse(); // not awaited, since another registration may still be connecting
         throw error;
       }
     },

@@ -12,12 +12,12 @@ const FOLD_MS = 1_000;
 /** How many locks a line names. */
 const NAMED = 10;
 
-/** The events of a lock that its process holds no more. */
+/** The events after which the process no longer holds a lock. */
 const ENDS: ReadonlySet<LockEvent['type']> = new Set(['released', 'release-failed', 'lost', 'detached']);
 
 type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }>;
 
-/** Logs the troubles of a service's locks for its operator. */
+/** Logs the problems of a service's locks for its operator. */
 export function logProblems(service: LockService, logger: Logger): void {
   const kept = new KeptLocks((message) => logger.error(message));
   const outage = new Outage(service, logger);
@@ -46,7 +46,7 @@ export function logProblems(service: LockService, logger: Logger): void {
   service.problems$.subscribe({
     next: (event) => {
       kept.note(event);
-      if ('causes' in event && event.type !== 'release-failed') outage.note(event); // locks may be there all the same
+      if ('causes' in event && event.type !== 'release-failed') outage.note(event); // a failed release is no outage
       if (event.type === 'lost') lost.note(event);
       else if (event.type === 'release-failed') unreleased.note(event);
       else if (event.type === 'warning') logger.warn(event.message);
@@ -57,7 +57,7 @@ export function logProblems(service: LockService, logger: Logger): void {
   });
 }
 
-/** Logs the first event at once, and the events that closely follow it together: an outage may cost every lock that is held. */
+/** Logs the first event at once, and the events of the next second in one line: an outage may end every lock that is held. */
 class Folded<Event> {
   #more: Event[] = [];
   #timer?: NodeJS.Timeout;
@@ -85,11 +85,11 @@ class Folded<Event> {
 }
 
 /**
- * The locks that the application waits for when it closes. Logged as an error, which the logger of Nest's tests prints:
- * there a lock that is never released shows up only as a hook that takes too long.
+ * Logs the locks that the application waits for when it closes. It logs an error, because the logger of Nest's tests prints
+ * only errors: in a test, a lock that is never released otherwise just makes a hook time out.
  */
 class KeptLocks {
-  /** By their owner values, as several calls may hold permits of one key. */
+  /** By owner value, since several calls may hold permits of one key. */
   readonly #kept = new Map<string, EventOf<'closing'>>();
   #timer?: NodeJS.Timeout;
 
@@ -101,7 +101,7 @@ class KeptLocks {
       this.#timer ??= setTimeout(() => this.#logKept(event.timeoutMs), PATIENCE_MS).unref();
     } else if ('owner' in event && ENDS.has(event.type)) {
       const { owner, key } = event;
-      // A lock that was downgraded meanwhile has another owner value by now.
+      // A downgrade gives the lock another owner value.
       const before = [...this.#kept.values()].find((each) => each.key === key && each.mode === undefined);
       this.#kept.delete(this.#kept.has(owner) ? owner : (before?.owner ?? owner));
     }
@@ -123,7 +123,7 @@ class KeptLocks {
 
 type Held = HeldAs & { readonly key: string };
 
-/** A lock in words, as it is held: `lock "k"`, `shared lock "k"`, `2 permits of "k"`. */
+/** Describes a held lock: `lock "k"`, `shared lock "k"`, `2 permits of "k"`. */
 function describe({ key, mode, permits }: Held): string {
   if (permits !== undefined) return describePermits(key, permits);
   return mode === undefined ? `lock ${quoted(key)}` : `${mode} lock ${quoted(key)}`;
@@ -133,7 +133,7 @@ function capitalized(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** The names of the first of these locks, and the number of the others. Those of one key in one mode have one name. */
+/** Names the first ten locks and counts the rest. Locks of one key in one mode share a name. */
 function named(locks: readonly Held[]): string {
   const known = new Map<string, Held>();
   for (const { key, mode, permits } of locks) {

@@ -4,13 +4,13 @@ import { adviceFor } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import type { LockService } from '../../core/service/lock.service.js';
 
-/** How often a lock is tried during an outage, in milliseconds. */
+/** Milliseconds between two attempts to acquire a lock during an outage. */
 const RETRY_MS = 1_000;
 
 /**
- * Logs when locks become unavailable, and when they are available again: one line each, however many calls are refused in
- * between. Only a lock that Redis grants ends an outage: connections to a server that hangs or refuses writes look healthy,
- * and locks that are passed on within this process need no Redis.
+ * Logs one line when locks become unavailable, and one when they are available again. Only a lock that the store grants ends an
+ * outage: connections to a server that hangs or refuses writes look healthy, and locks that are passed on within this process do
+ * not need the store.
  */
 export class Outage {
   #since?: number;
@@ -24,7 +24,7 @@ export class Outage {
   ) {}
 
   note(event: Extract<LockEvent, { causes: unknown }>): void {
-    // Refused by an application that closes, or for one key while others can be locked.
+    // The application is closing, or only this key cannot be locked.
     if (event.causes.every(({ isOfKey }) => isOfKey)) return;
     if (event.type === 'unavailable') this.#refused++;
     if (this.#since !== undefined) return;

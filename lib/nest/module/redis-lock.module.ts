@@ -15,8 +15,8 @@ const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModule
 @Module({})
 export class RedisLockModule extends ConfigurableModuleClass {
   /**
-   * `forRoot({ redis: 'redis://localhost:6379' })`, `forRoot({ redlock: [...] })` or `forRoot({ memory: true })`. `isGlobal`
-   * (default true) and `name` (for a second registration) go in the same object.
+   * Registers the module: `forRoot({ redis: 'redis://localhost:6379' })`, `forRoot({ redlock: [...] })` or
+   * `forRoot({ memory: true })`. `isGlobal` (default true) and `name` (for a second registration) go in the same object.
    * @throws LockOptionsError here or when the application starts
    */
   static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
@@ -24,7 +24,8 @@ export class RedisLockModule extends ConfigurableModuleClass {
   }
 
   /**
-   * `forRootAsync({ imports, inject, useFactory | useClass | useExisting })`. `isGlobal` and `name` go in the same object.
+   * Registers the module with options that are made later: `forRootAsync({ imports, inject, useFactory | useClass | useExisting })`.
+   * `isGlobal` and `name` go in the same object.
    * @throws LockOptionsError here or when the application starts
    */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {

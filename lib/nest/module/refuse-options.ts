@@ -9,8 +9,8 @@ import { getLockServiceToken } from '../injection/tokens.js';
 import { lockedMethodOf, type LockedMethod } from '../locked/locked-method.js';
 
 /**
- * Refuses methods whose options the service of their registration refuses: an unknown policy, a mode that its store does not
- * know, a time out of its bounds. Each call would fail.
+ * Refuses methods whose options the service of their registration would refuse at each call: an unknown policy, a mode that its
+ * store does not know, a time out of bounds.
  * @throws LockOptionsError
  */
 export function refuseOptions(hosts: readonly Host[], modules: ModulesContainer): void {
@@ -38,12 +38,12 @@ function checkOptions(method: object, { options, hold }: LockedMethod, service: 
   const { holdMs } = service.check(options, hold);
   if (!holdMs && notesOf(method).some(({ keepsLock }) => keepsLock)) {
     throw new LockOptionsError(
-      `The policy ${quoted(options!.policy!)} has no holdMs: give it one, or the decorator, for how long the lock of a run is kept.`,
+      `The policy ${quoted(options!.policy!)} has no holdMs, the time to keep the lock of a run: add it to the policy or the decorator.`,
     );
   }
 }
 
-/** The service of a registration; undefined where a test has put something else in its place. */
+/** Returns the service of a registration; undefined if a test has replaced it. */
 function serviceOf(registration: string, modules: ModulesContainer): LockService | undefined {
   const token = getLockServiceToken(registration);
   return [...modules.values()].map(({ providers }): unknown => providers.get(token)?.instance).find(isMade);

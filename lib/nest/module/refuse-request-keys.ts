@@ -4,8 +4,8 @@ import { quoted } from '../../api/printable.js';
 import { notesOf, type Host, type NestModule } from '../injection/decorated-methods.js';
 
 /**
- * Refuses keys of the request that no request could make: those of methods that are no handlers, and those with a parameter
- * that the route of the handler does not have.
+ * Refuses keys that no request can fill: keys of methods that are not handlers, and keys with a parameter that the route of the
+ * handler does not have.
  * @throws LockOptionsError
  */
 export function refuseRequestKeys(hosts: readonly Host[], application: Application): void {
@@ -22,7 +22,7 @@ interface Application {
   readonly config: ApplicationConfig;
 }
 
-/** Says what is wrong with the first key of a method that cannot be made. */
+/** Describes the first key of a method that no request can fill. */
 function problemOf(type: object, method: object, module: NestModule, application: Application): string | undefined {
   const keys = notesOf(method).flatMap(({ decorator, locksCalls, requestKeys = [] }) =>
     requestKeys.filter(({ sources }) => sources.length > 0).map((key) => ({ decorator, locksCalls, ...key })),
@@ -33,7 +33,7 @@ function problemOf(type: object, method: object, module: NestModule, application
       const advice = locksCalls
         ? 'Make the key of its arguments, as with {0}, or move the decorator to the handler.'
         : 'Move the decorator to the handler.';
-      return `${what}, which is made of the request, but it is no handler: nothing reads a request for it. ${advice}`;
+      return `${what}, which is made of the request, but it is not a handler: there is no request for it. ${advice}`;
     }
     const missing = missingParameter(routesOf(type, method, module, application), sources);
     if (missing !== undefined) return `${what}, but ${missing} Correct the key.`;
@@ -45,16 +45,16 @@ const PATH = 'path'; // PATH_METADATA of Nest
 const CONTROLLER = '__controller__'; // CONTROLLER_WATERMARK of Nest
 const MODULE_PATH = '__module_path__'; // MODULE_PATH of Nest
 const VERSION = '__version__'; // VERSION_METADATA of Nest
-/** What Nest's decorators of gateways, message handlers and resolvers note on classes and methods. */
+/** The metadata of Nest's decorators of gateways, message handlers and resolvers on classes and methods. */
 const HANDLER = /^(websockets|microservices|graphql):/;
 
-/** Whether Nest calls the method with a request. All methods of controllers, gateways and resolvers count as such. */
+/** Whether Nest calls the method with a request. All methods of controllers, gateways and resolvers count. */
 function isOfHandler(type: object, method: object): boolean {
   const keys = [type, method].flatMap((each) => Reflect.getMetadataKeys(each) as unknown[]);
   return keys.some((key) => key === CONTROLLER || key === PATH || (typeof key === 'string' && HANDLER.test(key)));
 }
 
-/** The paths of a handler's routes, and its versions; undefined for one that has no routes. */
+/** Returns the paths and versions of a handler's routes; undefined for a handler without routes. */
 function routesOf(
   type: object,
   method: object,
@@ -78,8 +78,8 @@ function textsOf(metadata: unknown): string[] {
 }
 
 /**
- * Says which parameter of the key is in none of the routes, if there is one. Not where routers differ in how they read paths:
- * wildcards, patterns, optional parts in the style of older versions, quoted names, escapes.
+ * Describes the first parameter of the key that no route has. Skips paths that routers read differently: with wildcards, patterns,
+ * optional parts in an older style, quoted names, or escapes.
  */
 function missingParameter(routes: ReturnType<typeof routesOf>, sources: readonly string[]): string | undefined {
   if (!routes) return undefined;

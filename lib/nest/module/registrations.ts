@@ -19,10 +19,10 @@ interface Registration {
 const registrations = new WeakMap<ModulesContainer, Map<string, Registration>>();
 
 /**
- * Opens the service of a registration. Modules that register the same share one service: so locks in memory work between
- * them, and work that holds a lock through one of them may take it again through the other.
+ * Opens the service of a registration. Modules with the same registration share one service: so locks in memory work between them,
+ * and work that holds a lock through one module may take it again through another.
  * @param kind name of the lock module
- * @throws LockOptionsError when the application has a registration of this name with different options
+ * @throws LockOptionsError if the application has a registration of this name with different options
  */
 export function register(
   kind: string,
@@ -45,8 +45,8 @@ export function register(
         ? [kind, `, but with different options (${differing.join(', ')})`, 'Register it once']
         : [inWords([first.kind, kind]), '', 'Keep one of them'];
     throw new LockOptionsError(
-      `${inWords(importers)} ${register} ${what} under one name, ${quoted(name)}${how}: locks of one would not exclude ` +
-        `those of the other. ${advice}, or give one of them a name.`,
+      `${inWords(importers)} ${register} ${what} under one name, ${quoted(name)}${how}: their locks would not exclude ` +
+        `each other. ${advice}, or give one of them a name.`,
     );
   }
   const service = open();
@@ -56,7 +56,7 @@ export function register(
   return service;
 }
 
-/** The module whose `ModuleRef` this is. */
+/** Returns the module of a `ModuleRef`. */
 export function moduleOf(ref: ModuleRef, modules: ModulesContainer): NestModule {
   return [...modules.values()].find(({ providers }) => providers.get(ModuleRef)?.instance === ref)!;
 }
@@ -71,25 +71,25 @@ export function refuseBare(kind: string, bare: NestModule, modules: ModulesConta
       ? `Write ${kind}.forRoot({ … }) or forRootAsync({ … }) there.`
       : registered.isGlobal
         ? `${by} registers it for all modules: remove it from the imports of ${inWords(importers)}.`
-        : `${by} registers it: keep in a constant what its forRoot returns, and import that.`;
+        : `${by} registers it: keep the result of its forRoot in a constant, and import that.`;
   const error = new LockOptionsError(
     `${inWords(importers)} ${importers.length === 1 ? 'imports' : 'import'} ${kind} without forRoot, which ` +
       `registers nothing. ${advice}`,
   );
-  // Nest may first fail the start because a class has no LockService: then this error is logged beside that one.
+  // Nest may fail the start earlier, because a class has no LockService: this log entry then shows the cause.
   if (!registered?.isGlobal) new Logger(kind).error(error.message);
   void ApplicationStart.of(modules).refuse();
   throw error;
 }
 
-/** The names of the modules that have this one among their imports. */
+/** Returns the names of the modules that import this one. */
 function importersOf(module: NestModule, modules: ModulesContainer): string[] {
-  const [core] = modules.values(); // Nest's own, the first of the global ones
+  const [core] = modules.values(); // Nest's own module, the first global one
   const importers = [...modules.values()].filter(({ imports }) => {
     const all = [...imports];
-    // Nest adds the global ones to the imports of every module, behind those that are written there.
+    // Nest appends the global modules to the imports of every module.
     return (module.isGlobal ? all.slice(0, all.indexOf(core!)) : all).includes(module);
   });
-  // Lazy modules have the global ones first.
+  // A lazy module has the global modules first, so it is not found.
   return importers.length === 0 ? ['a lazy module'] : importers.map(({ name }) => name);
 }
