@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { LockUnavailableError } from 'nest-redis-lock';
 import { nodeError } from '../../lib/stores/redis/client/advice.js';
+import { sqlError } from '../../lib/stores/sql/advice.js';
 import { openLocks } from '../support/open-locks.js';
 import { redisServer } from '../support/stage.js';
 
@@ -33,7 +34,18 @@ it.each([
   ['NOAUTH Authentication required', /Put the password into the URL/],
   ['not connected (reconnecting): 10.0.0.5:6379: NOAUTH Authentication required', /for a Cluster in redisOptions/],
   ['not connected (connecting): All sentinels are unreachable. Last error: NOAUTH Authentication required', /^$/],
+  ['not connected (connecting): self-signed certificate in certificate chain', /^Its TLS certificate is not trusted/],
+  ['not connected (connecting): certificate has expired', /has expired: renew it/],
+  ['not connected (connecting): SSL routines:ssl3_read_bytes:tlsv13 alert certificate required', /give cert and key/],
   ['OOM-like words in another text', /^$/],
 ])('the advice on "%s" is about that', (problem, advice) => {
   expect(nodeError('a:1', problem).advice ?? '').toMatch(advice);
+});
+
+it.each([
+  ['certificate has expired', 'CERT_HAS_EXPIRED', /has expired: renew it/],
+  ['certificate has expired', 'HANDSHAKE_SSL_ERROR', /has expired: renew it/],
+  ['certificate is not yet valid', 'CERT_NOT_YET_VALID', /Its certificate is not trusted/],
+])('the advice on "%s" of a database with the code %s is about that', (problem, code, advice) => {
+  expect(sqlError('a:1', problem, code).advice).toMatch(advice);
 });

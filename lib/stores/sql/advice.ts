@@ -54,7 +54,8 @@ const NO_TLS = 'It has no TLS: set that up there, or leave TLS out of the URL or
 const NOT_TRUSTED =
   'Its certificate is not trusted: give the certificate of its authority as ca in the option ssl, or in NODE_EXTRA_CA_CERTS, and the name in ' +
   'the certificate as host. With mysql2 verifyIdentity: false in ssl accepts any name.';
-const CERTIFICATE = /^HANDSHAKE_SSL_ERROR$|SELF_SIGNED_CERT|^UNABLE_TO_(GET|VERIFY)|^ERR_TLS_CERT/;
+const EXPIRED = 'Its certificate, or the certificate of its authority, has expired: renew it.';
+const CERTIFICATE = /^HANDSHAKE_SSL_ERROR$|SELF_SIGNED_CERT|^UNABLE_TO_(GET|VERIFY)|^ERR_TLS_CERT|^CERT_/;
 
 /** Creates the error of a database, with advice. @param code the code of the database's error */
 export function sqlError(name: string, problem: string, code?: string, isOfKey = false): NodeError {
@@ -64,6 +65,7 @@ export function sqlError(name: string, problem: string, code?: string, isOfKey =
 function adviceOn(problem: string, code = ''): string | undefined {
   if (/no answer within|timeout expired|connection timeout|ETIMEDOUT/i.test(problem)) return TOO_BUSY;
   if (/does not support (SSL|secure) connection/i.test(problem)) return NO_TLS;
+  if (problem.includes('certificate has expired')) return EXPIRED;
   if (CERTIFICATE.test(code)) return NOT_TRUSTED;
   return ADVICE[POSTGRES_CODES[code] ?? code];
 }

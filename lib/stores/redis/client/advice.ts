@@ -25,6 +25,10 @@ function adviceOn(problem: string): string | undefined {
   const right = rightOf(problem);
   if (right !== undefined) return `Give its user ${right} (ACL SETUSER).`;
   if (/^not connected .*\b(certificate|altnames)\b/.test(problem)) {
+    if (problem.includes('certificate has expired'))
+      return 'Its certificate, or the certificate of its authority, has expired: renew it, and restart the server.';
+    if (problem.includes('alert certificate required'))
+      return 'It wants a certificate of the client: give cert and key in the option tls (node-redis: in socket), or set tls-auth-clients no.';
     return (
       'Its TLS certificate is not trusted: give the certificate of its authority in NODE_EXTRA_CA_CERTS, or as ca in the option tls ' +
       '(node-redis: in socket), and connect by a name that the certificate has.'
