@@ -245,7 +245,7 @@ export const PARTICIPANTS = {
     page: GET_LOCK,
     says: {
       '`GET_LOCK`, held while its connection is open':
-        'A lock obtained with GET_LOCK() is released explicitly by executing RELEASE_LOCK() or implicitly when your connection terminates',
+        'A lock is released with RELEASE_LOCK(), when the connection terminates (either normally or abnormally).',
     },
   },
   'shedlock-mariadb': {
