@@ -79,6 +79,11 @@ describe('the package', () => {
     expect(all).toEqual(expect.arrayContaining(shipped));
   });
 
+  it('has at most 40 000 words to read', () => {
+    const words = shipped.flatMap((page) => readFileSync(`${root}${page}`, 'utf8').trim().split(/\s+/));
+    expect(words.length).toBeLessThanOrEqual(40_000);
+  });
+
   it.each(shipped)('has all that its %s links to', (page) => {
     const missing = linksOf(page).filter(({ path }) => !files.includes(path));
     expect(missing.map(({ text }) => text)).toEqual([]);
