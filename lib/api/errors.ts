@@ -236,7 +236,8 @@ export class LockUnavailableError extends LockRefusal {
   }
 
   /** Makes the error of an operation on a lock that failed on the nodes. @internal */
-  static from(operation: string, key: string, causes: readonly NodeError[]): LockUnavailableError {
+  static from(operation: string, key: string, given: readonly NodeError[]): LockUnavailableError {
+    const causes = atLeastOne(given);
     return new LockUnavailableError(
       `Lock ${quoted(key)} could not be ${operation}: ${whyAndAdvice(causes)}`,
       key,
@@ -245,13 +246,19 @@ export class LockUnavailableError extends LockRefusal {
   }
 
   /** Makes the error of a list that failed on the nodes. @internal */
-  static ofList(causes: readonly NodeError[]): LockUnavailableError {
+  static ofList(given: readonly NodeError[]): LockUnavailableError {
+    const causes = atLeastOne(given);
     return new LockUnavailableError(`The locks could not be listed: ${whyAndAdvice(causes)}`, undefined, causes);
   }
 }
 
+/** An error without causes is one of an application that closes, which is no outage. */
+function atLeastOne(causes: readonly NodeError[]): readonly NodeError[] {
+  return causes.length > 0 ? causes : [new NodeError('the store', 'it gave no reason')];
+}
+
 function whyAndAdvice(causes: readonly NodeError[]): string {
-  const nodes = causes.map((cause) => cause.message).join('; ') || 'no node answered';
+  const nodes = causes.map((cause) => cause.message).join('; ');
   return `${nodes}. ${adviceFor(causes)}`;
 }
 
@@ -260,7 +267,6 @@ export function adviceFor(causes: readonly NodeError[]): string {
   const silent = new Set(causes.filter(({ advice }) => advice === undefined).map(({ node }) => node));
   const advice = new Set(causes.flatMap((cause) => cause.advice ?? []));
   if (silent.size > 0) advice.add(`Check that ${inWords([...silent])} can be reached.`);
-  else if (causes.length === 0) advice.add('Check that its nodes can be reached.');
   return [...advice].join(' ');
 }
 

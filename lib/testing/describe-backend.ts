@@ -503,7 +503,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       const { waitQueue } = backend;
       const places = async () => (await backend.inspect(key))?.waiting ?? [];
       if (waitQueue && waitQueue.keepsPlaces !== false) {
-        waitQueue.listen(key, { onTurn() {}, onListening() {}, onTaken() {}, onWarning() {} });
+        waitQueue.listen(key, { onTurn() {}, onMayBeFree() {}, onTaken() {}, onWarning() {} });
         await until(() => waitQueue.isListening(key), { what: 'the wait queue listens' });
         const place: Place = {
           ticket: waiting.owner,
@@ -530,8 +530,8 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       if (waitQueue?.keepsPlaces !== false) return; // it has none, or a queue of its own
       const key = freshKey();
       let woken = 0;
-      const onListening = (heard: string) => void (woken += Number(heard === key));
-      waitQueue.listen(key, { onTurn() {}, onListening, onTaken() {}, onWarning() {} });
+      const onMayBeFree = (heard: string) => void (woken += Number(heard === key));
+      waitQueue.listen(key, { onTurn() {}, onMayBeFree, onTaken() {}, onWarning() {} });
       await until(() => waitQueue.isListening(key), { what: 'the watch yields undefined' });
       for (const end of ['release', 'forced release']) {
         const holder = claimOn(key);

@@ -111,7 +111,7 @@ export function describeCrowds(
   const turns = new Set<string>();
   const listener: WaitListener = {
     onTurn: (ticket) => void (ticket !== undefined && turns.add(ticket)),
-    onListening: () => {},
+    onMayBeFree: () => {},
     onTaken: () => {},
     onWarning: () => {},
   };

@@ -115,10 +115,10 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       };
       const { listen } = RedisNode.prototype;
       RedisNode.prototype.listen = function (key, listener) {
-        const { onTurn, onListening } = listener;
+        const { onTurn, onMayBeFree } = listener;
         listen.call(this, key, {
           onTurn: onTurn.bind(listener),
-          onListening: onListening.bind(listener),
+          onMayBeFree: onMayBeFree.bind(listener),
           onTaken: () => {},
           onWarning: () => {},
         });

@@ -1,6 +1,12 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { NodeError, LockOptionsError, LockUnavailableError } from 'nest-redis-lock';
-import { type AcquireRequest, fromPromises, type LockBackend, type PromiseBackend } from 'nest-redis-lock/testing';
+import {
+  type AcquireAnswer,
+  type AcquireRequest,
+  fromPromises,
+  type LockBackend,
+  type PromiseBackend,
+} from 'nest-redis-lock/testing';
 import { acquireOn, claimOn, extendOn, now, releaseOn, transferOn } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
@@ -20,6 +26,7 @@ const throwAtOnce = () => {
   throw new Error('the disk is full');
 };
 const hang = () => new Promise<never>(() => {});
+const UNAVAILABLE: AcquireAnswer = { status: 'unavailable', causes: [new NodeError('toy', 'the disk is full')] };
 const FAILURES: [what: string, fails: () => Promise<never>, problem: string][] = [
   ['rejects', reject, 'the disk is full'],
   ['throws', throwAtOnce, 'the disk is full'],
@@ -42,23 +49,55 @@ it('a backend of promises that forgets to answer is unavailable, and the operati
   );
 });
 
+const GRANT = { key: 'key', owner: 'me' };
+
 it.each<[operation: string, answer: object, problem: string]>([
   ['acquire', { status: 'refused' }, "must answer with the status acquired or contended or unavailable: got 'refused'"],
   ['extend', { status: 'acquired' }, "must answer with the status extended or lost or unavailable: got 'acquired'"],
   ['release', { status: 'ok' }, "must answer with the status released or gone or unavailable: got 'ok'"],
   ['transfer', { status: 'gone' }, "must answer with the status transferred or lost or unavailable: got 'gone'"],
-  ['acquire', { status: 'acquired', grant: true }, "must answer with a grant when its status is 'acquired'"],
+  ['acquire', { status: 'acquired', grant: true }, "must answer with a grant when its status is 'acquired': got true"],
   ['transfer', { status: 'transferred', grant: 'key' }, "must answer with a grant when its status is 'transferred'"],
   [
     'acquire',
-    { status: 'acquired', grant: {}, others: 5 },
-    'with others that are an array of grants when its status is',
+    { status: 'acquired', grant: GRANT, others: 5 },
+    "with others that are an array of grants when its status is 'acquired': got 5",
   ],
   [
     'acquire',
-    { status: 'acquired', grant: {}, others: [5] },
+    { status: 'acquired', grant: GRANT, others: [5] },
+    "with others that are an array of grants when its status is 'acquired': got [ 5 ]",
+  ],
+  [
+    'acquire',
+    { status: 'acquired', grant: GRANT, others: [{ ...GRANT, lastToken: '2' }] },
     'with others that are an array of grants when its status is',
   ],
+  ...[['acquire', 'acquired'] as const, ['transfer', 'transferred'] as const].flatMap(
+    ([operation, status]): [string, object, string][] => [
+      [operation, { status, grant: { owner: 'me' } }, 'must answer with a grant with a key that is a string when'],
+      [
+        operation,
+        { status, grant: { key: 'key', owner: 5 } },
+        `with an owner that is a string when its status is '${status}': got 5`,
+      ],
+      [
+        operation,
+        { status, grant: { ...GRANT, fencingToken: '2' } },
+        `or undefined, when its status is '${status}': got '2'`,
+      ],
+      [
+        operation,
+        { status, grant: { ...GRANT, fencingToken: 2n } },
+        `or undefined, when its status is '${status}': got 2n`,
+      ],
+      [
+        operation,
+        { status, grant: { ...GRANT, fencingToken: 1, lastToken: 2 ** 53 } },
+        'a lastToken that is a safe integer',
+      ],
+    ],
+  ),
   [
     'acquire',
     { status: 'contended', owner: 5 },
@@ -70,9 +109,22 @@ it.each<[operation: string, answer: object, problem: string]>([
     { status: 'contended', remainingMs: '5' },
     'must answer with remainingMs that is a number when its status is',
   ],
+  ['acquire', { status: 'contended', remainingMs: Number.NaN }, "when its status is 'contended': got NaN"],
+  ['extend', { status: 'lost' }, "the reason 'expired' or 'stolen' when its status is 'lost': got undefined"],
+  [
+    'transfer',
+    { status: 'lost', reason: 'gone' },
+    "the reason 'expired' or 'stolen' when its status is 'lost': got 'gone'",
+  ],
+  [
+    'transfer',
+    { status: 'unavailable', causes: [new NodeError('toy', 'the disk is full')] },
+    "must answer with mayHaveRun that is a boolean when its status is 'unavailable': got undefined",
+  ],
   ...['acquire', 'extend', 'release', 'transfer'].flatMap((operation): [string, object, string][] => [
     [operation, { status: 'unavailable' }, 'must answer with causes that are an array of errors when its status is'],
     [operation, { status: 'unavailable', causes: [null] }, 'must answer with causes that are an array of errors when'],
+    [operation, { status: 'unavailable', causes: [] }, "when its status is 'unavailable': got []"],
   ]),
 ])(
   'the answer of %s of a backend of promises counts as none if it is %o, and the error says why [G1101]',
@@ -117,21 +169,21 @@ it('an attempt of a backend of promises that answers nothing too late rejects no
   await new Promise((resolve) => setImmediate(resolve)); // an unhandled rejection would fail the run
 });
 
-it.each<[string, (gate: Gate) => Promise<void>]>([
+it.each<[string, (gate: Gate) => Promise<void | AcquireAnswer>]>([
   ['rejects after it ran', reject],
   ['answers too late', (gate) => gate.opened],
+  ['answers that the store is unavailable, after it ran [G1141]', async () => UNAVAILABLE],
 ])('a lock is given back when the attempt of a backend of promises %s', async (_what, after) => {
   const { acquire } = ToyBackend.prototype;
   const toy = new ToyBackend(now);
   const givenUp = new Gate();
   toy.attemptTimeoutMs = () => 20;
-  toy.acquire = async (request) => {
+  toy.acquire = (async (request) => {
     const outcome = await acquire.call(toy, request);
-    await after(givenUp);
-    return outcome;
-  };
+    return (await after(givenUp)) ?? outcome;
+  }) as typeof acquire;
   const backend = fromPromises(toy, now);
-  expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
+  expect(await acquireOn(backend, claimOn('key', 3_600_000))).toMatchObject({ status: 'unavailable' });
   givenUp.open();
   await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
 });

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { LockUnavailableError, type LockService } from 'nest-redis-lock';
-import { fromPromises, type PromiseBackend } from 'nest-redis-lock/testing';
+import { type AcquireOutcome, fromPromises, type PromiseBackend } from 'nest-redis-lock/testing';
 import { composeLocks } from '../../lib/compose/composition.js';
 import { BACKEND } from '../../lib/compose/backend-lock-options.js';
 import { now } from '../support/claims.js';
@@ -245,6 +245,60 @@ it('a watch that says without end that it may have missed some locks does not ha
   expect(asked(toy)).toBeLessThanOrEqual(60);
   await holder.release();
   await (await waiting).release();
+});
+
+it.each<[how: string, make: () => ToyBackend, most: number]>([
+  ['asks after pauses', () => new ToyBackend(now), 30],
+  ['hears when the lock may be free', () => new ToyWatched(now), 20],
+])(
+  'a call that %s does not ask without a pause, though its store says each time that the lease ends at once [G1142]',
+  async (_how, make, most) => {
+    const toy = make();
+    const { acquire } = toy;
+    let count = 0;
+    toy.acquire = async (request) => {
+      count++;
+      const outcome = await acquire.call(toy, request);
+      return outcome.status === 'contended' ? { ...outcome, remainingMs: [0, 3, -5][count % 3]! } : outcome;
+    };
+    const [one, other] = pairOn(toy);
+    const holder = await one.acquire('key');
+    const waiting = other.acquire('key', { waitMs: 60_000 });
+    await delay(3_000);
+    expect(count).toBeLessThanOrEqual(most);
+    await holder.release();
+    await (await waiting).release();
+  },
+);
+
+it('a call that asks after pauses asks when the lease of the holder ends, and again at once where the store is a little behind [G1142]', async () => {
+  const toy = new ToyBackend(now);
+  const [one, other] = pairOn(toy);
+  const holder = await one.acquire('key', { ttlMs: 3_000, watchdog: false });
+  const { acquire } = toy;
+  let late = 0;
+  toy.acquire = async (request) => {
+    const outcome = await acquire.call(toy, request);
+    if (outcome.status !== 'acquired' || late++ === 2) return outcome;
+    await toy.release(outcome.grant, {});
+    return { status: 'contended', owner: holder.key, remainingMs: 0, isKept: false, queued: false };
+  };
+  const since = performance.now();
+  const lock = await other.acquire('key', { waitMs: 60_000 });
+  expect(performance.now() - since).toBeLessThan(3_030);
+  expect(late).toBe(3);
+  await lock.release();
+});
+
+it('an outage of which the store gives no reason does not read as an application that closes [G1143]', async () => {
+  const backend = Object.assign(fromPromises(new ToyBackend(now), now), {
+    acquire: (_request: unknown, done: (outcome: AcquireOutcome) => void) =>
+      void Promise.resolve().then(() => done({ status: 'unavailable', causes: [] })),
+  });
+  const error = await serviceOn(backend)
+    .acquire('key')
+    .catch((reason: unknown) => reason);
+  expect(error).toMatchObject({ causes: [{ node: 'the store', problem: 'it gave no reason' }] });
 });
 
 it('a watch that yields keys without end leaves time for calls', async () => {

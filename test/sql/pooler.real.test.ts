@@ -81,7 +81,7 @@ describe('Locks in PostgreSQL behind a pooler that gives connections away after 
     onTestFinished(() => backend.close());
     const warnings: string[] = [];
     const onWarning = (message: string) => warnings.push(message);
-    const listener = { onTurn: () => {}, onListening: () => {}, onTaken: () => {}, onWarning };
+    const listener = { onTurn: () => {}, onMayBeFree: () => {}, onTaken: () => {}, onWarning };
     for (const key of [freshKey(), freshKey()]) backend.waitQueue!.listen(key, listener);
     await until(() => warnings.length > 0, { what: 'it is found deaf' });
     backend.waitQueue!.listen(freshKey(), listener);

@@ -22,6 +22,7 @@ import {
   type Taken,
   type Transfer,
   type TransferOutcome,
+  type Unavailable,
   type WaitQueue,
 } from './lock-backend.js';
 import { ReleaseRetry } from './release-retry.js';
@@ -35,8 +36,9 @@ type Unsent<Outcome> = Outcome extends { sentAt: number }
     ? Omit<Outcome, 'queued'> & { queued?: boolean }
     : Outcome;
 
-/** The answers of the operations. */
+/** The answer of `acquire`. After `unavailable`, as after a rejection, the lock is released: the attempt may have run. */
 export type AcquireAnswer = Unsent<AcquireOutcome>;
+/** The answers of the other operations. */
 export type ExtendAnswer = Unsent<ExtendOutcome>;
 export type TransferAnswer = Unsent<TransferOutcome>;
 
@@ -163,27 +165,28 @@ class LimitedBackend implements LockBackend {
     };
     const ask = () => outcomeOf('acquire', backend.acquire(request));
     const attempt = this.#withLimit(ask, backend.attemptTimeoutMs?.() ?? this.timeLimitMs, late);
+    // The attempt may have run, or may still run: also if the store says that it is unavailable.
+    const undo = (outcome: Unavailable) => {
+      const { key, hold, owner, others = [], ttlMs } = request;
+      for (const each of [owner, ...others]) {
+        const grant = { key, owner: each, hold };
+        this.#noteTtl(grant, ttlMs + this.timeLimitMs);
+        this.#retryRelease(grant, {});
+      }
+      leave();
+      done(outcome);
+    };
     void attempt.then(
       (outcome) => {
+        if (outcome.status === 'unavailable') return undo(outcome);
         if (outcome.status === 'contended') {
           const isWatched = this.#watched?.isListening() && request.place !== undefined;
           return done({ ...outcome, queued: isWatched ?? outcome.queued ?? false });
         }
-        if (outcome.status !== 'acquired') return done(outcome);
         for (const grant of [outcome.grant, ...(outcome.others ?? [])]) this.#noteTtl(grant, request.ttlMs);
         done({ ...outcome, sentAt });
       },
-      (cause: NodeError) => {
-        // The attempt may have run, or may still run.
-        const { key, hold, owner, others = [], ttlMs } = request;
-        for (const each of [owner, ...others]) {
-          const grant = { key, owner: each, hold };
-          this.#noteTtl(grant, ttlMs + this.timeLimitMs);
-          this.#retryRelease(grant, {});
-        }
-        leave();
-        done(unavailable(cause));
-      },
+      (cause: NodeError) => undo(unavailable(cause)),
     );
   }
 
@@ -346,60 +349,114 @@ function adviceOn(error: Error): string | undefined {
     : undefined;
 }
 
-const STATUSES = {
-  acquire: ['acquired', 'contended', 'unavailable'],
-  extend: ['extended', 'lost', 'unavailable'],
-  release: ['released', 'gone', 'unavailable'],
-  transfer: ['transferred', 'lost', 'unavailable'],
-};
+/** An answer whose form nobody has checked. */
+type Unchecked = Readonly<
+  Record<'grant' | 'others' | 'owner' | 'remainingMs' | 'reason' | 'causes' | 'mayHaveRun', unknown>
+>;
+type UncheckedGrant = Readonly<Record<keyof Grant, unknown>>;
 
-type Answer = Readonly<Record<'grant' | 'others' | 'owner' | 'remainingMs' | 'causes', unknown>>;
+/** What a part of an answer must be. */
+type Rule<Whole> = readonly [what: string, partOf: (whole: Whole) => unknown, isFit: (part: unknown) => boolean];
 
-/** What the library needs of an answer with a status. */
-const FORMS: readonly [status: string, what: string, isFit: (answer: Answer) => boolean][] = [
-  ['acquired', 'a grant', ({ grant }) => isObject(grant)],
-  ['acquired', 'others that are an array of grants', ({ others = [] }) => areObjects(others)],
-  ['transferred', 'a grant', ({ grant }) => isObject(grant)],
-  ['contended', 'an owner that is a string', ({ owner = '' }) => typeof owner === 'string'],
-  ['contended', 'remainingMs that is a number', ({ remainingMs = 0 }) => typeof remainingMs === 'number'],
-  ['unavailable', 'causes that are an array of errors', ({ causes }) => areObjects(causes)],
+const OF_GRANT: readonly Rule<UncheckedGrant>[] = [
+  ['a key that is a string', ({ key }) => key, isString],
+  ['an owner that is a string', ({ owner }) => owner, isString],
+  ['a fencingToken that is a safe integer, or undefined,', ({ fencingToken }) => fencingToken, isToken],
+  ['a lastToken that is a safe integer, or undefined,', ({ lastToken }) => lastToken, isToken],
 ];
+const GRANT: readonly Rule<Unchecked>[] = [
+  ['a grant', ({ grant }) => grant, isObject],
+  ...OF_GRANT.map(([what, partOf, isFit]): Rule<Unchecked> => [
+    `a grant with ${what}`,
+    ({ grant }) => partOf(grant as UncheckedGrant),
+    isFit,
+  ]),
+];
+const OTHERS: Rule<Unchecked> = ['others that are an array of grants', ({ others = [] }) => others, areGrants];
+const OWNER: Rule<Unchecked> = ['an owner that is a string', ({ owner = '' }) => owner, isString];
+const REMAINING: Rule<Unchecked> = ['remainingMs that is a number', ({ remainingMs = 0 }) => remainingMs, isNumber];
+const REASON: Rule<Unchecked> = ["the reason 'expired' or 'stolen'", ({ reason }) => reason, isReason];
+const CAUSES: Rule<Unchecked> = ['causes that are an array of errors', ({ causes }) => causes, areErrors];
+const MAY_HAVE_RUN: Rule<Unchecked> = ['mayHaveRun that is a boolean', ({ mayHaveRun }) => mayHaveRun, isBoolean];
+
+/** The statuses of each operation, and what the library needs of an answer with them. */
+const FORMS: Readonly<Record<string, Readonly<Record<string, readonly Rule<Unchecked>[]>>>> = {
+  acquire: { acquired: [...GRANT, OTHERS], contended: [OWNER, REMAINING], unavailable: [CAUSES] },
+  extend: { extended: [], lost: [REASON], unavailable: [CAUSES] },
+  release: { released: [], gone: [], unavailable: [CAUSES] },
+  transfer: { transferred: GRANT, lost: [REASON], unavailable: [CAUSES, MAY_HAVE_RUN] },
+};
 
 /**
  * Checks the answer of an operation: its author may have forgotten to return it, or may use no compiler.
  * @throws Error that names the operation, for an answer that the library cannot use
  */
 async function outcomeOf<Outcome extends { status: string }>(
-  operation: keyof typeof STATUSES,
+  operation: string,
   answer: Promise<Outcome>,
 ): Promise<Outcome> {
   const outcome = (await answer) as Outcome | undefined;
   if (typeof outcome?.status !== 'string')
-    throw new Error(
-      `${operation}() must answer with an object that has a status: got ${inspect(outcome, { depth: 0 })}`,
-    );
+    throw new Error(`${operation}() must answer with an object that has a status: got ${shown(outcome)}`);
   const { status } = outcome;
-  const statuses = STATUSES[operation];
-  if (!statuses.includes(status))
-    throw new Error(`${operation}() must answer with the status ${statuses.join(' or ')}: got ${inspect(status)}`);
-  const wrong = FORMS.find(([of, , isFit]) => of === status && !isFit(outcome as unknown as Answer));
-  if (wrong) throw new Error(`${operation}() must answer with ${wrong[1]} when its status is '${status}'`);
+  const forms = FORMS[operation]!;
+  if (!Object.hasOwn(forms, status))
+    throw new Error(
+      `${operation}() must answer with the status ${Object.keys(forms).join(' or ')}: got ${shown(status)}`,
+    );
+  const unchecked = outcome as unknown as Unchecked;
+  for (const [what, partOf, isFit] of forms[status]!) {
+    const part = partOf(unchecked);
+    if (!isFit(part))
+      throw new Error(`${operation}() must answer with ${what} when its status is '${status}': got ${shown(part)}`);
+  }
   return outcome;
+}
+
+/** A wrong part of an answer, without its own parts: they may be owner values, which no error shows. */
+function shown(part: unknown): string {
+  return inspect(part, { depth: 0 });
 }
 
 function isObject(value: unknown): boolean {
   return typeof value === 'object' && value !== null;
 }
 
-function areObjects(value: unknown): boolean {
-  return Array.isArray(value) && value.every(isObject);
+function isString(value: unknown): boolean {
+  return typeof value === 'string';
+}
+
+function isNumber(value: unknown): boolean {
+  return typeof value === 'number' && !Number.isNaN(value);
+}
+
+function isBoolean(value: unknown): boolean {
+  return typeof value === 'boolean';
+}
+
+function isToken(value: unknown): boolean {
+  return value === undefined || Number.isSafeInteger(value);
+}
+
+function isReason(value: unknown): boolean {
+  return value === 'expired' || value === 'stolen';
+}
+
+function areErrors(value: unknown): boolean {
+  return Array.isArray(value) && value.length > 0 && value.every(isObject);
+}
+
+function areGrants(value: unknown): boolean {
+  const isGrant = (each: unknown) =>
+    isObject(each) && OF_GRANT.every(([, partOf, isFit]) => isFit(partOf(each as UncheckedGrant)));
+  return Array.isArray(value) && value.every(isGrant);
 }
 
 /** @throws Error */
 async function listedBy(answer: Promise<Listed>): Promise<Listed> {
   const listed = (await answer) as Listed | undefined;
   if (Array.isArray(listed?.locks)) return listed;
-  throw new Error(`list() must answer with an object that has locks: got ${inspect(listed, { depth: 0 })}`);
+  throw new Error(`list() must answer with an object that has locks: got ${shown(listed)}`);
 }
 
 function unavailable(cause: NodeError): { status: 'unavailable'; causes: NodeError[] } {

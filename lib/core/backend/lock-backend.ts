@@ -42,7 +42,7 @@ export interface AcquireRequest {
   /** Where it waits if the lock is not free: only for a backend with a wait queue, which the line has to `leave`. */
   readonly place?: Place;
   /**
-   * Exclusive only: how many fencing tokens the store mints, for calls of this process that get the lock one after the other: 1 to 1,001. 1 if
+   * Exclusive only: how many fencing tokens the store mints, for calls of this process that get the lock one after the other: 1 to 101. 1 if
    * undefined. A store may always mint only one: then the process does not pass the lock on. `Place.turns` is the number of its first attempt.
    */
   readonly turns?: number;
@@ -278,25 +278,16 @@ export interface Taken {
  * `fromPromises` makes a backend of a `PromiseBackend`.
  */
 export interface LockBackend {
-  readonly bounds: Bounds;
+  // The operations on one lock.
+
   /**
-   * The engine sets it. The backend calls it when the store can be reached again, so that the engine repeats failed transfers at once. A backend
-   * that does not know when that is, like one of `fromPromises`, never calls it: the engine repeats them after pauses as well.
+   * Tries once to take a lock, in one atomic step. What the step promises:
+   * - Others are in the way while their time runs by the clock of the store. A kept lock is in the way of everybody, also of its owner.
+   * - The same owner value again is the same attempt: it is granted again, and its ttl begins again.
+   * - Fencing tokens grow for each key, also after a lock has expired, or was deleted.
+   * - After `unavailable` nothing stays behind: if the attempt may have run, the backend releases it in the background.
+   * - `sentAt` is by the clock of the service: the `now` that the maker of the backend was given, or `monotonic`.
    */
-  onReachable?: () => void;
-  /** Called before the last tries of an application that closes: sends them although earlier commands are not answered. */
-  insist?(): void;
-  /** A capability: the modes in which it holds locks, besides `exclusive`. */
-  readonly modes?: readonly LockMode[];
-  /** Why it holds locks in no other mode, and what to do: sentences for the error of a call that asks for another mode. */
-  readonly whyOnlyExclusive?: string;
-  /** Whether it sends its commands only at the end of the current turn of the event loop. @default at once */
-  readonly sendsLater?: boolean;
-  /**
-   * The longest time of an attempt to acquire, in milliseconds, unless it has to wait for other operations. It is the time limit of a call that
-   * does not wait for its lock.
-   */
-  attemptTimeoutMs(): number;
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void;
   /** Takes any grant: another process may have made it. */
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void;
@@ -305,15 +296,9 @@ export interface LockBackend {
    * `released` means: the store has released the lock, or keeps it until `keepUntil`.
    */
   release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void;
-  /** A key that users never lock, on the server of the given key: for a test of whether locks can be taken. */
-  probeKey(key: string): string;
-  /**
-   * The known problems of the nodes that delay an attempt for this key.
-   * @param silence the problem of a node that is connected, but has not answered
-   */
-  problems(silence: string, key: string): NodeError[];
-  /** Why a released lock of this owner value may still be in the store. Undefined: nothing is known about it. */
-  unreleased?(owner: string): NodeError | undefined;
+
+  // For operators, and for errors.
+
   /** @throws LockUnavailableError */
   inspect(key: string): Promise<Holding | undefined>;
   /**
@@ -329,21 +314,54 @@ export interface LockBackend {
    */
   forceRelease(key: string, from?: string): Promise<Taken | undefined>;
   /**
-   * Waits until locks can be taken.
-   * @returns the problems of nodes that this does not need
-   * @throws LockUnavailableError after `timeoutMs`, naming the nodes
-   */
-  connect(timeoutMs: number): Promise<NodeError[]>;
-  /**
    * Asks each server once whether it answers. It uses the connections of locks, and opens none, as health checks call it every few seconds.
    * It takes at most the time limit of one command. Never rejects.
    */
   ping(): Promise<BackendPing>;
   /** Checks each server once, for at most `timeoutMs`. Never rejects. */
   report(timeoutMs: number): Promise<BackendReport>;
+  /** A key that users never lock, on the server of the given key: for a test of whether locks can be taken. */
+  probeKey(key: string): string;
+  /**
+   * The known problems of the nodes that delay an attempt for this key.
+   * @param silence the problem of a node that is connected, but has not answered
+   */
+  problems(silence: string, key: string): NodeError[];
+  /** Why a released lock of this owner value may still be in the store. Undefined: nothing is known about it. */
+  unreleased?(owner: string): NodeError | undefined;
+
+  // Its life.
+
+  /**
+   * Waits until locks can be taken.
+   * @returns the problems of nodes that this does not need
+   * @throws LockUnavailableError after `timeoutMs`, naming the nodes
+   */
+  connect(timeoutMs: number): Promise<NodeError[]>;
+  /**
+   * `Transfers` of the engine sets it. The backend calls it when the store can be reached again, so that failed transfers are repeated at once.
+   * A backend that does not know when that is, like one of `fromPromises`, never calls it: they are repeated after pauses as well.
+   */
+  onReachable?: () => void;
+  /** Called before the last tries of an application that closes: sends them although earlier commands are not answered. */
+  insist?(): void;
   /** Tries unconfirmed releases once more, and closes the connections that the backend opened. */
   close(): Promise<void>;
 
+  // Its limits and capabilities.
+
+  readonly bounds: Bounds;
+  /**
+   * The longest time of an attempt to acquire, in milliseconds, unless it has to wait for other operations. It is the time limit of a call that
+   * does not wait for its lock.
+   */
+  attemptTimeoutMs(): number;
+  /** Whether it sends its commands only at the end of the current turn of the event loop. @default at once */
+  readonly sendsLater?: boolean;
+  /** A capability: the modes in which it holds locks, besides `exclusive`. */
+  readonly modes?: readonly LockMode[];
+  /** Why it holds locks in no other mode, and what to do: sentences for the error of a call that asks for another mode. */
+  readonly whyOnlyExclusive?: string;
   /**
    * A capability: a transaction of the store keeps the locks until it ends, even if their leases end. The statement fails if another process has
    * one of the locks by then. The store does not confirm a release before the transaction has ended.
@@ -436,8 +454,8 @@ export interface WaitListener {
    * @param key the key of the lock, if it was handed over, even without a `handOver` that can be used
    */
   onTurn(ticket?: string, handOver?: HandOver, key?: string): void;
-  /** The turn of every place of this key may have come: listening has begun for it, or its lock may be free. */
-  onListening(key: string): void;
+  /** The lock of this key may be free for any of its places: a release was heard, or listening has begun, so one may have been missed. */
+  onMayBeFree(key: string): void;
   /** Another process may have taken the lock by force from this owner value. */
   onTaken(key: string, owner: string): void;
   /** Waiting is slower than it could be, for a reason that an operator should know. Reported once. */

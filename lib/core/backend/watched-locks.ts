@@ -100,7 +100,7 @@ export class WatchedLocks implements WaitQueue {
         this.#isOpen = true;
         opened();
         listener.onTurn();
-      } else if (typeof key === 'string') listener.onListening(key);
+      } else if (typeof key === 'string') listener.onMayBeFree(key);
       else throw new TypeError(`it must yield keys, or undefined: got ${key === null ? 'null' : typeof key}`);
       if (++count % KEYS_AT_ONCE === 0) await delay(1);
       else if (key === undefined && count > 1) await delay(WAKE_PAUSE_MS);

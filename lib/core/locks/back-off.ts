@@ -6,10 +6,16 @@ const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [8, 250];
 const FIRST_POLL_MS = 2;
 /** How long after the end of a lease an attempt surely finds it ended, in milliseconds. */
 const AFTER_EXPIRY_MS = 1;
+/** A lease that ends sooner, in milliseconds, ends soon: if each answer says so, the store may be wrong. */
+const SOON_MS = 8;
 
-/** The pauses of a line that no message wakes. They grow, each is random, and none goes past the end of the holder's lease. */
+/**
+ * The pauses of a line that no message wakes. They grow, and each is random. None goes past the end of the holder's lease, unless the store says
+ * again and again that the lease ends soon.
+ */
 export class BackOff {
   #nextMs: number;
+  #afterExpiryMs = AFTER_EXPIRY_MS;
 
   /** @param pollEveryMs see `LockBackend` */
   constructor(private readonly pollEveryMs = Infinity) {
@@ -22,16 +28,19 @@ export class BackOff {
     const isAligned = this.#nextMs >= pollEveryMs;
     const pauseMs = isAligned ? pollEveryMs - (monotonic() % pollEveryMs) : this.#nextMs * (0.5 + Math.random());
     this.#nextMs = Math.min(LONGEST_PAUSE_MS, pollEveryMs, this.#nextMs * 1.5);
-    return Math.min(pauseMs, untilExpiredMs(remainingMs));
+    return Math.min(pauseMs, this.untilExpiredMs(remainingMs));
+  }
+
+  /** The pause after which the lease of the holder has ended, unless it is extended. It doubles while the lease only ever ends soon. */
+  untilExpiredMs(remainingMs: number): number {
+    if (remainingMs >= SOON_MS) this.#afterExpiryMs = AFTER_EXPIRY_MS;
+    const pauseMs = Math.max(0, remainingMs) + this.#afterExpiryMs;
+    if (remainingMs < SOON_MS) this.#afterExpiryMs *= 2;
+    return pauseMs;
   }
 }
 
 /** The pause after an attempt that nobody won: some round trips, by chance, so that one process asks first. */
 export function pauseAfterTieMs(attemptMs: number): number {
   return (1 + Math.random() * 8) * Math.max(1, attemptMs);
-}
-
-/** The pause after which the lease of the holder has ended, unless it is extended. */
-export function untilExpiredMs(remainingMs: number): number {
-  return Math.max(0, remainingMs) + AFTER_EXPIRY_MS;
 }

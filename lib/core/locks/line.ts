@@ -16,7 +16,7 @@ import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { setImmediate } from '../time/event-loop.js';
 import type { Paced } from '../time/pacer.js';
 import { onAbort } from './abort-listener.js';
-import { BackOff, pauseAfterTieMs, untilExpiredMs } from './back-off.js';
+import { BackOff, pauseAfterTieMs } from './back-off.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
 import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
 
@@ -371,7 +371,11 @@ export class Line implements Paced<Line> {
     this.#state = 'queued';
     const isListening = queued && backend.waitQueue?.isListening(this.key);
     if (!isListening) return this.#pause((this.#backOff ??= new BackOff(backend.pollEveryMs)).next(remainingMs));
-    const expiredMs = untilExpiredMs(remainingMs);
+    // Most leases end later than the next check: a back-off for each line would use memory.
+    const expiredMs =
+      remainingMs < CHECK_MS
+        ? (this.#backOff ??= new BackOff(backend.pollEveryMs)).untilExpiredMs(remainingMs)
+        : CHECK_MS;
     if (expiredMs < CHECK_MS) this.#pause(expiredMs);
     else pacer.add(this, now() + CHECK_MS, CHECK_MS);
   }

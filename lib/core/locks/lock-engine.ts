@@ -308,7 +308,7 @@ export class LockEngine implements WaitListener {
     else if (key !== undefined && !this.#mayHold(key, ticket)) this.backend.waitQueue?.decline?.(key, ticket);
   }
 
-  onListening(key: string): void {
+  onMayBeFree(key: string): void {
     for (const line of this.#linesOf(key)) if (line.noteMissedMessages()) this.pacer.hurry([line]);
   }
 

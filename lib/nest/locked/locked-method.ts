@@ -222,7 +222,7 @@ export class LockedMethod {
   }
 }
 
-/** Whether the application is closing: only then does the error have no cause. */
+/** Whether the application is closing: only then does the error have no cause (`LockUnavailableError.from`). */
 function isShutdownError({ causes }: LockUnavailableError): boolean {
   return causes.length === 0;
 }

@@ -422,7 +422,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   /** Called by the inbox when listening begins or ends. */
   onListening(key?: string): void {
     if (key === undefined) this.#listener?.onTurn();
-    else this.#listener?.onListening(key);
+    else this.#listener?.onMayBeFree(key);
   }
 
   /** Called by the inbox. Without sharded messages, each message goes to all nodes of a Cluster. */

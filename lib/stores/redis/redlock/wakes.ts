@@ -34,8 +34,8 @@ export class RedlockWakes implements WaitListener {
     if (++wake.count === this.quorum) this.#pass(ticket);
   }
 
-  onListening(key: string): void {
-    this.listener.onListening(key);
+  onMayBeFree(key: string): void {
+    this.listener.onMayBeFree(key);
   }
 
   onTaken(key: string, owner: string): void {
