@@ -3,26 +3,26 @@ import { inspect } from 'node:util';
 import { driftMs, monotonic } from '../core/time/clock.js';
 
 export function equal(actual: unknown, expected: unknown, what: string): void {
-  deepStrictEqual(actual, expected, `${what} should be ${shown(expected)}, and is ${shown(actual)}`);
+  deepStrictEqual(actual, expected, `${what} should be ${shown(expected)}, but is ${shown(actual)}`);
 }
 
-/** Compares the properties that are expected; there may be others. */
+/** Compares only the expected properties; the object may have more. */
 export function matches(actual: object | undefined, expected: object, what: string): void {
   const names = Object.keys(expected);
   const picked = Object.fromEntries(Object.entries(actual ?? {}).filter(([name]) => names.includes(name)));
-  const message = `${what} should have ${shown(expected)}, and is ${shown(actual)}`;
+  const message = `${what} should have ${shown(expected)}, but is ${shown(actual)}`;
   deepStrictEqual(picked, { ...expected }, message);
 }
 
 export function between(actual: number | undefined, least: number, most: number, what: string): void {
   const isWithin = actual !== undefined && actual >= least && actual <= most;
-  ok(isWithin, `${what} should be from ${least} to ${most}, and is ${actual}`);
+  ok(isWithin, `${what} should be from ${least} to ${most}, but is ${actual}`);
 }
 
-/** Nobody else had the lock in this time, except for as much as two clocks may differ, which leases allow for. */
+/** Checks that nobody else got the lock in this time. It allows for the drift between two clocks, as leases do. */
 export function notBefore(ms: number, since: number): void {
   const elapsed = monotonic() - since;
-  ok(elapsed >= ms - driftMs(ms), `the lock should stand for ${ms} ms, and was granted again after ${elapsed} ms`);
+  ok(elapsed >= ms - driftMs(ms), `the lock should be held for ${ms} ms, but was granted again after ${elapsed} ms`);
 }
 
 export function shown(value: unknown): string {

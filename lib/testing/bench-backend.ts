@@ -1,12 +1,12 @@
 import type { GuardStatement, Taken } from '../core/backend/lock-backend.js';
 import { MemoryBackend } from '../stores/memory/memory.backend.js';
 
-/** Locks in memory as if there were another process, which holds locks as a test wants it. */
+/** Locks in memory, some of which a test can give to a pretended other process. */
 export class BenchBackend extends MemoryBackend {
-  /** What the other process holds: the keys, by its owner values. */
+  /** The keys that the other process holds, by its owner values. */
   readonly elsewhere = new Map<string, string>();
 
-  /** Of locks in memory: `guard` checks them, and sends nothing. */
+  /** A placeholder: for locks in memory, `guard` only checks the lock, and sends nothing. */
   guard(): GuardStatement {
     return { dialect: 'testing', text: 'SELECT 1', values: [] };
   }

@@ -22,45 +22,45 @@ export type Refusal = 'contended' | 'unavailable';
 /** An entry of `LockBench.journal`. */
 export type JournalEntry =
   /**
-   * A call got the lock, with these options; `holdMs` and `maxHoldMs` only if they were set, `mode` only if it is not exclusive, `permits` only
-   * of permits.
+   * A call got the lock, with these options. The entry has `holdMs` and `maxHoldMs` only if they were set, `mode` unless it is exclusive, and
+   * `permits` for permits.
    */
   | ({ event: 'acquired'; key: string; ttlMs: number; waitMs: number; holdMs?: number; maxHoldMs?: number } & HeldAs)
   /** A call did not get the lock: it failed with `LockContendedError` or `LockUnavailableError`. */
   | { event: 'refused'; key: string; reason: Refusal }
   | { event: 'released'; key: string }
-  /** A call has detached the lock, or has adopted one. */
+  /** A call detached the lock, or adopted it. */
   | { event: 'detached' | 'adopted'; key: string }
   | { event: 'lost'; key: string; reason: LockLostReason };
 
-/** The process that holds locks elsewhere, in owner values. */
+/** The beginning of owner values that belong to the pretended other process. */
 export const ELSEWHERE = 'elsewhere/1/bench';
 const HOLDER = parseOwner(`${ELSEWHERE}/0`);
 const OUTAGE = new NodeError(
   'the store of LockBench',
-  'it is unavailable, because the test made it so',
+  'it is unavailable, because the test simulates an outage',
   'The test planned this outage.',
 );
 
-/** Refusals that a test wants. */
+/** Refusals that a test has planned. */
 export interface PlannedRefusal {
   readonly key: string;
   readonly reason: Refusal;
   /** How many calls are refused. */
   readonly times: number;
-  /** The line of the test that wants it. */
+  /** The line of the test that planned them. */
   readonly at: string;
-  /** How many of them were not refused yet. */
+  /** How many of these calls are still to come. */
   left: number;
 }
 
-/** The request of a call, which has more than the engine needs. */
+/** The request of a call, including options that the engine itself does not need. */
 type CallRequest = WaitRequest & HoldOptions;
 
-/** An engine that refuses calls and loses leases as a test wants it, and keeps a journal. */
+/** An engine that refuses calls and loses leases on request, and keeps a journal. */
 export class BenchEngine extends LockEngine {
   readonly journal: JournalEntry[] = [];
-  /** Refusals of which not all came to a call. */
+  /** Planned refusals that calls have not used up yet. */
   readonly refusals: PlannedRefusal[] = [];
 
   constructor(parts: EngineParts) {
@@ -83,11 +83,11 @@ export class BenchEngine extends LockEngine {
     const asked = { ttlMs, waitMs, ...limits, ...heldAs(hold) };
     const refusal = this.#refusalOf(key, request);
     const lock = refusal ? this.refuse(refusal) : super.acquire(key, request, closing, label);
-    // Noted before the caller hears of it. Events would come too early: a lock is passed on before it counts as released.
+    // The entry precedes the caller's own code. Events would come too early: a lock is passed on before it counts as released.
     lock.then(
       () => this.journal.push({ event: 'acquired', key, ...asked }),
       (error: unknown) => {
-        if (isProbe && error instanceof LockContendedError) return; // its call goes on to wait
+        if (isProbe && error instanceof LockContendedError) return; // the call then waits for the lock
         const of = { key, label: label ?? this.leases.labels.of(key), waitedMs: 0, ...heldAs(hold) };
         const event = failureEvent(error, of);
         if (!event) return;
@@ -98,7 +98,7 @@ export class BenchEngine extends LockEngine {
     return lock;
   }
 
-  /** All that is held of a key: one lease, unless it is shared, or permits. @throws LockOptionsError for a key that is not held */
+  /** Returns all leases of a key: several only for shared locks and permits. @throws LockOptionsError if the key is not held */
   heldLeases(key: string): Lease[] {
     const leases = this.#leasesHeld(key);
     if (leases.length > 0) return leases;
@@ -121,7 +121,7 @@ export class BenchEngine extends LockEngine {
     const refusal = wanted(key) ?? wanted(splitScope(key).rest);
     if (!refusal) return undefined;
     const { reason } = refusal;
-    // A call for several keys that finds one held goes on to wait for it: that is refused then.
+    // A call for several keys that finds one of them held then waits for it: the refusal is for that second attempt.
     if (!(isProbe && reason === 'contended') && --refusal.left === 0) {
       this.refusals.splice(this.refusals.indexOf(refusal), 1);
     }

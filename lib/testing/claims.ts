@@ -14,7 +14,7 @@ import {
 } from '../core/backend/lock-backend.js';
 import { monotonic } from '../core/time/clock.js';
 
-/** Tells the keys of this process from those that an earlier one may have left in the store. */
+/** Distinguishes the keys of this run from keys that an earlier run may have left in the store. */
 const RUN = randomUUID().slice(0, 8);
 let sequence = 0;
 
@@ -23,24 +23,24 @@ export function freshKey(hint = 'key'): string {
   return `${hint}-${RUN}-${++sequence}`;
 }
 
-/** What a test wants to hold, and was granted at last. */
+/** A lock that a test requests, and the grant that it got last. */
 export interface Claim {
   key: string;
   owner: string;
   ttlMs: number;
   /** @default exclusive */
   hold?: Hold;
-  /** Owner values of further attempts that are granted with it, as far as there is room. */
+  /** Owner values of further attempts, which get permits in the same step as long as permits are free. */
   others?: readonly string[];
   grant?: Grant;
 }
 
-/** An attempt of its own: no two have the same owner value. */
+/** Makes a claim with an owner value of its own. */
 export function claimOn(key: string, ttlMs = 20_000, hold: Hold = EXCLUSIVE): Claim & { hold: Hold } {
   return { key, hold, owner: `host/1/random/${++sequence}`, ttlMs };
 }
 
-/** One attempt, as a promise. */
+/** Makes one attempt to acquire the lock. */
 export function acquireOn(backend: LockBackend, claim: Claim, place?: Place): Promise<AcquireOutcome> {
   const { key, hold = EXCLUSIVE, owner, others, ttlMs } = claim;
   const request = { key, hold, owner, others, ttlMs, place, turns: place?.turns };
@@ -52,25 +52,25 @@ export function acquireOn(backend: LockBackend, claim: Claim, place?: Place): Pr
   });
 }
 
-/** One extension to the ttl of the claim, as a promise. */
+/** Extends the lock once, to the ttl of the claim. */
 export function extendOn(backend: LockBackend, claim: Claim, waiting?: CallsBehind): Promise<ExtendOutcome> {
   return new Promise((resolve) => backend.extend({ grant: grantOf(claim), ttlMs: claim.ttlMs, waiting }, resolve));
 }
 
-/** Who holds the lock. */
+/** Returns the first holder of the lock. */
 export async function holderOn(backend: LockBackend, key: string): Promise<Holder | undefined> {
   return (await backend.inspect(key))?.holders[0];
 }
 
-/** One release, as a promise. @param keptForMs how long it is kept instead */
+/** Releases the lock once. @param keptForMs how long the store keeps it instead */
 export function releaseOn(backend: LockBackend, claim: Claim, keptForMs?: number): Promise<ReleaseOutcome> {
   const keepUntil = keptForMs === undefined ? undefined : monotonic() + keptForMs;
   return new Promise((resolve) => backend.release(grantOf(claim), { keepUntil }, resolve));
 }
 
 /**
- * One transfer of a lock, from one owner value to another.
- * @throws Error for a backend that cannot
+ * Transfers a lock once, from one owner value to another.
+ * @throws Error if the backend has no `transfer`
  */
 export function transferOn(
   backend: LockBackend,
@@ -82,12 +82,12 @@ export function transferOn(
   return backend.transfer({ key: from.key, from: from.owner, to: to.owner, ttlMs: to.ttlMs, atLeast, mints });
 }
 
-/** The grant of a claim, or one that another process would make from the same key and owner value. */
+/** The grant of a claim; without one, a grant that another process could make from the same key and owner value. */
 export function grantOf({ grant, key, owner, hold }: Claim): Grant {
   return grant ?? { key, owner, hold };
 }
 
-/** Acquires, and fails the test when that is not granted. */
+/** Acquires the lock. If the backend does not grant it, the test fails. */
 export async function granted(
   backend: LockBackend,
   claim: Claim,

@@ -24,17 +24,17 @@ import {
 import { describeCrowds, refusesHold, unknownHolds } from './describe-crowds.js';
 import { until } from './until.js';
 
-/** A backend under test, whose clock is `performance.now()`. */
+/** A backend under test. Its clock is `performance.now()`. */
 export interface BackendUnderTest {
   backend: LockBackend;
-  /** How exactly the store measures times, in milliseconds: 1000 where it knows whole seconds. @default 1 */
+  /** The resolution of times in the store, in milliseconds: 1 000 for a store with whole seconds. @default 1 */
   resolutionMs?: number;
   /**
-   * Checks what the store still has of locks that were held and given back.
-   * @param prefix how their keys begin
+   * Checks what the store still contains of locks that were held and released.
+   * @param prefix the beginning of their keys
    */
   checkLeft?: (prefix: string) => Promise<void>;
-  /** Called after the backend was closed. */
+  /** Called after the backend has been closed. */
   tearDown?: () => unknown;
 }
 
@@ -47,15 +47,15 @@ export interface BackendTestRunner {
   afterAll(run: () => Promise<void>): unknown;
 }
 
-/** Longer than what a test waits for, so that its own error tells what has not come. */
+/** Longer than any wait in a test, so that the error of the wait says what did not happen. */
 const CASE_LIMIT_MS = 60_000;
 
 /**
- * The contract of lock backends, as tests: call it in a test file of your backend. Locks that several hold are tested if the backend has
- * `modes`. Of a wait queue it tests only their order, and it says nothing of what happens when the store fails.
+ * The contract of lock backends, as tests: call it in a test file of your backend. It tests shared locks and permits if the backend has
+ * `modes`. It tests only the order of a wait queue, and no failures of the store.
  * @param setUp connects the backend before the first test
- * @param runner the functions of the test runner. By default those that are global, as in Jest
- * @throws LockOptionsError if the functions are not given, and not global
+ * @param runner the functions of the test runner; default: the global functions, as Jest has them
+ * @throws LockOptionsError if the functions are neither given nor global
  */
 export function describeBackend(name: string, setUp: () => Promise<BackendUnderTest>, runner = globalRunner()): void {
   const tests = checked(runner);
@@ -70,11 +70,11 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       backend = subject.backend;
     });
     tests.afterAll(async () => {
-      await subject?.backend.close(); // undefined if it could not be set up
+      await subject?.backend.close(); // undefined if the set-up failed
       await subject?.tearDown?.();
     });
 
-    /** Tries until the lock is granted, each time with an owner of its own. @returns when that attempt began */
+    /** Repeats the attempt, each time with a new owner, until the backend grants the lock. @returns the claim, with the start of the last attempt */
     const takes = (claim: Claim) =>
       until(
         async () => {
@@ -86,7 +86,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
         { what: 'the lock is free' },
       );
 
-    /** @param owner undefined if nobody is to hold it */
+    /** @param owner undefined if the lock must be free */
     const heldBy = async (owner: string | undefined, key: string) => {
       const holder = await holderOn(backend, key);
       equal(holder?.owner, owner, 'the owner that an inspection shows');
@@ -104,7 +104,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       matches(await extendOn(backend, claim), expected, 'the outcome of the extension');
 
     const takenFrom = async (key: string, expected: object | undefined, from?: string) =>
-      equal(await backend.forceRelease(key, from), expected, 'what the forced release returns');
+      equal(await backend.forceRelease(key, from), expected, 'the result of the forced release');
 
     it('a free lock is granted to one attempt, and the other learns who holds it and for how long', async () => {
       const winner = claimOn(freshKey());
@@ -119,7 +119,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(winner);
     });
 
-    it('one of many simultaneous attempts gets the lock', async () => {
+    it('only one of many simultaneous attempts gets the lock', async () => {
       const key = freshKey();
       const claims = Array.from({ length: 20 }, () => claimOn(key));
       const statuses = (await Promise.all(claims.map((claim) => acquireOn(backend, claim)))).map(
@@ -132,7 +132,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(winner);
     });
 
-    it('an attempt to hold a lock in a way that the store does not know is refused with a sentence of its own', async () => {
+    it('an attempt with a mode that the store does not support is refused with a message of its own', async () => {
       for (const hold of unknownHolds(backend)) await refusesHold(backend, hold);
     });
 
@@ -146,7 +146,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(second);
     });
 
-    it('a second release, and that of an attempt that did not win, find nothing to release', async () => {
+    it('a second release, and a release by an attempt that did not win, find nothing to release', async () => {
       const winner = claimOn(freshKey());
       await granted(backend, winner);
       const loser = claimOn(winner.key);
@@ -157,7 +157,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(winner, 'gone');
     });
 
-    it('an extension of a held lock starts its ttl anew', async () => {
+    it('an extension of a held lock restarts its ttl', async () => {
       const claim = claimOn(freshKey());
       await granted(backend, claim);
       claim.ttlMs = 60_000;
@@ -169,7 +169,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(claim);
     });
 
-    it('an extension may shorten the time for which a lock stands', async () => {
+    it('an extension may shorten the remaining time of a lock', async () => {
       const claim = claimOn(freshKey(), 60_000);
       await granted(backend, claim);
       claim.ttlMs = 20_000;
@@ -205,11 +205,11 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await extendOn(backend, claim);
       await extendOn(backend, claim);
       const held = await heldBy(claim.owner, claim.key);
-      equal(held.fencingToken, fencingToken, 'its fencing token after two extensions');
+      equal(held.fencingToken, fencingToken, 'the fencing token after two extensions');
       await releases(claim);
     });
 
-    it('a claim that is sent again counts as the same acquisition, and starts its ttl anew', async () => {
+    it('a repeated attempt counts as the same acquisition, and restarts the ttl', async () => {
       const claim = claimOn(freshKey());
       const first = await granted(backend, claim);
       const again = await granted(backend, { ...claim, ttlMs: 60_000 });
@@ -230,8 +230,8 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
         { what: 'an inspection shows that the lock is held for 20 ms' },
       );
       const elapsedMs = monotonic() - sentAt;
-      matches(seen, { owner: claim.owner, fencingToken }, 'what an inspection shows');
-      equal(seen.isKept ?? false, false, 'whether it is kept');
+      matches(seen, { owner: claim.owner, fencingToken }, 'the result of an inspection');
+      equal(seen.isKept ?? false, false, 'whether the lock is kept');
       const { resolutionMs = 1 } = subject;
       between(seen.heldForMs, 20, elapsedMs + 1 + resolutionMs, 'its heldForMs');
       const [least, most] = [claim.ttlMs - elapsedMs - 1 - resolutionMs, claim.ttlMs - 19 + resolutionMs];
@@ -239,7 +239,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(claim);
     });
 
-    it('a list has the locks that fit and are held or kept, as an inspection shows them, up to its limit', async () => {
+    it('a list contains the matching locks that are held or kept, as an inspection shows them, up to its limit', async () => {
       const hint = freshKey('listed');
       const [one, other, free] = [claimOn(`${hint}:1`), claimOn(`${hint}:2`), claimOn(`${hint}:3`)];
       for (const claim of [one, other, free]) await granted(backend, claim);
@@ -262,7 +262,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       for (const claim of [one, other]) await releaseOn(backend, claim);
     });
 
-    it('a forced release frees a lock whoever holds it, and says who did', async () => {
+    it('a forced release frees a lock no matter who holds it, and returns its holder', async () => {
       const claim = claimOn(freshKey());
       await takenFrom(claim.key, undefined);
       await granted(backend, claim);
@@ -271,7 +271,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(claim, 'gone');
     });
 
-    it('a forced release from an owner frees the lock if that one holds it, or its lock is kept', async () => {
+    it('a forced release from an owner frees the lock only if this owner holds it or has kept it', async () => {
       const claim = claimOn(freshKey());
       const { key, owner } = claim;
       await granted(backend, claim);
@@ -285,12 +285,12 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await heldBy(undefined, key);
     });
 
-    it('a lock that is kept is shown so, and granted to nobody', async () => {
+    it('an inspection shows that a lock is kept, and nobody else gets it', async () => {
       const kept = claimOn(freshKey());
       const { fencingToken } = await granted(backend, kept);
       await releases(kept, 'released', 15_000);
       const holder = await heldBy(kept.owner, kept.key);
-      matches(holder, { isKept: true, fencingToken }, 'what an inspection shows');
+      matches(holder, { isKept: true, fencingToken }, 'the result of an inspection');
       between(holder.remainingMs, 5_000, 15_000, 'its remainingMs');
       const refused = await acquireOn(backend, claimOn(kept.key));
       matches(refused, { status: 'contended', owner: kept.owner, isKept: true }, 'the outcome of another attempt');
@@ -298,14 +298,14 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await backend.forceRelease(kept.key);
     });
 
-    it('a lock that is to be kept until a time that has passed is given back', async () => {
+    it('a release that should keep the lock until a time in the past frees it', async () => {
       const claim = claimOn(freshKey());
       await granted(backend, claim);
       await releases(claim, 'released', -1);
       await heldBy(undefined, claim.key);
     });
 
-    it('a lock is kept for longer than its ttl', async () => {
+    it('a release can keep a lock for longer than its ttl', async () => {
       const kept = claimOn(freshKey(), 15_000);
       await granted(backend, kept);
       await releases(kept, 'released', 60_000);
@@ -313,7 +313,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await backend.forceRelease(kept.key);
     });
 
-    it('an attempt and an extension that come late leave a kept lock as it is, also those of its owner', async () => {
+    it('a late attempt and a late extension leave a kept lock as it is, even if its owner sends them', async () => {
       const kept = claimOn(freshKey(), 60_000);
       await granted(backend, kept);
       await releases(kept, 'released', 15_000);
@@ -321,12 +321,12 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       const late = await acquireOn(backend, { ...kept });
       matches(late, { status: 'contended', owner: kept.owner }, 'the outcome of the late attempt');
       const holder = await heldBy(kept.owner, kept.key);
-      equal(holder.isKept, true, 'whether it is kept');
+      equal(holder.isKept, true, 'whether the lock is kept');
       between(holder.remainingMs, 0, 15_000, 'what is left of 15 s');
       await backend.forceRelease(kept.key);
     });
 
-    it('a lock that is kept is taken by force, and then is free', async () => {
+    it('a forced release frees a kept lock', async () => {
       const kept = claimOn(freshKey());
       await granted(backend, kept);
       await releases(kept, 'released', 60_000);
@@ -337,18 +337,18 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(next);
     });
 
-    it('a lock of another holder is not kept, and neither is a free one', async () => {
+    it('a release that should keep the lock changes neither a free lock nor the lock of another holder', async () => {
       const key = freshKey();
       await releases(claimOn(key), 'gone', 60_000);
       await heldBy(undefined, key);
       const holder = claimOn(key);
       await granted(backend, holder);
       await releases(claimOn(key), 'gone', 60_000);
-      equal((await heldBy(holder.owner, key)).isKept ?? false, false, 'whether it is kept');
+      equal((await heldBy(holder.owner, key)).isKept ?? false, false, 'whether the lock is kept');
       await releases(holder);
     });
 
-    /** A test of the capability `transfer`; a backend without it has to say why. */
+    /** Tests the capability `transfer`; a backend without it must say why. */
     const itTransfers = (sentence: string, run: () => Promise<void>) =>
       it(sentence, async () => {
         if (backend.transfer) return run();
@@ -361,31 +361,28 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       return outcome as { grant?: { owner: string; fencingToken?: number }; sentAt?: number };
     };
 
-    itTransfers(
-      'a lock that is transferred has the new owner and ttl, and nothing that the old one does changes it',
-      async () => {
-        const old = claimOn(freshKey());
-        const { fencingToken } = await granted(backend, old);
-        const next = claimOn(old.key, 60_000);
-        const before = monotonic();
-        const { grant, sentAt } = await transferIs(old, next, false, { status: 'transferred' });
-        between(sentAt, before, monotonic(), 'its sentAt');
-        matches(grant, { owner: next.owner, fencingToken }, 'its grant');
-        old.ttlMs = 100;
-        await extensionIs(old, { status: 'lost', reason: 'stolen' });
-        await releases(old, 'gone');
-        await releases(old, 'gone', 20_000);
-        matches(await acquireOn(backend, { ...old }), { status: 'contended', owner: next.owner }, 'a late attempt');
-        const holder = await heldBy(next.owner, next.key);
-        equal(holder.fencingToken, fencingToken, 'its fencing token');
-        between(holder.remainingMs, 30_000, 60_000, 'what is left of 60 s');
-        await extensionIs(next, { status: 'extended' });
-        await releases(next);
-      },
-    );
+    itTransfers('a transferred lock has the new owner and ttl, and its old owner cannot change it', async () => {
+      const old = claimOn(freshKey());
+      const { fencingToken } = await granted(backend, old);
+      const next = claimOn(old.key, 60_000);
+      const before = monotonic();
+      const { grant, sentAt } = await transferIs(old, next, false, { status: 'transferred' });
+      between(sentAt, before, monotonic(), 'its sentAt');
+      matches(grant, { owner: next.owner, fencingToken }, 'its grant');
+      old.ttlMs = 100;
+      await extensionIs(old, { status: 'lost', reason: 'stolen' });
+      await releases(old, 'gone');
+      await releases(old, 'gone', 20_000);
+      matches(await acquireOn(backend, { ...old }), { status: 'contended', owner: next.owner }, 'a late attempt');
+      const holder = await heldBy(next.owner, next.key);
+      equal(holder.fencingToken, fencingToken, 'its fencing token');
+      between(holder.remainingMs, 30_000, 60_000, 'what is left of 60 s');
+      await extensionIs(next, { status: 'extended' });
+      await releases(next);
+    });
 
     itTransfers(
-      'a lock that is transferred with a new token has a larger one, and the next grant a larger one still',
+      'a transfer with a new token gives the lock a larger token, and the next grant has a still larger one',
       async () => {
         const old = claimOn(freshKey());
         const { lastToken } = await granted(backend, old);
@@ -395,7 +392,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
         equal(
           (await heldBy(next.owner, next.key)).fencingToken,
           grant?.fencingToken,
-          'the fencing token that is shown',
+          'the fencing token that an inspection shows',
         );
         await releases(next);
         const later = await granted(backend, claimOn(old.key));
@@ -404,7 +401,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       },
     );
 
-    itTransfers('a transfer that is sent again changes nothing but the ttl, which starts anew', async () => {
+    itTransfers('a repeated transfer restarts the ttl and changes nothing else', async () => {
       const old = claimOn(freshKey());
       await granted(backend, old);
       const next = claimOn(old.key, 20_000);
@@ -417,7 +414,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
     });
 
     itTransfers(
-      'a transfer for at least its ttl shortens no time that is left, also when it is sent again',
+      'a transfer for at least its ttl never shortens the remaining time, even if it is repeated',
       async () => {
         const [old, next] = [claimOn(freshKey(), 60_000), claimOn(freshKey())];
         await granted(backend, old);
@@ -439,7 +436,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       },
     );
 
-    itTransfers('one of many simultaneous transfers from the same owner succeeds', async () => {
+    itTransfers('only one of many simultaneous transfers from the same owner succeeds', async () => {
       const old = claimOn(freshKey());
       await granted(backend, old);
       const claims = Array.from({ length: 20 }, () => claimOn(old.key));
@@ -452,7 +449,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(winners[0]!);
     });
 
-    it('commands that come a second time, late, leave the next holder alone, and a lock that such an attempt makes for nobody ends by itself', async () => {
+    it('commands that arrive again later leave the next holder alone, and a lock that such a late attempt acquires expires by itself', async () => {
       const first = claimOn(freshKey(), 200);
       await granted(backend, first);
       await releases(first);
@@ -470,14 +467,14 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       );
       await releases(next);
       const { status } = await acquireOn(backend, { ...first });
-      ok(status !== 'unavailable', 'a late attempt at a free lock is answered');
+      ok(status !== 'unavailable', 'the backend should answer a late attempt at a free lock');
       const last = claimOn(first.key);
       await takes(last);
       between(last.grant!.fencingToken, next.grant!.fencingToken! + 1, Infinity, 'the token of the last holder');
       await releases(last);
     });
 
-    itTransfers('a lock is not transferred that is free, kept, or of another owner', async () => {
+    itTransfers('a transfer fails if the lock is free, kept, or held by another owner', async () => {
       const [old, next] = [claimOn(freshKey()), claimOn(freshKey())];
       await transferIs(old, next, true, { status: 'lost', reason: 'expired' });
       await heldBy(undefined, old.key);
@@ -489,14 +486,14 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await heldBy(holder.owner, holder.key);
       await releases(holder, 'released', 20_000);
       await transferIs(holder, next, true, { status: 'lost', reason: 'stolen' });
-      equal((await heldBy(holder.owner, holder.key)).isKept, true, 'whether it is kept');
+      equal((await heldBy(holder.owner, holder.key)).isKept, true, 'whether the lock is kept');
       await backend.forceRelease(holder.key);
     });
 
     describeCrowds(it, () => backend);
 
-    // Behind the crowds, which listen for their turns: a queue has one listener.
-    it('an inspection shows who waits in the queue, and how many calls of its process wait, as it was told last', async () => {
+    // After the tests above, which listen for turns: a queue has only one listener.
+    it('an inspection shows which processes wait in the queue, and how many waiting calls each of them last reported', async () => {
       const key = freshKey();
       const [holder, waiting] = [claimOn(key), claimOn(key)];
       await granted(backend, holder);
@@ -516,18 +513,24 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
         for (const calls of [3, 1, 400]) {
           const asked = { ...place, calls, isTaken: calls !== 3 };
           matches(await acquireOn(backend, waiting, asked), { queued: true }, 'the outcome with a place');
-          equal(await places(), [{ ticket: place.ticket, calls }], `the places that are shown, with ${calls} calls`);
+          equal(
+            await places(),
+            [{ ticket: place.ticket, calls }],
+            `the places that an inspection shows, with ${calls} calls`,
+          );
         }
         waitQueue.leave(key, place);
-        await until(async () => (await places()).length === 0, { what: 'a place that was given up is not shown' });
+        await until(async () => (await places()).length === 0, {
+          what: 'an inspection no longer shows a place that was given up',
+        });
       }
-      equal(await places(), [], 'the places of a queue that nobody waits in');
+      equal(await places(), [], 'the places of an empty queue');
       await releases(holder);
     });
 
-    it('who waits for a lock hears that it may be free, after a release and a forced one, from a store that watches', async () => {
+    it('a store with a watch reports after each release, forced or not, that the lock may be free', async () => {
       const { waitQueue } = backend;
-      if (waitQueue?.keepsPlaces !== false) return; // it has none, or a queue of its own
+      if (waitQueue?.keepsPlaces !== false) return; // no queue, or a queue that keeps places
       const key = freshKey();
       let woken = 0;
       const onMayBeFree = (heard: string) => void (woken += Number(heard === key));
@@ -543,7 +546,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       }
     });
 
-    it('an inspection shows how many calls wait behind an exclusive lock, as its holder has told last, or nothing', async () => {
+    it('an inspection shows how many calls wait behind an exclusive lock, as its holder last reported, or shows no number', async () => {
       const [holder, next] = [claimOn(freshKey()), claimOn(freshKey())];
       next.key = holder.key;
       const shown = async () => (await holderOn(backend, holder.key))?.calls;
@@ -551,18 +554,18 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
         equal(
           (await extendOn(backend, holder, { calls, forMs: 20_000 })).status,
           'extended',
-          'an extension that tells',
+          'the status of an extension that reports calls',
         );
         return shown();
       };
       await granted(backend, holder);
-      equal(await shown(), undefined, 'what is shown before');
-      const isShown = (await shownAfter(3)) !== undefined; // a store that cannot shows nothing
+      equal(await shown(), undefined, 'the calls before a report');
+      const isShown = (await shownAfter(3)) !== undefined; // a store without this feature shows nothing
       for (const calls of [3, 1, 400])
-        equal(await shownAfter(calls), isShown ? calls : undefined, `what is shown of ${calls} calls`);
+        equal(await shownAfter(calls), isShown ? calls : undefined, `the calls after a report of ${calls}`);
       await releases(holder);
       await granted(backend, next);
-      equal(await shown(), undefined, 'what is shown of the next holder');
+      equal(await shown(), undefined, 'the calls behind the next holder');
       await releases(next);
     });
 
@@ -595,13 +598,13 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       const after = await Promise.all(held.map(({ key }) => holderOn(backend, key)));
       const owners = held.map(({ owner }, index) => (index % 7 === 0 ? undefined : owner));
       const seen = after.map((holder) => holder?.owner);
-      equal(seen, owners, 'the owners after that');
+      equal(seen, owners, 'the owners after all operations');
       await Promise.all(held.map(({ key }) => backend.forceRelease(key)));
     });
 
     for (const suffix of ODD_KEYS) {
-      it(`the key ${JSON.stringify(suffix)} is locked apart from others`, async () => {
-        const key = suffix + freshKey(''); // begins with the odd part
+      it(`the key ${JSON.stringify(suffix)} has a lock of its own`, async () => {
+        const key = suffix + freshKey(''); // the odd part comes first
         const keys = [key, `${key}:fence`, `${key}}:fence`, `${key}}`, `${key}:`, `{${key}}`];
         const claims = keys.map((each) => claimOn(each));
         for (const claim of claims) await granted(backend, claim);
@@ -610,14 +613,14 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       });
     }
 
-    it('a ping says that locks can be had, and names each node that does not vote', async () => {
+    it('a ping reports that locks are available, and names each node that does not vote', async () => {
       const { available, nodes, problems } = await backend.ping();
-      equal(available, true, 'whether locks can be had');
-      ok(nodes.voting > nodes.of / 2, `a majority should vote, and ${nodes.voting} of ${nodes.of} do`);
+      equal(available, true, 'whether locks are available');
+      ok(nodes.voting > nodes.of / 2, `a majority should vote, but only ${nodes.voting} of ${nodes.of} nodes do`);
       equal(problems.length, nodes.of - nodes.voting, 'the number of problems');
     });
 
-    it('locks that were released leave nothing in the store but what it shares among all locks', async () => {
+    it('released locks leave nothing in the store except what all locks share', async () => {
       const prefix = freshKey('left');
       const key = freshKey(prefix);
       await releaseOn(backend, (await granted(backend, claimOn(key)), claimOn(key)));
@@ -634,7 +637,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await subject.checkLeft?.(prefix);
     });
 
-    it('a lock is free when its ttl is over, and a late release leaves the new holder alone', async () => {
+    it('a lock is free once its ttl has passed, and a late release leaves the new holder alone', async () => {
       const expired = claimOn(freshKey(), 200);
       const { sentAt } = await takes(expired);
       const next = claimOn(expired.key);
@@ -657,7 +660,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(await take());
       await releases(await take());
       await take(100);
-      await take(); // after the one before has expired
+      await take(); // once the lock before has expired
       await backend.forceRelease(key);
       await releases(await take());
       const ascending = [...new Set(tokens)].sort((a, b) => a - b);
@@ -666,13 +669,13 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
     });
 
     for (const what of ['release', 'extension']) {
-      it(`a late ${what} leaves the next holder alone, whenever it comes`, async () => {
+      it(`a late ${what} leaves the next holder alone, whenever it arrives`, async () => {
         await Promise.all(
           Array.from({ length: 20 }, async (_, index) => {
             const ending = claimOn(freshKey(), 400);
             const next = claimOn(ending.key);
             await takes(ending);
-            await sleep(360 + 4 * index); // so that some come before the lease has ended, some after
+            await sleep(360 + 4 * index); // so that some commands arrive before the end of the lease, and some after it
             ending.ttlMs = 20;
             const late = what === 'release' ? releaseOn(backend, ending) : extendOn(backend, ending);
             await takes(next);
@@ -684,7 +687,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       });
     }
 
-    it('an extended lock is free when its new ttl is over, not before', async () => {
+    it('an extended lock is free once its new ttl has passed, and not before', async () => {
       const claim = claimOn(freshKey());
       await granted(backend, claim);
       const extendedAt = monotonic();
@@ -696,7 +699,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(next);
     });
 
-    itTransfers('a lock that is transferred is free when its new ttl is over, not before', async () => {
+    itTransfers('a transferred lock is free once its new ttl has passed, and not before', async () => {
       const old = claimOn(freshKey());
       await granted(backend, old);
       const expired = claimOn(old.key, 300);
@@ -710,7 +713,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(next);
     });
 
-    it('a lock that is kept ends by itself when that time is over, not before', async () => {
+    it('a kept lock becomes free once the requested time has passed, and not before', async () => {
       const kept = claimOn(freshKey());
       const { fencingToken } = await granted(backend, kept);
       const keptAt = monotonic();
@@ -725,7 +728,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
   });
 }
 
-/** Keys that a store could take for others, or for what it keeps beside locks. */
+/** Keys that a store could confuse with each other, or with other data that it keeps. */
 const ODD_KEYS = [
   'a:b',
   '100 %',
@@ -752,14 +755,14 @@ function checked(runner: Partial<BackendTestRunner>): BackendTestRunner {
   const missing = names.filter((name) => typeof runner[name] !== 'function');
   if (missing.length === 0) return runner as BackendTestRunner;
   throw new LockOptionsError(
-    `describeBackend needs functions of a test runner, and does not find ${missing.join(', ')}. If they are not global, pass them: ` +
-      'describeBackend(name, setUp, { describe, it, beforeAll, afterAll }), with node:test { describe, it, beforeAll: before, afterAll: after }.',
+    `describeBackend needs functions of a test runner, but does not find ${missing.join(', ')}. If they are not global, pass them: ` +
+      'describeBackend(name, setUp, { describe, it, beforeAll, afterAll }); with node:test, { describe, it, beforeAll: before, afterAll: after }.',
   );
 }
 
-/** An outcome of a store that has answered. @throws Error with the causes of one that has not */
+/** Returns the outcome if the store has answered. @throws Error with the causes if it has not */
 function answered<Outcome extends AcquireOutcome | ReleaseOutcome>(outcome: Outcome, operation: string): Outcome {
   if (outcome.status !== 'unavailable') return outcome;
   const causes = outcome.causes.map(({ message }) => message).join('; ');
-  throw new Error(`${operation} did not succeed, as the backend is unavailable: ${causes || 'without causes'}`);
+  throw new Error(`${operation} failed because the backend is unavailable: ${causes || 'no cause given'}`);
 }

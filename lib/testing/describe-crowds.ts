@@ -19,27 +19,27 @@ const sharedOn = (key: string, ttlMs?: number) => claimOn(key, ttlMs, HOLDS.shar
 const permitsOn = (key: string, permits: number, limit: number, ttlMs?: number) =>
   claimOn(key, ttlMs, { mode: 'permits', permits, limit });
 
-/** The store refuses to hold a lock like this, says why, and does not hold it. */
+/** Checks that the store refuses to hold a lock in this way, says why, and does not hold it. */
 export async function refusesHold(backend: LockBackend, hold: Hold): Promise<void> {
   const claim = claimOn(freshKey(), 20_000, hold);
   const outcome = await acquireOn(backend, claim);
   equal(outcome.status, 'unavailable', `the status of an attempt whose hold.mode is ${inText(hold.mode)}`);
   const problems = (outcome as { causes: { problem: string }[] }).causes.map(({ problem }) => problem);
   equal(problems.length, 1, 'the number of its causes');
-  ok(problems[0]!.includes('exclusive'), `its cause should name the mode "exclusive", and is: ${problems[0]}`);
-  equal(await backend.inspect(claim.key), undefined, 'what an inspection shows then');
+  ok(problems[0]!.includes('exclusive'), `its cause should name the mode "exclusive", but is: ${problems[0]}`);
+  equal(await backend.inspect(claim.key), undefined, 'the result of an inspection after that');
 }
 
-/** How a lock can be held for which the backend has no capability. */
+/** The ways to hold a lock that the backend does not support. */
 export function unknownHolds({ modes = [] }: LockBackend): Hold[] {
   const lacking = Object.values(HOLDS).filter(({ mode }) => mode !== 'exclusive' && !modes.includes(mode));
   return [{ mode: 'sideways' } as unknown as Hold, ...lacking];
 }
 
 /**
- * The part of the contract on locks that several hold: shared, or by permits. A backend without that capability has to refuse them,
- * and one without a wait queue gives nobody a place in it.
- * @param backendOf called in each test
+ * The part of the contract about locks with several holders: shared locks and permits. A backend that does not support them must refuse
+ * them, and a backend without a wait queue gives no attempt a place in it.
+ * @param backendOf called in each test; returns the backend
  */
 export function describeCrowds(
   it: (sentence: string, run: () => Promise<void>) => unknown,
@@ -60,7 +60,7 @@ export function describeCrowds(
       if (backend.waitQueue && backend.waitQueue.keepsPlaces !== false) {
         backend.waitQueue.listen(key, listener);
         await until(() => backend.waitQueue!.isListening(key), { what: 'the wait queue listens' });
-        // Its answer may be needed to tell the store when a place counts as taken.
+        // The store may need an answer before it can tell when a place counts as taken.
         const first = claimOn(key);
         await acquireOn(backend, first, placeOf(first));
         await releases(first);
@@ -94,12 +94,12 @@ export function describeCrowds(
     equal(await ownersOf(key), owners, 'the owners that an inspection shows');
   };
 
-  /** What is left of the time of this holder. */
+  /** Returns the remaining time of this holder. */
   const leftOf = async ({ key, owner }: Claim) =>
     (await holdersOf(key)).find((holder) => holder.owner === owner)?.remainingMs;
 
   const untilHeldBy = (key: string, { owner }: Claim) =>
-    until(async () => (await ownersOf(key)).join() === owner, { what: 'one holder is left' });
+    until(async () => (await ownersOf(key)).join() === owner, { what: 'only one holder is left' });
 
   const releases = async (claim: Claim, status = 'released') =>
     equal((await releaseOn(backend, claim)).status, status, 'the status of the release');
@@ -107,7 +107,7 @@ export function describeCrowds(
   const extensionIs = async (claim: Claim, expected: object) =>
     matches(await extendOn(backend, claim), expected, 'the outcome of the extension');
 
-  /** Called by the backend: the tickets whose turn has come. */
+  /** The tickets whose turn has come: the backend calls `listener`. */
   const turns = new Set<string>();
   const listener: WaitListener = {
     onTurn: (ticket) => void (ticket !== undefined && turns.add(ticket)),
@@ -116,7 +116,7 @@ export function describeCrowds(
     onWarning: () => {},
   };
 
-  /** The attempt has a place in the queue. @param agoMs how long ago it came */
+  /** Takes a place in the queue for the attempt. @param agoMs how long ago the attempt came */
   const waits = async (claim: Claim, agoMs: number): Promise<Place> => {
     const place = placeOf(claim, agoMs);
     await refused(claim, { queued: true }, place);
@@ -125,7 +125,7 @@ export function describeCrowds(
 
   const staysOut = (claim: Claim, place: Place) => refused(claim, { queued: true }, place);
 
-  /** Asks until the lock is granted. */
+  /** Repeats the attempt until the backend grants the lock. */
   const asksUntilGranted = (claim: Claim, place: Place) =>
     until(
       async () => {
@@ -135,54 +135,54 @@ export function describeCrowds(
       { what: 'the lock is granted to a waiting attempt' },
     );
 
-  /** Asks only when the queue has said that it is its turn. */
+  /** Waits until the queue reports the turn of the attempt, and then acquires the lock. */
   const comesIn = async (claim: Claim, place: Place): Promise<Granted> => {
     await until(() => turns.has(place.ticket), { what: 'the turn of a waiting attempt comes' });
     return asksUntilGranted(claim, place);
   };
 
-  itHolds(['shared'], 'all attempts to share a lock are granted it, with one fencing token', async () => {
+  itHolds(['shared'], 'all attempts to share a lock get it, with the same fencing token', async () => {
     const key = freshKey();
     const claims = Array.from({ length: 20 }, () => sharedOn(key));
     const tokens = await Promise.all(claims.map(async (claim) => (await acquired(claim)).grant.fencingToken));
-    equal(new Set(tokens).size, 1, 'the number of fencing tokens of 20 who share a lock');
-    ok(Number.isSafeInteger(tokens[0]), `their fencing token should be a safe integer, and is ${tokens[0]}`);
+    equal(new Set(tokens).size, 1, 'the number of fencing tokens of 20 holders that share a lock');
+    ok(Number.isSafeInteger(tokens[0]), `their fencing token should be a safe integer, but is ${tokens[0]}`);
     const holders = await holdersOf(key);
     const shown = new Set(holders.map(({ fencingToken }) => fencingToken));
-    equal([holders.length, ...shown], [20, tokens[0]], 'the number of holders that are shown, and their tokens');
+    equal(
+      [holders.length, ...shown],
+      [20, tokens[0]],
+      'the number of holders that an inspection shows, and their tokens',
+    );
     for (const claim of claims) await releases(claim);
     await heldBy(key, []);
   });
 
-  itHolds(
-    ['shared'],
-    'who shares a lock has the token of those who hold it, and a larger one than all before them',
-    async () => {
-      const key = freshKey();
-      const [first, next, last] = [sharedOn(key), sharedOn(key), sharedOn(key)];
-      const { fencingToken } = await granted(backend, first);
-      await granted(backend, next);
-      await releases(first);
-      equal((await granted(backend, last)).fencingToken, fencingToken, 'the token of one who came later');
-      for (const claim of [next, last]) await releases(claim);
-      const tokens = [fencingToken];
-      for (const claim of [claimOn(key), sharedOn(key), sharedOn(key), claimOn(key)]) {
-        tokens.push((await granted(backend, claim)).fencingToken);
-        await releases(claim);
-      }
-      const ascending = [...new Set(tokens)].sort((a, b) => a - b);
-      equal(tokens, ascending, 'the fencing tokens of an exclusive lock between two that were shared');
-    },
-  );
+  itHolds(['shared'], 'holders that share a lock have one token, which is larger than all earlier tokens', async () => {
+    const key = freshKey();
+    const [first, next, last] = [sharedOn(key), sharedOn(key), sharedOn(key)];
+    const { fencingToken } = await granted(backend, first);
+    await granted(backend, next);
+    await releases(first);
+    equal((await granted(backend, last)).fencingToken, fencingToken, 'the token of a later holder');
+    for (const claim of [next, last]) await releases(claim);
+    const tokens = [fencingToken];
+    for (const claim of [claimOn(key), sharedOn(key), sharedOn(key), claimOn(key)]) {
+      tokens.push((await granted(backend, claim)).fencingToken);
+      await releases(claim);
+    }
+    const ascending = [...new Set(tokens)].sort((a, b) => a - b);
+    equal(tokens, ascending, 'the fencing tokens of two shared locks between two exclusive locks');
+  });
 
-  itHolds(['shared', 'permits'], 'an exclusive lock, a shared one and permits exclude each other', async () => {
+  itHolds(['shared', 'permits'], 'an exclusive lock, a shared lock and permits exclude each other', async () => {
     const key = freshKey();
     const modes = Object.values(HOLDS);
     for (const hold of modes) {
       for (const other of modes.filter((each) => each !== hold || each.mode === 'exclusive')) {
         const holder = claimOn(key, 20_000, hold);
         await granted(backend, holder);
-        const what = `the outcome of an attempt (${other.mode}) beside a holder (${hold.mode})`;
+        const what = `the outcome of an attempt (${other.mode}) while there is a holder (${hold.mode})`;
         const outcome = await acquireOn(backend, claimOn(key, 20_000, other));
         matches(outcome, { status: 'contended', owner: holder.owner, queued: false }, what);
         equal((outcome as Contended).smallerLimit, undefined, 'its smallerLimit');
@@ -193,11 +193,11 @@ export function describeCrowds(
   });
 
   for (const [what, join] of [
-    ['that is shared', sharedOn],
-    ['of permits', (key: string, ttlMs?: number) => permitsOn(key, 1, 3, ttlMs)],
+    ['a shared lock', sharedOn],
+    ['a lock with permits', (key: string, ttlMs?: number) => permitsOn(key, 1, 3, ttlMs)],
   ] as const) {
     const { mode } = join('').hold;
-    /** Two hold it. */
+    /** Makes two holders of one lock. */
     const crowd = async (...ttlsMs: [number?, number?]): Promise<[Claim, Claim]> => {
       const key = freshKey();
       const claims: [Claim, Claim] = [join(key, ttlsMs[0]), join(key, ttlsMs[1])];
@@ -205,17 +205,17 @@ export function describeCrowds(
       return claims;
     };
 
-    itHolds([mode], `an exclusive attempt at a lock ${what} learns when the last holder ends`, async () => {
+    itHolds([mode], `an exclusive attempt at ${what} learns when its last holder expires`, async () => {
       const [one, other] = await crowd(60_000, 20_000);
       const { owner, remainingMs } = await refused(claimOn(one.key));
-      ok([one.owner, other.owner].includes(owner!), `the owner should be one of the holders, and is ${owner}`);
+      ok([one.owner, other.owner].includes(owner!), `the owner should be one of the holders, but is ${owner}`);
       between(remainingMs, 30_000, 60_000, 'its remainingMs');
       for (const claim of [one, other]) await releases(claim);
     });
 
     itHolds(
       [mode],
-      `a lock ${what} is shown and listed with all who hold it, in the order of their arrival`,
+      `an inspection and a list show ${what} with all its holders, in the order in which they came`,
       async () => {
         const [one, other] = await crowd(60_000, 20_000);
         const { key } = one;
@@ -235,7 +235,7 @@ export function describeCrowds(
       },
     );
 
-    itHolds([mode], `a holder of a lock ${what} who releases it leaves it to the others`, async () => {
+    itHolds([mode], `a holder that releases ${what} leaves it to the others`, async () => {
       const [one, other] = await crowd();
       const { key } = one;
       await releases(one);
@@ -251,7 +251,7 @@ export function describeCrowds(
       await releases(next);
     });
 
-    itHolds([mode], `a holder of a lock ${what} whose time is over has lost it, and the others hold it`, async () => {
+    itHolds([mode], `a holder of ${what} loses it when its ttl has passed, and the others still hold it`, async () => {
       const [short, long] = await crowd(200);
       const { key } = short;
       await untilHeldBy(key, long);
@@ -265,7 +265,7 @@ export function describeCrowds(
       await releases(next);
     });
 
-    itHolds([mode], `an extension of a lock ${what} changes the end of its own holder alone`, async () => {
+    itHolds([mode], `an extension of ${what} changes only the end of its own holder`, async () => {
       const [one, other] = await crowd(20_000, 60_000);
       one.ttlMs = 40_000;
       await extensionIs(one, { status: 'extended' });
@@ -278,11 +278,11 @@ export function describeCrowds(
       one.ttlMs = 100;
       await extensionIs(one, { status: 'extended' });
       await untilHeldBy(one.key, other);
-      between(await leftOf(other), 40_000, 100_000, 'what is left of 100 s when the other has ended');
+      between(await leftOf(other), 40_000, 100_000, 'what is left of 100 s after the other holder has expired');
       await releases(other);
     });
 
-    itHolds([mode], `an attempt at a lock ${what} that is sent again is the same holder, with a new ttl`, async () => {
+    itHolds([mode], `a repeated attempt at ${what} counts as the same holder, with a new ttl`, async () => {
       const [one, other] = await crowd();
       const { fencingToken } = one.grant!;
       const again = { ...one, ttlMs: 60_000 };
@@ -291,30 +291,46 @@ export function describeCrowds(
       between(await leftOf(one), 30_000, 60_000, 'what is left of 60 s');
       between(await leftOf(other), 0, 20_000, 'what is left of 20 s for the other');
       const third = join(one.key);
-      await granted(backend, third); // three permits are there
+      await granted(backend, third); // the limit is three permits
       for (const claim of [one, other, third]) await releases(claim);
     });
 
-    itHolds([mode], `a lock ${what} is taken by force from one holder, or from all`, async () => {
+    itHolds([mode], `a forced release takes ${what} from one holder, or from all`, async () => {
       const [one, other] = await crowd();
       const { key } = one;
-      equal(await backend.forceRelease(key, `${one.owner}0`), undefined, 'what a forced release from nobody returns');
-      equal(await backend.forceRelease(key, one.owner), { from: [one.owner] }, 'what one from a holder returns');
+      equal(
+        await backend.forceRelease(key, `${one.owner}0`),
+        undefined,
+        'the result of a forced release from an unknown owner',
+      );
+      equal(
+        await backend.forceRelease(key, one.owner),
+        { from: [one.owner] },
+        'the result of a forced release from one holder',
+      );
       await heldBy(key, [other]);
       await releases(one, 'gone');
       await extensionIs(one, { status: 'lost', reason: 'stolen' });
       const third = join(key);
       await granted(backend, third);
       const taken = await backend.forceRelease(key);
-      equal([...(taken?.from ?? [])].sort(), [other.owner, third.owner].sort(), 'whom a forced release takes it from');
+      equal(
+        [...(taken?.from ?? [])].sort(),
+        [other.owner, third.owner].sort(),
+        'the owners that a forced release took the lock from',
+      );
       await heldBy(key, []);
       await extensionIs(other, { status: 'lost', reason: 'expired' });
-      equal(await backend.forceRelease(key), undefined, 'what a forced release of a free lock returns');
+      equal(await backend.forceRelease(key), undefined, 'the result of a forced release of a free lock');
     });
 
-    itHolds([mode], `a lock ${what} is neither kept nor transferred`, async () => {
+    itHolds([mode], `${what} is neither kept nor transferred`, async () => {
       const [one, other] = await crowd();
-      equal((await releaseOn(backend, one, 60_000)).status, 'gone', 'the status of a release that keeps it');
+      equal(
+        (await releaseOn(backend, one, 60_000)).status,
+        'gone',
+        'the status of a release that should keep the lock',
+      );
       if (backend.transfer) {
         const outcome = await transferOn(backend, one, claimOn(one.key), { mints: true });
         matches(outcome, { status: 'lost', reason: 'stolen' }, 'the outcome of the transfer');
@@ -325,7 +341,7 @@ export function describeCrowds(
     });
   }
 
-  itHolds(['permits'], 'no more permits are granted than fit, however many ask at once', async () => {
+  itHolds(['permits'], 'simultaneous attempts never get more permits than the limit', async () => {
     const key = freshKey();
     const claims = Array.from({ length: 20 }, () => permitsOn(key, 1, 3));
     const outcomes = await Promise.all(claims.map((claim) => acquireOn(backend, claim)));
@@ -334,12 +350,12 @@ export function describeCrowds(
     equal([winners.length, refusals], [3, 17], 'how many of 20 attempts at 3 permits are acquired and contended');
     equal((await holdersOf(key)).length, 3, 'the number of holders');
     equal(winners[0]!.grant!.fencingToken, undefined, 'the fencing token of a permit');
-    equal((await holdersOf(key))[0]!.fencingToken, undefined, 'the fencing token that is shown');
+    equal((await holdersOf(key))[0]!.fencingToken, undefined, 'the fencing token that an inspection shows');
     for (const claim of winners) await releases(claim);
     await heldBy(key, []);
   });
 
-  itHolds(['permits'], 'an attempt at several permits fits with all of them, or is refused', async () => {
+  itHolds(['permits'], 'an attempt at several permits gets all of them or none', async () => {
     const key = freshKey();
     const [three, two] = [permitsOn(key, 3, 5, 60_000), permitsOn(key, 2, 5)];
     await granted(backend, three);
@@ -356,30 +372,34 @@ export function describeCrowds(
 
   itHolds(
     ['permits'],
-    'the smallest limit of all holders counts, and who names a larger one learns of it',
+    'the smallest limit of all holders applies, and an attempt with a larger limit learns of it',
     async () => {
       const key = freshKey();
       const [wide, narrow] = [permitsOn(key, 1, 5), permitsOn(key, 1, 2)];
       equal((await acquired(wide)).smallerLimit, undefined, 'the smallerLimit of the first holder');
-      equal((await acquired(narrow)).smallerLimit, undefined, 'the smallerLimit of one that names the smallest');
+      equal((await acquired(narrow)).smallerLimit, undefined, 'the smallerLimit of the holder with the smallest limit');
       await refused(permitsOn(key, 1, 5), { smallerLimit: 2 });
       equal((await refused(permitsOn(key, 1, 2))).smallerLimit, undefined, 'the smallerLimit of an equal limit');
       await releases(wide);
       const beside = permitsOn(key, 1, 5);
-      equal((await acquired(beside)).smallerLimit, 2, 'the smallerLimit of one that fits');
+      equal((await acquired(beside)).smallerLimit, 2, 'the smallerLimit of an attempt that fits');
       await releases(narrow);
       const three = permitsOn(key, 3, 5);
-      equal((await acquired(three)).smallerLimit, undefined, 'the smallerLimit when that holder has gone');
+      equal(
+        (await acquired(three)).smallerLimit,
+        undefined,
+        'the smallerLimit after that holder has released its permit',
+      );
       equal(
         (await refused(permitsOn(key, 1, 2))).smallerLimit,
         undefined,
-        'the smallerLimit of one whose own is too small',
+        'the smallerLimit of an attempt whose own limit is too small',
       );
       for (const claim of [beside, three]) await releases(claim);
     },
   );
 
-  itHolds(['permits'], 'the permits and the limit of a holder whose time is over do not count', async () => {
+  itHolds(['permits'], 'the permits and the limit of an expired holder do not count', async () => {
     const key = freshKey();
     const [short, long] = [permitsOn(key, 1, 2, 200), permitsOn(key, 1, 4)];
     const { sentAt } = await granted(backend, short);
@@ -395,14 +415,14 @@ export function describeCrowds(
 
   itHolds(
     ['permits'],
-    'the others of an attempt are granted beside it as far as they fit, each on its own',
+    'the other attempts in a request get permits too, as long as permits are free, each with a grant of its own',
     async () => {
       const key = freshKey();
       const others = [1, 2, 3].map(() => permitsOn(key, 2, 7));
       const first = permitsOn(key, 1, 7);
       await granted(backend, first);
       const asking = { ...permitsOn(key, 2, 7), others: others.map(({ owner }) => owner) };
-      for (const what of ['the others of a grant', 'the others when it is sent again']) {
+      for (const what of ['the other owners in a grant', 'the other owners after a repeated attempt']) {
         const outcome = await acquired(asking);
         const owners = (outcome.others ?? []).map(({ owner }) => owner);
         equal(owners, asking.others.slice(0, 2), what);
@@ -419,16 +439,20 @@ export function describeCrowds(
     },
   );
 
-  itHolds(['permits'], 'an attempt that does not fit is refused with all of its others', async () => {
-    const key = freshKey();
-    const holder = permitsOn(key, 2, 3);
-    await granted(backend, holder);
-    await refused({ ...permitsOn(key, 2, 3), others: [permitsOn(key, 2, 3).owner] });
-    await heldBy(key, [holder]);
-    await releases(holder);
-  });
+  itHolds(
+    ['permits'],
+    'an attempt that does not fit is refused together with the other attempts in its request',
+    async () => {
+      const key = freshKey();
+      const holder = permitsOn(key, 2, 3);
+      await granted(backend, holder);
+      await refused({ ...permitsOn(key, 2, 3), others: [permitsOn(key, 2, 3).owner] });
+      await heldBy(key, [holder]);
+      await releases(holder);
+    },
+  );
 
-  itServes(['shared'], 'nobody overtakes an exclusive attempt that waits for those who share the lock', async (key) => {
+  itServes(['shared'], 'nobody overtakes an exclusive attempt that waits for a shared lock', async (key) => {
     const [holder, waiting, late] = [sharedOn(key), claimOn(key), sharedOn(key)];
     await granted(backend, holder);
     const place = await waits(waiting, 300);
@@ -444,7 +468,7 @@ export function describeCrowds(
     await releases(late);
   });
 
-  itServes(['shared'], 'those who share a lock and are first in the queue come in together', async (key) => {
+  itServes(['shared'], 'the shared attempts at the head of the queue get the lock together', async (key) => {
     const holder = claimOn(key);
     const { fencingToken } = await granted(backend, holder);
     const [one, two, exclusive, last] = [sharedOn(key), sharedOn(key), claimOn(key), sharedOn(key)];
@@ -469,7 +493,7 @@ export function describeCrowds(
     await releases(last);
   });
 
-  itServes(['permits'], 'an attempt at several permits that waits is not overtaken by smaller ones', async (key) => {
+  itServes(['permits'], 'a waiting attempt at several permits is not overtaken by smaller ones', async (key) => {
     const [holder, large, small] = [permitsOn(key, 2, 3), permitsOn(key, 2, 3), permitsOn(key, 1, 3)];
     await granted(backend, holder);
     const place = await waits(large, 300);
@@ -482,19 +506,23 @@ export function describeCrowds(
     for (const claim of [large, small]) await releases(claim);
   });
 
-  itServes(['shared'], 'an exclusive attempt that gives up its place lets those behind it in', async (key) => {
-    const [holder, leaving, behind] = [sharedOn(key), claimOn(key), sharedOn(key)];
-    const { fencingToken } = await granted(backend, holder);
-    const place = await waits(leaving, 300);
-    const placeBehind = await waits(behind, 100);
-    backend.waitQueue!.leave(key, place);
-    const { grant } = await comesIn(behind, placeBehind);
-    equal(grant.fencingToken, fencingToken, 'its fencing token');
-    await heldBy(key, [holder, behind]);
-    for (const claim of [holder, behind]) await releases(claim);
-  });
+  itServes(
+    ['shared'],
+    'an exclusive attempt that gives up its place makes way for the attempts behind it',
+    async (key) => {
+      const [holder, leaving, behind] = [sharedOn(key), claimOn(key), sharedOn(key)];
+      const { fencingToken } = await granted(backend, holder);
+      const place = await waits(leaving, 300);
+      const placeBehind = await waits(behind, 100);
+      backend.waitQueue!.leave(key, place);
+      const { grant } = await comesIn(behind, placeBehind);
+      equal(grant.fencingToken, fencingToken, 'its fencing token');
+      await heldBy(key, [holder, behind]);
+      for (const claim of [holder, behind]) await releases(claim);
+    },
+  );
 
-  itServes(['shared'], 'an attempt that waits comes in when the lock was taken by force from all', async (key) => {
+  itServes(['shared'], 'a waiting attempt gets the lock after a forced release from all holders', async (key) => {
     const [one, other, waiting] = [sharedOn(key), sharedOn(key), claimOn(key)];
     for (const claim of [one, other]) await granted(backend, claim);
     const place = await waits(waiting, 100);
@@ -505,7 +533,7 @@ export function describeCrowds(
     await releases(waiting);
   });
 
-  itServes(['permits'], 'an attempt that waits comes in when the time of a holder is over', async (key) => {
+  itServes(['permits'], 'a waiting attempt gets a permit when another holder expires', async (key) => {
     const [short, long, waiting] = [permitsOn(key, 1, 2, 400), permitsOn(key, 1, 2), permitsOn(key, 1, 2)];
     const { sentAt } = await granted(backend, short);
     await granted(backend, long);
@@ -516,14 +544,14 @@ export function describeCrowds(
     for (const claim of [long, waiting]) await releases(claim);
   });
 
-  itServes(['permits'], 'the others of an attempt are granted only if nobody waits', async (key) => {
+  itServes(['permits'], 'the other attempts in a request get permits only if nobody waits', async (key) => {
     const [holder, asking, behind] = [claimOn(key), permitsOn(key, 1, 4), claimOn(key)];
     await granted(backend, holder);
     const place = await waits(asking, 300);
     const placeBehind = await waits(behind, 100);
     await releases(holder);
     const { others = [] } = await comesIn({ ...asking, others: [permitsOn(key, 1, 4).owner] }, place);
-    equal(others.length, 0, 'the number of others that are granted while one waits');
+    equal(others.length, 0, 'the number of other grants while an attempt waits');
     await heldBy(key, [asking]);
     backend.waitQueue!.leave(key, placeBehind);
     const next = permitsOn(key, 1, 4);
@@ -533,14 +561,14 @@ export function describeCrowds(
         const outcome = await acquireOn(backend, { ...next, others: [other.owner] });
         return outcome.status === 'acquired' && outcome.others?.length === 1;
       },
-      { what: 'nobody waits, and the other one is granted' },
+      { what: 'nobody waits, and the other attempt is granted' },
     );
     await heldBy(key, [asking, next, other]);
     for (const claim of [asking, next, other]) await releases(claim);
   });
 }
 
-/** Its place in the queue. @param agoMs how long ago it came */
+/** Makes a place in the queue for the attempt. @param agoMs how long ago the attempt came */
 function placeOf({ owner, hold = HOLDS.exclusive }: Claim, agoMs = 0): Place {
   return { ticket: owner, hold, turns: 1, calls: 1, arrivedAt: monotonic() - agoMs, isTaken: false };
 }

@@ -24,20 +24,20 @@ import { yieldToEventLoop } from '../core/time/event-loop.js';
 import { BenchBackend } from './bench-backend.js';
 import { BenchEngine, ELSEWHERE, type JournalEntry, type Refusal } from './bench-engine.js';
 
-/** Options of a `LockBench`: those of a registration that do not depend on the store. */
+/** Options of a `LockBench`: the options of a registration that do not depend on the store. */
 export interface LockBenchOptions extends LockServiceOptions {
-  /** Name of the registration that it replaces. @default 'default' */
+  /** Name of the registration that the bench replaces. @default 'default' */
   name?: string;
-  /** Like that of a registration. @default 0: `close()` does not wait for a lock that a test forgot to release */
+  /** As for a registration, in milliseconds. @default 0: `close()` does not wait for a lock that a test forgot to release */
   shutdownTimeoutMs?: number;
 }
 
-/** A lock, or permits, that to the code under test another process holds. */
+/** A lock, or permits, that a pretended other process holds. */
 export interface LockElsewhere extends AsyncDisposable {
   readonly key: string;
   /** The owner value of its holder, as in `LockContendedError.holder`. */
   readonly owner: string;
-  /** Releases the lock. Resolves once a waiting call of the code under test, if any, has it. Further calls do nothing. */
+  /** Releases the lock. If a call of the code under test waits, the promise resolves once that call has it. Further calls do nothing. */
   release(): Promise<void>;
 }
 
@@ -45,9 +45,9 @@ const CHECK_REFUSAL = oneOf('contended', 'unavailable');
 const CHECK_TIMES = count(1, 1_000_000);
 const CHECK_REASON = oneOf('expired', 'stolen', 'forced', 'unavailable', 'stalled', 'overstayed');
 
-/** Locks in memory for a test, which can cause contention, outages and losses, and check what happened to the locks. */
+/** Locks in memory for a test. The test can cause contention, outages and losses, and check what happened to the locks. */
 export class LockBench {
-  /** The service for the code under test: in memory, otherwise the same as in production. */
+  /** The service for the code under test: its locks are in memory, otherwise it is the same as in production. */
   readonly locks: LockService;
   readonly #backend = new BenchBackend(monotonic);
   readonly #nextOwner = ownerSequence(ELSEWHERE);
@@ -55,7 +55,7 @@ export class LockBench {
 
   /** @throws LockOptionsError */
   constructor(options?: LockBenchOptions);
-  /** @internal @param shutdown that of the application */
+  /** @internal @param shutdown the shutdown of the application */
   constructor(options: LockBenchOptions | undefined, shutdown: Shutdown);
   constructor({ name = DEFAULT_REGISTRATION, ...options }: LockBenchOptions = {}, shutdown = new Shutdown()) {
     refuseUnknown(options, ['name', ...Object.keys(CHECKS.service)]);
@@ -68,7 +68,7 @@ export class LockBench {
       shutdown,
       engineOf: (parts) => (this.#engine = new BenchEngine(parts)),
     });
-    this.locks.events$.subscribe({ complete: () => this.#reportUnused() }); // when it has closed
+    this.locks.events$.subscribe({ complete: () => this.#reportUnused() }); // once the service has closed
   }
 
   /** What happened to the locks of the code under test, in order. Empty it with `journal.length = 0`. */
@@ -76,14 +76,14 @@ export class LockBench {
     return this.#engine.journal;
   }
 
-  /** The keys that are held, by the code under test or elsewhere. */
+  /** The keys that the code under test or another process holds. */
   get heldKeys(): string[] {
     return [...new Set([...this.#engine.heldKeys, ...this.#backend.elsewhere.values()])];
   }
 
   /**
-   * Takes the lock as another process, until you release it: the code under test finds it held, and waits.
-   * @param permits takes so many permits instead (1 by default) of a key with this limit: the others are free
+   * Takes the lock as another process would, until you release it: the code under test finds it held, and waits.
+   * @param permits the limit of the key, and how many of its permits are taken (default 1); the other permits stay free
    * @throws LockOptionsError if it is already held, or too few permits are free
    */
   async holdElsewhere(key: string, permits?: PermitCount): Promise<LockElsewhere> {
@@ -94,14 +94,14 @@ export class LockBench {
     const outcome = await new Promise<AcquireOutcome>((resolve) => backend.acquire(request, resolve));
     if (outcome.status !== 'acquired') {
       throw new LockOptionsError(
-        `Lock ${quoted(key)} cannot be held elsewhere: it is held${permits ? ', or too few permits are free' : ''}. Do so before the code under test.`,
+        `Lock ${quoted(key)} cannot be held elsewhere: it is already held${permits ? ', or too few permits are free' : ''}. Call holdElsewhere before the code under test takes the lock.`,
       );
     }
     const { grant } = outcome;
     backend.elsewhere.set(grant.owner, key);
     const release = async () => {
       const { status } = await new Promise<ReleaseOutcome>((resolve) => backend.release(grant, {}, resolve));
-      if (status !== 'released') return; // by force, before
+      if (status !== 'released') return; // a forced release came first
       backend.elsewhere.delete(grant.owner);
       await yieldToEventLoop();
     };
@@ -109,10 +109,10 @@ export class LockBench {
   }
 
   /**
-   * Refuses the next calls for the lock at once, with the error that they would finally get in production: `contended` if
+   * Refuses the next calls for the lock at once, with the error that they would get in the end in production: `contended` if
    * another process kept the lock for the whole `waitMs`, `unavailable` if the store could not be reached. A call that already
-   * holds the lock is not refused. When the application closes, a refusal that no call got is logged as an error with its key and
-   * its line: the test has not shown what it should.
+   * holds the lock is not refused. If no call used a refusal, the bench logs an error with its key and its line when the application
+   * closes: the test did not test what it should.
    * @param times how many calls are refused; default 1
    * @throws LockOptionsError
    */
@@ -125,27 +125,27 @@ export class LockBench {
 
   /**
    * Ends the lease of a lock that the code under test holds: its signal aborts at once, and the call rejects with
-   * `LockLostError` once its work has settled. Whatever the reason, the lock is free afterwards. Of a key whose permits it holds, it loses
-   * all that it holds.
-   * @param reason why it is lost, as `LockLostError.reason` says; default `expired`
+   * `LockLostError` once its work has settled. Whatever the reason, the lock is free afterwards. If the code under test holds permits of
+   * the key, it loses all of them.
+   * @param reason the `LockLostError.reason`; default `expired`
    * @throws LockOptionsError if the code under test does not hold it
    */
   lose(key: string, reason: Exclude<LockLostReason, 'released' | 'shutdown'> = 'expired'): void {
     CHECK_REASON('reason', reason);
     const leases = this.#engine.heldLeases(key);
-    // At once, as what the signal aborts may ask for it again.
+    // First: the code that the signal aborts may request the lock again at once.
     for (const { grant } of leases) void this.#backend.forceRelease(key, grant.owner);
     for (const lease of leases) this.#engine.lose(lease, reason);
   }
 
-  /** Nest logs what a hook of its shutdown throws, so a test could not be failed by that either. */
+  /** Only logs: Nest would also only log an error of a shutdown hook, so throwing could not fail a test. */
   #reportUnused(): void {
     for (const { key, reason, times, left, at } of this.#engine.refusals) {
       const planned = times === 1 ? 'a call' : `${times} calls`;
-      const refused = left === times ? 'no call asked' : `only ${times - left} asked`;
+      const refused = left === times ? 'no call requested that lock' : `only ${times - left} requested that lock`;
       new Logger('LockBench').error(
-        `bench.refuse(${quoted(key)}, '${reason}') was to refuse ${planned}, but ${refused} for that lock. ` +
-          `Correct the key, or leave the refusal out (${at}).`,
+        `bench.refuse(${quoted(key)}, '${reason}') should refuse ${planned}, but ${refused}. ` +
+          `Correct the key, or remove the refusal (${at}).`,
       );
     }
   }
@@ -155,5 +155,5 @@ export class LockBench {
 function onlyPermits(permits: PermitCount): Hold {
   const { hold, rest } = permitsOf(permits);
   refuseUnknown(rest, []);
-  return hold as Hold; // it names no policy
+  return hold as Hold; // without a policy, this is the whole hold
 }

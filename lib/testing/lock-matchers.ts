@@ -5,18 +5,18 @@ import { listed } from '../core/locks/lock-set-handle.js';
 import type { JournalEntry } from './bench-engine.js';
 import { LockBench } from './lock-bench.js';
 
-/** Options that `toHaveLocked` compares, if given. */
+/** The options that `toHaveLocked` compares; it ignores options that are left out. */
 export type LockedWith = Partial<Omit<Extract<JournalEntry, { event: 'acquired' }>, 'event' | 'key'>>;
 
-/** The types of the matchers: extend the matcher type of your test runner with them. */
+/** The types of the matchers. Extend the matcher type of your test runner with them. */
 export interface LockMatchers<Result = unknown> {
-  /** The lock is held now, by the code under test or elsewhere: `expect(bench).toHoldLock('order:17')`. */
+  /** Passes if the code under test or another process holds the lock now: `expect(bench).toHoldLock('order:17')`. */
   toHoldLock(key: string): Result;
-  /** A call acquired the lock, by the journal: `expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 })`. */
+  /** Passes if the journal shows that a call acquired the lock: `expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 })`. */
   toHaveLocked(key: string, options?: LockedWith): Result;
 }
 
-/** The outcome of a matcher, as Jest and Vitest want it. */
+/** The outcome of a matcher, in the form that Jest and Vitest expect. */
 interface Verdict {
   pass: boolean;
   message: () => string;
@@ -45,7 +45,7 @@ function verdict(pass: boolean, subject: string, is: string, got: string): Verdi
   return { pass, message: () => `expected ${subject} ${pass ? 'not to' : 'to'} ${is}; ${got}` };
 }
 
-/** @throws LockOptionsError for another subject, whether the matcher is negated or not */
+/** @throws LockOptionsError if the subject is not a `LockBench`, even for a negated matcher */
 function checked(bench: unknown, matcher: string): LockBench {
   if (bench instanceof LockBench) return bench;
   throw new LockOptionsError(`${matcher} needs a LockBench: write expect(bench).${matcher}(…).`);

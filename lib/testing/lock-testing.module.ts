@@ -12,10 +12,10 @@ export function getLockBenchToken(registration: string = DEFAULT_REGISTRATION): 
   return registration === DEFAULT_REGISTRATION ? LockBench : `LockBench(${registration})`;
 }
 
-/** Replaces `RedisLockModule` in a test: the same providers, with locks on a `LockBench`, which it also provides. */
+/** Replaces `RedisLockModule` in a test. It has the same providers, with the locks of a `LockBench`, and also provides that bench. */
 @Module({})
 export class LockTestingModule {
-  /** Call it once for each registration of the application under test. All modules may inject what it provides. */
+  /** Call it once for each registration of the application under test. Its providers are global. */
   static forRoot(options: LockBenchOptions = {}): DynamicModule {
     anObject('LockTestingModule.forRoot', options);
     const { name } = options;

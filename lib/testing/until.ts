@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Polls until the condition is truthy and returns what it gave. A condition that throws ends the wait. The default limit is for
- * what comes at once, on a machine that does other work.
+ * Polls until the condition returns a truthy value, and returns that value. If the condition throws, the wait ends. The default limit
+ * is generous: it allows for a busy machine, and most conditions hold at once.
  */
 export async function until<T>(
   condition: () => T | Promise<T>,

@@ -9,34 +9,34 @@ import { Redis } from 'ioredis';
 import { findRedisServer, provideRedisServer } from '../../servers/find-redis-server.js';
 import { launchRedisServer } from '../../servers/launch-redis-server.js';
 
-/** What keeps the locks of the shop. */
+/** The store of the shop's locks. */
 export interface Backing {
   readonly kind: 'redis' | 'postgres' | 'memory';
-  /** Where that is, for a person. */
+  /** Says where the store is, for the report. */
   readonly description: string;
   readonly instances: number;
-  /** The environment of an instance. */
+  /** The environment variables of an instance. */
   readonly env: Record<string, string>;
   close(): Promise<void>;
 }
 
-/** What the command line asks for. */
+/** The store that the command line requests. */
 export interface Wishes {
   memory: boolean;
   sql: boolean;
 }
 
 const INSTANCES = 3;
-/** Two for each instance, and one more while it starts. */
+/** Two connections for each instance, and one more while it starts. */
 const CONNECTIONS = 3 * INSTANCES;
 
 /**
- * A table where `sql` asks for it; else the Redis of `REDIS_URL`; else one that is started here, which is found or unpacked as for the tests; and only where that
- * fails the memory of a single instance.
- * @throws Error when `REDIS_URL` or `REDIS_SERVER` is set and cannot be used
+ * Opens the store: a table if `sql` is set, else the Redis at `REDIS_URL`, else a Redis that it starts itself, found or unpacked as for
+ * the tests. Only if that fails, it uses the memory of a single instance.
+ * @throws Error if `REDIS_URL` or `REDIS_SERVER` is set and cannot be used
  */
 export async function openBacking({ memory: wantsMemory, sql }: Wishes): Promise<Backing> {
-  if (wantsMemory) return memory('as --memory asks for');
+  if (wantsMemory) return memory('as --memory requests');
   if (sql) return startPostgres();
   const url = process.env.REDIS_URL;
   if (url) {
@@ -44,17 +44,17 @@ export async function openBacking({ memory: wantsMemory, sql }: Wishes): Promise
     return redis(url, `Redis at ${withoutCredentials(url)}, from REDIS_URL`, (prefix) => deleteCounter(url, prefix));
   }
   if (!findRedisServer()) {
-    console.error('No redis-server here yet: a private copy is unpacked into .redis/.');
+    console.error('No redis-server here yet: unpacking a private copy into .redis/.');
     try {
       await provideRedisServer();
     } catch (error) {
-      return memory(`for want of a Redis.\n${(error as Error).message} Or set REDIS_URL to a Redis that runs`);
+      return memory(`because there is no Redis.\n${(error as Error).message} Or set REDIS_URL to a running Redis`);
     }
   }
   return startRedis();
 }
 
-/** A PGlite in this process, and its socket: it has one session, and the statements of all connections take turns in it. */
+/** Starts a PGlite in this process, with a socket. It has only one session: the statements of all connections take turns in it. */
 async function startPostgres(): Promise<Backing> {
   const db = await PGlite.create();
   const server = new PGLiteSocketServer({ db, port: 0, host: '127.0.0.1', maxConnections: CONNECTIONS });
@@ -74,14 +74,14 @@ async function startPostgres(): Promise<Backing> {
 
 async function startRedis(): Promise<Backing> {
   const dir = await mkdtemp(join(tmpdir(), 'shop-redis-'));
-  const args = ['--appendonly', 'yes']; // or the shop would be warned at its start
+  const args = ['--appendonly', 'yes']; // without it, the shop would log a warning at its start
   const clean = () => rm(dir, { recursive: true, force: true });
   const { process: server, port } = await launchRedisServer({ dir, args }).catch(async (error: unknown) => {
     await clean();
     throw error;
   });
   return redis(`redis://127.0.0.1:${port}`, `Redis, started for this run on port ${port}`, async () => {
-    // A Ctrl-C in the terminal ends it, too.
+    // A Ctrl-C in the terminal ends the server as well.
     if (server.exitCode === null && server.signalCode === null) {
       const exited = once(server, 'exit');
       server.kill('SIGKILL');
@@ -92,17 +92,17 @@ async function startRedis(): Promise<Backing> {
 }
 
 function redis(url: string, description: string, close: (prefix: string) => Promise<void>): Backing {
-  // Two runs on one Redis do not get into each other's way.
+  // Two runs on one Redis must not disturb each other.
   const prefix = `shop-${randomBytes(4).toString('hex')}`;
   const env = { REDIS_URL: url, LOCKS: 'redis', LOCK_PREFIX: prefix };
   return { kind: 'redis', description, instances: INSTANCES, env, close: () => close(prefix) };
 }
 
-/** The fencing counter is all that the locks leave behind: an application goes on from it, a run with another prefix does not. */
+/** Deletes the fencing counter, all that the locks leave behind. An application needs it later; this prefix is never used again. */
 async function deleteCounter(url: string, prefix: string): Promise<void> {
   const client = new Redis(url, { retryStrategy: () => null });
   client.on('error', () => {}); // reported by the command
-  await client.del(`${prefix}:fence`).catch(() => {}); // it is some 60 bytes, and the run has ended
+  await client.del(`${prefix}:fence`).catch(() => {}); // about 60 bytes remain; that must not fail a finished run
   client.disconnect();
 }
 
@@ -111,13 +111,13 @@ function memory(why: string): Backing {
   return { kind: 'memory', description, instances: 1, env: { LOCKS: 'memory' }, close: async () => {} };
 }
 
-/** One sentence here is better than three instances that fail to start. */
+/** Checks it here: one message is better than three instances that fail to start. */
 async function checkReachable(url: string): Promise<void> {
   const client = new Redis(url, {
     retryStrategy: () => null,
     maxRetriesPerRequest: 0,
     connectTimeout: 3_000,
-    // ioredis would keep the process for two seconds after a connection that was refused.
+    // By default, ioredis keeps the process alive for two seconds after a refused connection.
     disconnectTimeout: 0,
   });
   let problem: Error | undefined;

@@ -7,28 +7,28 @@ import type { Site } from './site.js';
 import { unloadAt, type Unloading } from './unloading.js';
 
 export interface CrashFigures {
-  /** Name and process of the holder that was killed, and of the one that came after. */
+  /** Name and pid of the killed holder, and of its successor. */
   killed: string;
   successor: string;
   ttlMs: number;
-  /** How much of the dead holder's lease was left at its death; 0 when the lock died with it. */
+  /** How much of the killed holder's lease was left at its death; 0 if the lock was lost with it. */
   leaseLeftMs: number;
   /** How long the successor had to wait for the lock after that. */
   replacedAfterMs: number;
-  /** Whether the dead holder's write, which came after its successor's, was refused. */
+  /** Whether the warehouse refused the killed holder's write, which came after its successor's. */
   lateWriteRefused: boolean;
   boxes: number;
   boxesExpected: number;
-  /** What came of a holder that was paused; not on memory, where nobody could take its place. */
+  /** The figures of a paused holder. Undefined with locks in memory, where no other instance could take its place. */
   pause?: PauseFigures;
 }
 
-const TTL_MS = 2_000; // as DeliveriesService has it
+const TTL_MS = 2_000; // the same as in DeliveriesService
 const BEFORE = 10;
 const LOST_DELIVERY = 5;
 const NEXT_DELIVERIES = [7, 4];
 
-/** An instance is killed while it holds a lock and its write is on the way; two calls of another want the same lock. */
+/** Kills an instance while it holds a lock and its write is on the way. Two calls of another instance want the same lock. */
 export async function crash(site: Site, sku: string): Promise<CrashFigures> {
   const { network, shelves } = site.warehouse;
   await shelves.fill(sku, BEFORE);
@@ -61,12 +61,12 @@ export async function crash(site: Site, sku: string): Promise<CrashFigures> {
 interface Succession {
   successor: ShopInstance;
   unloading: Unloading[];
-  /** The death of the holder, or when the successor asked for the lock, whichever came later. */
+  /** When the holder died, or when the successor requested the lock, whichever came later. */
   waitsSince: number;
   leaseLeftMs: number;
 }
 
-/** Another instance waits for the lock already when its holder dies. */
+/** Kills the holder while another instance is already waiting for the lock. */
 async function killBeforeWaiters(site: Site, holder: ShopInstance, sku: string): Promise<Succession> {
   const successor = site.instances[1]!;
   const unloading = unloadAt(successor, sku, NEXT_DELIVERIES);
@@ -77,7 +77,7 @@ async function killBeforeWaiters(site: Site, holder: ShopInstance, sku: string):
   return { successor, unloading, waitsSince, leaseLeftMs: (await holding())?.remainingMs ?? 0 };
 }
 
-/** The only instance dies, and with it the memory in which the lock was; a new process takes its place. */
+/** Kills the only instance, whose memory had the lock, and starts a new process in its place. */
 async function killAndRestart(site: Site, holder: ShopInstance, sku: string): Promise<Succession> {
   await holder.kill();
   const successor = await site.startInstance();

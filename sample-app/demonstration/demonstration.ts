@@ -14,7 +14,7 @@ export interface Figures {
   crash: CrashFigures;
 }
 
-/** The whole run, one act after the other. */
+/** Performs the whole run, one act after the other. */
 export async function demonstrate(site: Site): Promise<Figures> {
   const { kind: locks, instances } = site.backing;
   return {

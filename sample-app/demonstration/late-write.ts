@@ -2,7 +2,7 @@ import { filter, firstValueFrom, timeout } from 'rxjs';
 import type { HeldUp } from './warehouse/network.service.js';
 import type { Site } from './site.js';
 
-/** Lets a write that was held up arrive at last, and tells what the warehouse made of it. */
+/** Lets a delayed write arrive, and returns whether the warehouse refused it. */
 export async function isRefused({ warehouse }: Site, sku: string, write: HeldUp): Promise<boolean> {
   const arrival = firstValueFrom(
     warehouse.writes.writes$.pipe(

@@ -8,9 +8,9 @@ import { Site } from './site.js';
 import { problemsOf } from './verdict.js';
 
 const USAGE = `npm start [-- options]
-  --serve   open the shop and keep it open, to try it by hand
-  --memory  one instance with its locks in memory, also when there is a Redis
-  --sql     three instances with their locks in a table of PostgreSQL, a PGlite
+  --serve   open the shop and keep it open so that you can try it by hand
+  --memory  one instance with its locks in memory, even if there is a Redis
+  --sql     three instances with their locks in a PostgreSQL table (PGlite)
   --json    print the figures as one line of JSON; everything else goes to stderr`;
 
 const closing = new AbortController();

@@ -4,7 +4,7 @@ import type { Site } from './site.js';
 
 export interface NightFigures {
   nights: number;
-  /** How often the cron job was due: once each night on each instance. */
+  /** How often the cron job was due: once per night and instance. */
   ticks: number;
   ran: number;
   skipped: number;
@@ -13,18 +13,18 @@ export interface NightFigures {
 const NIGHTS = 3;
 const TICKS_PER_NIGHT = 3;
 
-/** It becomes night on all instances at the same moment; a single instance gets all ticks itself. */
+/** Lets night fall on all instances at once. A single instance gets all ticks. */
 export async function nights({ instances, warehouse }: Site): Promise<NightFigures> {
   const counted = async (): Promise<Required<Pick<LockCounts, 'acquired' | 'contended'>>> => {
     const counts = await Promise.all(instances.map((instance) => instance.get<Record<string, LockCounts>>('/locks')));
     const sum = (type: 'acquired' | 'contended') => counts.reduce((all, one) => all + (one.nightly?.[type] ?? 0), 0);
     return { acquired: sum('acquired'), contended: sum('contended') };
   };
-  // Also reports that the warehouse refuses: the job ran.
+  // Counts refused reports as well: the job ran.
   let ran = 0;
   const counting = warehouse.writes.writes$.subscribe(({ resource }) => (ran += resource === 'reports' ? 1 : 0));
   for (let night = 1; night <= NIGHTS; night++) {
-    // The job lasts until every instance has had its tick, as a real one lasts longer than the clocks differ.
+    // The job lasts until every instance has had its tick: a real job, too, must last longer than the clocks differ.
     const report = warehouse.network.holdUpNext('POST /reports');
     const ticks = Array.from({ length: TICKS_PER_NIGHT }, (_, tick) => instances[tick % instances.length]!);
     await Promise.all(ticks.map((instance) => instance.post('/nights')));
@@ -33,13 +33,13 @@ export async function nights({ instances, warehouse }: Site): Promise<NightFigur
         const { acquired, contended } = await counted();
         return acquired + contended === night * TICKS_PER_NIGHT;
       },
-      { what: `the cron job of each instance has run or was skipped in night ${night}` },
+      { what: `the cron job of each instance has run or skipped night ${night}` },
     );
     report.letThrough();
     await until(async () => (await warehouse.reports.all()).length >= night, {
       what: `the report of night ${night} is filed`,
     });
-    // The lock is released a moment later: a night that fell before would find it taken on all instances.
+    // The lock is released a moment later: if night fell earlier, all instances would find it taken.
     await until(async () => (await instances[0]!.get<{ holding: unknown }>('/locks/nightly')).holding === null, {
       what: `the cron job of night ${night} has ended`,
     });

@@ -1,15 +1,18 @@
 import { isRefused } from './late-write.js';
 import type { Site } from './site.js';
 import { unloadAt } from './unloading.js';
+import { until } from './until.js';
 
 export interface PauseFigures {
-  /** Name and process of the holder that was paused, and of the one that took its place meanwhile. */
+  /** Name and pid of the paused holder, and of its successor. */
   paused: string;
   successor: string;
-  /** Whether the paused holder's write, which came after its successor's, was refused. */
+  /** Whether the warehouse refused the paused holder's write, which came after its successor's. */
   lateWriteRefused: boolean;
-  /** What the paused holder answered to its own caller when it went on: 503, its lock was lost. */
+  /** The status that the paused holder answered to its own caller after it resumed: 503, because its lock was lost. */
   answeredStatus: number;
+  /** What the paused holder logged after it resumed. */
+  logged: string;
   boxes: number;
   boxesExpected: number;
 }
@@ -18,24 +21,27 @@ const BEFORE = 10;
 const LATE_DELIVERY = 5;
 const NEXT_DELIVERY = 7;
 
-/** An instance stands still (SIGSTOP) while it holds a lock and its write is on the way, for longer than its lease. */
+/** Pauses an instance (SIGSTOP) for longer than its lease while it holds a lock and its write is on the way. */
 export async function pause(site: Site, sku: string): Promise<PauseFigures> {
   const { network, shelves } = site.warehouse;
   await shelves.fill(sku, BEFORE);
   const [holder, successor] = [site.instances.at(-1)!, site.instances.at(-2)!];
   const write = network.holdUpNext(`PUT /products/${sku}`);
   const answer = holder.post('/deliveries', { sku, boxes: LATE_DELIVERY });
-  answer.catch(() => {}); // reported where it is awaited
+  answer.catch(() => {}); // the error is reported where the promise is awaited
   await write.arrived;
   holder.pause();
   await Promise.all(unloadAt(successor, sku, [NEXT_DELIVERY]));
   const lateWriteRefused = await isRefused(site, sku, write);
   holder.resume();
+  const { status: answeredStatus } = await answer;
+  await until(async () => holder.lastLogged, { what: 'the paused holder logs its loss' });
   return {
     paused: `${holder.name} (pid ${holder.pid})`,
     successor: `${successor.name} (pid ${successor.pid})`,
     lateWriteRefused,
-    answeredStatus: (await answer).status,
+    answeredStatus,
+    logged: holder.lastLogged!,
     boxes: await shelves.read(sku),
     boxesExpected: BEFORE + NEXT_DELIVERY,
   };

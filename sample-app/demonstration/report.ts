@@ -3,11 +3,11 @@ import type { Figures } from './demonstration.js';
 import type { RushFigures } from './rush.js';
 
 export function introduction({ kind, description, instances }: Backing): string {
-  const count = kind !== 'memory' ? `${instances} instances of the shop, a process each` : 'one instance of the shop';
+  const count = kind !== 'memory' ? `${instances} instances of the shop, one process each` : 'one instance of the shop';
   return `${count}; locks kept in: ${description}.`;
 }
 
-/** The figures, for a person. */
+/** The figures as text. */
 export function reportOf(figures: Figures): string {
   return [rushReport(figures), nightReport(figures), crashReport(figures), pauseReport(figures), limits(figures)]
     .filter(Boolean)
@@ -36,7 +36,7 @@ function rushReport({ unlocked, locked, instances }: Figures): string {
 }
 
 function line(label: string, ...values: string[]): string {
-  // An exclamation mark stands right of the column.
+  // An exclamation mark goes to the right of the column.
   const cells = values.map((value) => (value.endsWith(' !') ? value : `${value}  `).padStart(19));
   return `   ${label.padEnd(20)}${cells.join('')}`.trimEnd();
 }
@@ -54,41 +54,42 @@ function crashReport({ crash, locks }: Figures): string {
   const { killed, successor, ttlMs, leaseLeftMs, replacedAfterMs } = crash;
   const succession =
     locks !== 'memory'
-      ? `${successor} was waiting and had the lock ${replacedAfterMs} ms later.`
-      : `${successor}, started in its place, had the lock after ${replacedAfterMs} ms.`;
+      ? `${successor} was waiting and got the lock ${replacedAfterMs} ms later.`
+      : `${successor}, started in its place, got the lock after ${replacedAfterMs} ms.`;
   const lease =
-    locks !== 'memory' ? `Of the ${ttlMs} ms of its lease ${leaseLeftMs} were left.` : 'The lock was gone with it.';
+    locks !== 'memory' ? `${leaseLeftMs} of the ${ttlMs} ms of its lease were left.` : 'The lock was lost with it.';
   return [
     '3. A holder is killed -9 while its write is on the way to the warehouse',
     '',
     `   ${killed} was killed. ${lease}`,
     `   ${succession}`,
     crash.lateWriteRefused
-      ? '   The late write of the dead one came after that and was refused: its fencing token was the older one.'
-      : '   The late write of the dead one came after that and was NOT refused.',
-    `   Boxes in the warehouse: ${crash.boxes}, as they should be ${crash.boxesExpected}.`,
+      ? '   The late write of the killed holder came after that and was refused: its fencing token was too old.'
+      : '   The late write of the killed holder came after that and was NOT refused.',
+    `   Boxes in the warehouse: ${crash.boxes}, expected: ${crash.boxesExpected}.`,
   ].join('\n');
 }
 
 function pauseReport({ crash: { pause } }: Figures): string {
   if (!pause) return '';
   return [
-    '4. A holder stands still (SIGSTOP) for longer than its lease, its write on the way',
+    '4. A holder is paused (SIGSTOP) for longer than its lease while its write is on the way to the warehouse',
     '',
-    `   ${pause.paused} stood still; ${pause.successor} had the lock meanwhile, and wrote.`,
+    `   ${pause.paused} was paused; ${pause.successor} got the lock meanwhile, and wrote.`,
     pause.lateWriteRefused
-      ? '   The late write of the first was refused by its row in PostgreSQL, which had seen the newer token.'
-      : '   The late write of the first was NOT refused.',
-    `   When it went on, it answered ${pause.answeredStatus} to its own caller.`,
-    `   Boxes in the warehouse: ${pause.boxes}, as they should be ${pause.boxesExpected}.`,
+      ? '   The late write of the paused holder was refused: its row in PostgreSQL had seen the newer token.'
+      : '   The late write of the paused holder was NOT refused.',
+    `   When it resumed, it answered ${pause.answeredStatus} to its own caller, and logged:`,
+    `   ${pause.logged}`,
+    `   Boxes in the warehouse: ${pause.boxes}, expected: ${pause.boxesExpected}.`,
   ].join('\n');
 }
 
 function limits({ locks }: Figures): string {
   if (locks !== 'memory') return '';
   return [
-    'What this run shows: with locks in memory the calls of one process exclude each other, with the same code.',
-    'What it cannot show: several instances. Locks in memory exclude no other process, and die with their own.',
-    'With a redis-server, or REDIS_URL set, the same run has three instances.',
+    'What this run shows: with locks in memory, the calls of one process exclude each other. The code is the same.',
+    'What it cannot show: several instances. Locks in memory exclude no other process, and are lost when their process ends.',
+    'With a redis-server, or with REDIS_URL set, the same run has three instances.',
   ].join('\n');
 }

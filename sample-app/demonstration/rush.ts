@@ -8,7 +8,7 @@ export interface RushFigures {
   oversold: number;
   soldOut: number;
   errors: number;
-  /** What the warehouse believes to have. */
+  /** How many boxes the warehouse counts afterwards. */
   left: number;
   medianWaitMs: number;
   longestWaitMs: number;
@@ -24,12 +24,12 @@ interface Visit {
 const BUYERS = 90;
 const STOCK = 40;
 
-/** All buyers want a box of the same product, at once, at all instances. */
+/** Lets all buyers want a box of the same product at once, spread over all instances. */
 export async function rush(site: Site, sku: string, purchases: string): Promise<RushFigures> {
   const { instances, warehouse } = site;
   await warehouse.shelves.fill(sku, STOCK);
   const shops = Array.from({ length: BUYERS }, (_, buyer) => instances[buyer % instances.length]!);
-  // They look first: the waits are to tell of the purchases, not of instances that have just started.
+  // They look first: the waits should measure the purchases, not instances that have just started.
   await Promise.all(shops.map((shop) => shop.get(`/products/${sku}`)));
   const visits = await Promise.all(shops.map((shop) => visit(shop, `/products/${sku}/${purchases}`)));
   const sold = visits.filter(({ result }) => result === 'sold').length;

@@ -1,6 +1,6 @@
 import type { Site } from './site.js';
 
-/** Puts goods on the shelves and says how to try the shop by hand. */
+/** Fills the shelves, and returns a text that says how to try the shop by hand. */
 export async function invitation({ instances, warehouse }: Site): Promise<string> {
   for (const sku of ['tea', 'coffee', 'biscuits']) await warehouse.shelves.fill(sku, 50);
   const names = ['A', 'B', 'C'];

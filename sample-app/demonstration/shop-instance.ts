@@ -1,6 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 
 const PROGRAM = fileURLToPath(new URL('./shop.program.js', import.meta.url));
@@ -12,8 +13,10 @@ export class ShopInstance {
   readonly #exited: Promise<unknown>;
   #url = '';
   #stopping = false;
+  #wasPaused = false;
+  #logged = '';
 
-  /** @param signal stops it, also while it starts */
+  /** @param signal stops the instance, even while it starts */
   constructor(
     readonly name: string,
     env: Record<string, string>,
@@ -22,28 +25,36 @@ export class ShopInstance {
     this.#process = fork(PROGRAM, {
       env: { ...process.env, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-      // A Ctrl-C is for the parent, which stops everything in its order.
+      // Only the parent gets a Ctrl-C: it stops everything in order.
       detached: true,
     });
     this.#exited = once(this.#process, 'exit');
     for (const output of [this.#process.stdout, this.#process.stderr]) {
-      // To stderr: stdout is for the figures. That it refuses those who wait when it is stopped is no news.
-      output?.on('data', (text: Buffer) => this.#stopping || process.stderr.write(text));
+      // To stderr: stdout is for the figures. While an instance stops, it refuses waiting calls, as expected: that is not shown.
+      output?.on('data', (text: Buffer) => {
+        if (this.#wasPaused) this.#logged += stripVTControlCharacters(`${text}`);
+        else if (!this.#stopping) process.stderr.write(text);
+      });
     }
     signal.addEventListener('abort', () => void this.stop(), { once: true });
   }
 
-  /** Waits until it takes requests. */
+  /** Waits until the instance accepts requests. */
   async listening(): Promise<void> {
     const ready = once(this.#process, 'message').then(([message]) => (message as { url: string }).url);
     const ended = this.#exited.then(() => {
-      throw new Error(`${this.name} did not start: it says above why.`);
+      throw new Error(`${this.name} did not start: its output above says why.`);
     });
     this.#url = await Promise.race([ready, ended]);
   }
 
   get url(): string {
     return this.#url;
+  }
+
+  /** The message that the instance logged last, once it has been paused: from then on the report shows its log. */
+  get lastLogged(): string | undefined {
+    return /.*\] (.+)\n$/.exec(this.#logged)?.[1];
   }
 
   get pid(): number {
@@ -69,23 +80,24 @@ export class ShopInstance {
     }
   }
 
-  /** It stands still, with its connections open. It would stay so if the demonstration were killed: so it goes with it. */
+  /** Pauses the process, with its connections open. If the demonstration is killed, the paused process is killed too. */
   pause(): void {
+    this.#wasPaused = true;
     killWithParent(this.#process);
-    process.kill(this.pid, 'SIGSTOP'); // by number: in Deno a child that was sent any signal by `kill()` counts as ended
+    process.kill(this.pid, 'SIGSTOP'); // by pid: Deno regards a child as ended once `kill()` has sent it any signal
   }
 
   resume(): void {
     process.kill(this.pid, 'SIGCONT');
   }
 
-  /** kill -9: it releases nothing and says goodbye to nobody. */
+  /** Kills the process with -9: it releases no lock and closes no connection. */
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL');
     await this.#exited;
   }
 
-  /** Lets it finish and release what it holds; not for long, should a client keep its connection. */
+  /** Lets the instance finish and release its locks. After a time limit it is killed: a client may keep its connection open. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#process.kill('SIGTERM');

@@ -2,7 +2,7 @@ import { Warehouse } from './warehouse/warehouse.js';
 import { openBacking, type Backing, type Wishes } from './backing.js';
 import { ShopInstance } from './shop-instance.js';
 
-/** Everything that runs: the warehouse, what keeps the locks, and the instances of the shop. */
+/** Everything that runs: the warehouse, the store of the locks, and the instances of the shop. */
 export class Site {
   readonly instances: ShopInstance[] = [];
   #started = 0;

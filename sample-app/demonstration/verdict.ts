@@ -4,26 +4,23 @@ import type { RushFigures } from './rush.js';
 
 type Expectation = [holds: boolean, problem: string];
 
-/** A machine that does other work may let a process wait for so long. */
+/** On a busy machine, a process may wait for this long. */
 const MARGIN_MS = 8_000;
-/** Redis rounds the rest of a lease to milliseconds. */
+/** Redis rounds the remaining time of a lease to milliseconds. */
 const ROUNDING_MS = 5;
 
-/** What is not as it should be: a sentence each, none when all figures hold. */
+/** Returns a sentence for each figure that is not as expected. */
 export function problemsOf({ locks, unlocked, locked, nights, crash }: Figures): string[] {
   const { ttlMs, leaseLeftMs, replacedAfterMs, boxes, boxesExpected } = crash;
   const expectations: Expectation[] = [
     ...answered('Without the lock', unlocked),
-    [
-      unlocked.oversold > 0,
-      'Without the lock nothing was oversold: the race that the lock is to prevent did not show.',
-    ],
+    [unlocked.oversold > 0, 'Without the lock nothing was oversold: the race that the lock prevents did not happen.'],
     ...answered('With @Locked', locked),
-    [locked.sold === locked.stock, `With @Locked ${locked.sold} boxes were sold, and ${locked.stock} were there.`],
-    [locked.left === 0, `With @Locked the warehouse still counts ${locked.left} boxes when all are sold.`],
+    [locked.sold === locked.stock, `With @Locked ${locked.sold} boxes were sold, but there were ${locked.stock}.`],
+    [locked.left === 0, `With @Locked the warehouse still counts ${locked.left} boxes after all were sold.`],
     [
       nights.ran === nights.nights,
-      `The nightly job ran ${nights.ran} times in ${nights.nights} nights, on all instances together.`,
+      `The nightly job ran ${nights.ran} times in ${nights.nights} nights, counted over all instances.`,
     ],
     [
       nights.skipped === nights.ticks - nights.nights,
@@ -31,11 +28,11 @@ export function problemsOf({ locks, unlocked, locked, nights, crash }: Figures):
     ],
     [
       replacedAfterMs <= ttlMs + MARGIN_MS,
-      `The lock of the killed holder was taken over after ${replacedAfterMs} ms, its ttl being ${ttlMs} ms.`,
+      `The lock of the killed holder was taken over after ${replacedAfterMs} ms, although its ttl was ${ttlMs} ms.`,
     ],
     [
       locks === 'memory' || replacedAfterMs >= leaseLeftMs - ROUNDING_MS,
-      `The lock of the killed holder was taken over after ${replacedAfterMs} ms, when its lease still ran for ${leaseLeftMs} ms.`,
+      `The lock of the killed holder was taken over after ${replacedAfterMs} ms, although its lease still had ${leaseLeftMs} ms left.`,
     ],
     [crash.lateWriteRefused, 'The late write of the killed holder was not refused.'],
     ...(crash.pause ? fenced(crash.pause) : []),
@@ -47,7 +44,10 @@ export function problemsOf({ locks, unlocked, locked, nights, crash }: Figures):
 function fenced({ lateWriteRefused, answeredStatus, boxes, boxesExpected }: PauseFigures): Expectation[] {
   return [
     [lateWriteRefused, 'The late write of the paused holder was not refused.'],
-    [answeredStatus === 503, `The paused holder answered ${answeredStatus} to its caller, whose work was not done.`],
+    [
+      answeredStatus === 503,
+      `The paused holder answered ${answeredStatus} to its caller instead of 503, although its write was refused.`,
+    ],
     [boxes === boxesExpected, `After the pause the warehouse counts ${boxes} boxes instead of ${boxesExpected}.`],
   ];
 }

@@ -45,8 +45,8 @@ const { fits } = ToyCrowd.prototype;
 it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) => Partial<PromiseBackend>]>([
   [
     'grants a lock that is held',
-    'one of many simultaneous attempts gets the lock',
-    'how many of 20 simultaneous attempts are acquired and contended should be [ 1, 19 ], and is [ 2, 18 ]',
+    'only one of many simultaneous attempts gets the lock',
+    'how many of 20 simultaneous attempts are acquired and contended should be [ 1, 19 ], but is [ 2, 18 ]',
     (toy) => ({
       acquire: async (request) => {
         const outcome = await acquire.call(toy, request);
@@ -58,8 +58,8 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
   ],
   [
     'lets anybody release a lock',
-    'a second release, and that of an attempt that did not win, find nothing to release',
-    "the status of the release should be 'gone', and is 'released'",
+    'a second release, and a release by an attempt that did not win, find nothing to release',
+    "the status of the release should be 'gone', but is 'released'",
     (toy) => ({
       release: async ({ key }) => {
         await toy.forceRelease(key);
@@ -70,7 +70,7 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
   [
     'lets anybody extend a lock',
     "an extension of another holder's lock fails",
-    "the outcome of the extension should have { status: 'lost', reason: 'stolen' }, and is { status: 'extended'",
+    "the outcome of the extension should have { status: 'lost', reason: 'stolen' }, but is { status: 'extended'",
     (toy) => ({
       extend: async (request) => {
         const owner = (await toy.inspect(request.grant.key))?.holders[0].owner ?? '';
@@ -81,7 +81,7 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
   [
     'mints the same token again',
     'each grant has a larger fencing token: after a release, an expiry and a forced release',
-    'the fencing tokens of 5 grants in turn should be [ 1 ], and is [ 1, 1, 1, 1, 1 ]',
+    'the fencing tokens of 5 grants in turn should be [ 1 ], but is [ 1, 1, 1, 1, 1 ]',
     (toy) => ({
       acquire: async (request) => {
         const outcome = await acquire.call(toy, request);
@@ -92,13 +92,13 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
   ],
   [
     'ends a lease too early',
-    'a lock is free when its ttl is over, and a late release leaves the new holder alone',
-    'the lock should stand for 200 ms, and was granted again after ',
+    'a lock is free once its ttl has passed, and a late release leaves the new holder alone',
+    'the lock should be held for 200 ms, but was granted again after ',
     (toy) => ({ acquire: (request) => acquire.call(toy, { ...request, ttlMs: request.ttlMs / 2 }) }),
   ],
   [
     'lets an attempt that comes late take the lock of the next holder',
-    'commands that come a second time, late, leave the next holder alone, and a lock that such an attempt makes for nobody ends by itself',
+    'commands that arrive again later leave the next holder alone, and a lock that such a late attempt acquires expires by itself',
     "the outcome of the late attempt should have { status: 'contended', owner: ",
     (toy) => {
       const seen = new Set<string>();
@@ -113,20 +113,20 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
   ],
   [
     'does not keep a lock',
-    'a lock that is kept is shown so, and granted to nobody',
+    'an inspection shows that a lock is kept, and nobody else gets it',
     'the owner that an inspection shows should be ',
     (toy) => ({ release: (grant) => release.call(toy, grant, {}) }),
   ],
   [
     'takes any mode for exclusive',
-    'an attempt to hold a lock in a way that the store does not know is refused with a sentence of its own',
-    "the status of an attempt whose hold.mode is 'sideways' should be 'unavailable', and is 'acquired'",
+    'an attempt with a mode that the store does not support is refused with a message of its own',
+    "the status of an attempt whose hold.mode is 'sideways' should be 'unavailable', but is 'acquired'",
     (toy) => ({ acquire: (request) => acquire.call(toy, { ...request, hold: { mode: 'exclusive' } }) }),
   ],
   [
     'transfers a lock from whoever holds it',
-    'a lock is not transferred that is free, kept, or of another owner',
-    "the outcome of the transfer should have { status: 'lost', reason: 'stolen' }, and is { status: 'transferred'",
+    'a transfer fails if the lock is free, kept, or held by another owner',
+    "the outcome of the transfer should have { status: 'lost', reason: 'stolen' }, but is { status: 'transferred'",
     (toy) => ({
       transfer: async (request) => {
         const from = (await toy.inspect(request.key))?.holders[0].owner ?? '';
@@ -136,19 +136,19 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
   ],
   [
     'transfers a lock once, and not again',
-    'a transfer that is sent again changes nothing but the ttl, which starts anew',
-    "the outcome of the transfer should have { status: 'transferred' }, and is { status: 'lost', reason: 'stolen' }",
+    'a repeated transfer restarts the ttl and changes nothing else',
+    "the outcome of the transfer should have { status: 'transferred' }, but is { status: 'lost', reason: 'stolen' }",
     (toy) => ({ transfer: (request) => transfer.call(toy, { ...request, to: `${request.to}${Math.random()}` }) }),
   ],
   [
     'transfers a lock with its old token',
-    'a lock that is transferred with a new token has a larger one, and the next grant a larger one still',
+    'a transfer with a new token gives the lock a larger token, and the next grant has a still larger one',
     'its fencing token should be from ',
     (toy) => ({ transfer: (request) => transfer.call(toy, { ...request, mints: false }) }),
   ],
   [
     'cannot transfer a lock, and does not say why',
-    'one of many simultaneous transfers from the same owner succeeds',
+    'only one of many simultaneous transfers from the same owner succeeds',
     'a backend without transfer should have whyNoTransfer, which says why',
     () => ({ transfer: undefined, whyNoTransfer: '' }),
   ],
@@ -160,8 +160,8 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
   ],
   [
     'always throws, where the test waits until the lock is free',
-    'a lock is free when its ttl is over, and a late release leaves the new holder alone',
-    'acquire did not succeed, as the backend is unavailable: toy: the disk is full',
+    'a lock is free once its ttl has passed, and a late release leaves the new holder alone',
+    'acquire failed because the backend is unavailable: toy: the disk is full',
     (toy) => {
       let attempts = 0;
       return {
@@ -171,14 +171,14 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
   ],
   [
     'forgets to answer to a release',
-    'a second release, and that of an attempt that did not win, find nothing to release',
-    'release did not succeed, as the backend is unavailable: toy: release() must answer with an object that has a status: got undefined',
+    'a second release, and a release by an attempt that did not win, find nothing to release',
+    'release failed because the backend is unavailable: toy: release() must answer with an object that has a status: got undefined',
     () => ({ release: () => Promise.resolve(undefined as never) }),
   ],
   [
     'ignores the limit of a list',
-    'a list has the locks that fit and are held or kept, as an inspection shows them, up to its limit',
-    'the length of a list of one, and whether it is complete should be [ 1, false ], and is [ 2, true ]',
+    'a list contains the matching locks that are held or kept, as an inspection shows them, up to its limit',
+    'the length of a list of one, and whether it is complete should be [ 1, false ], but is [ 2, true ]',
     (toy) => ({ list: (request) => list.call(toy, { ...request, limit: 1_000 }) }),
   ],
 ])('the contract finds a backend that %s', async (_defect, sentence, message, defect) => {
@@ -194,44 +194,44 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
 it.each<[defect: string, sentence: string, message: string, (toy: ToyCrowd) => Partial<ToyCrowd>]>([
   [
     'counts holders whose time is over',
-    'the permits and the limit of a holder whose time is over do not count',
-    "the status of an attempt that fits should be 'acquired', and is 'contended'",
+    'the permits and the limit of an expired holder do not count',
+    "the status of an attempt that fits should be 'acquired', but is 'contended'",
     () => ({ counted: (members) => [...members] }),
   ],
   [
     'heeds the limit of the attempt alone',
-    'the smallest limit of all holders counts, and who names a larger one learns of it',
-    "the outcome of an attempt that does not fit should have { status: 'contended', smallerLimit: 2 }, and is { status: 'acquired'",
+    'the smallest limit of all holders applies, and an attempt with a larger limit learns of it',
+    "the outcome of an attempt that does not fit should have { status: 'contended', smallerLimit: 2 }, but is { status: 'acquired'",
     () => ({ limitOf: (_members, limit) => limit }),
   ],
   [
     'grants more permits than there are',
-    'no more permits are granted than fit, however many ask at once',
-    'how many of 20 attempts at 3 permits are acquired and contended should be [ 3, 17 ], and is [ 4, 16 ]',
+    'simultaneous attempts never get more permits than the limit',
+    'how many of 20 attempts at 3 permits are acquired and contended should be [ 3, 17 ], but is [ 4, 16 ]',
     () => ({ limitOf: (_members, limit) => limit + 1 }),
   ],
   [
     'mints a token for each who shares a lock',
-    'all attempts to share a lock are granted it, with one fencing token',
-    'the number of fencing tokens of 20 who share a lock should be 1, and is 20',
+    'all attempts to share a lock get it, with the same fencing token',
+    'the number of fencing tokens of 20 holders that share a lock should be 1, but is 20',
     (toy) => ({ sharedToken: () => toy.nextToken() }),
   ],
   [
     'gives all who ever share a lock one token',
-    'who shares a lock has the token of those who hold it, and a larger one than all before them',
-    'the fencing tokens of an exclusive lock between two that were shared should be ',
+    'holders that share a lock have one token, which is larger than all earlier tokens',
+    'the fencing tokens of two shared locks between two exclusive locks should be ',
     () => ({ sharedToken: () => 1 }),
   ],
   [
     'extends all holders at once',
-    'an extension of a lock that is shared changes the end of its own holder alone',
-    'what is left of 60 s for the other should be from 40000 to 60000, and is ',
+    'an extension of a shared lock changes only the end of its own holder',
+    'what is left of 60 s for the other should be from 40000 to 60000, but is ',
     () => ({ prolong: (_member, endsAt, members) => members.forEach((each) => void (each.endsAt = endsAt)) }),
   ],
   [
     'extends all holders at least as far',
-    'an extension of a lock of permits changes the end of its own holder alone',
-    'what is left of 40 s for the other should be from 0 to 40000, and is ',
+    'an extension of a lock with permits changes only the end of its own holder',
+    'what is left of 40 s for the other should be from 0 to 40000, but is ',
     () => ({
       prolong: (member, endsAt, members) => {
         for (const each of members) each.endsAt = Math.max(each.endsAt, endsAt);
@@ -241,27 +241,27 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyCrowd) => P
   ],
   [
     'frees a lock with the release of one holder',
-    'a holder of a lock of permits who releases it leaves it to the others',
+    'a holder that releases a lock with permits leaves it to the others',
     'the owners that an inspection shows should be ',
     () => ({ without: () => [] }),
   ],
   [
     'shares an exclusive lock',
-    'an exclusive lock, a shared one and permits exclude each other',
-    "the outcome of an attempt (shared) beside a holder (exclusive) should have { status: 'contended'",
+    'an exclusive lock, a shared lock and permits exclude each other',
+    "the outcome of an attempt (shared) while there is a holder (exclusive) should have { status: 'contended'",
     (toy) => ({ fits: (members, hold) => hold.mode === 'shared' || fits.call(toy, members, hold) }),
   ],
   [
     'grants an exclusive lock beside permits',
-    'an exclusive lock, a shared one and permits exclude each other',
-    "the outcome of an attempt (exclusive) beside a holder (permits) should have { status: 'contended'",
+    'an exclusive lock, a shared lock and permits exclude each other',
+    "the outcome of an attempt (exclusive) while there is a holder (permits) should have { status: 'contended'",
     (toy) => ({
       fits: (members, hold) => members[0]?.hold.mode === 'permits' || fits.call(toy, members, hold),
     }),
   ],
   [
     'counts an attempt that is sent again twice',
-    'an attempt at a lock of permits that is sent again is the same holder, with a new ttl',
+    'a repeated attempt at a lock with permits counts as the same holder, with a new ttl',
     'the owners that an inspection shows should be ',
     (toy) => {
       const { acquire } = toy;
@@ -275,8 +275,8 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyCrowd) => P
   ],
   [
     'grants the others of an attempt whether they fit or not',
-    'the others of an attempt are granted beside it as far as they fit, each on its own',
-    'the others of a grant should be ',
+    'the other attempts in a request get permits too, as long as permits are free, each with a grant of its own',
+    'the other owners in a grant should be ',
     (toy) => {
       const { acquire } = toy;
       return {
@@ -290,8 +290,8 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyCrowd) => P
   ],
   [
     'takes a lock by force from all instead of one',
-    'a lock that is shared is taken by force from one holder, or from all',
-    'what one from a holder returns should be ',
+    'a forced release takes a shared lock from one holder, or from all',
+    'the result of a forced release from one holder should be ',
     (toy) => {
       const { forceRelease } = toy;
       return {
@@ -322,20 +322,20 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyCrowd) => P
 it.each<[defect: string, sentence: string, message: string, Partial<QueuedMemory>]>([
   [
     'lets who comes later overtake a place',
-    'nobody overtakes an exclusive attempt that waits for those who share the lock',
-    "the outcome of an attempt that does not fit should have { status: 'contended', queued: false }, and is { status: 'acquired'",
+    'nobody overtakes an exclusive attempt that waits for a shared lock',
+    "the outcome of an attempt that does not fit should have { status: 'contended', queued: false }, but is { status: 'acquired'",
     { placesBefore: () => [] },
   ],
   [
     'lets permits overtake a place',
-    'an attempt at several permits that waits is not overtaken by smaller ones',
-    "the outcome of an attempt that does not fit should have { status: 'contended', queued: false }, and is { status: 'acquired'",
+    'a waiting attempt at several permits is not overtaken by smaller ones',
+    "the outcome of an attempt that does not fit should have { status: 'contended', queued: false }, but is { status: 'acquired'",
     { placesBefore: () => [] },
   ],
   [
     'grants the others of an attempt while one waits',
-    'the others of an attempt are granted only if nobody waits',
-    'the number of others that are granted while one waits should be 0, and is 1',
+    'the other attempts in a request get permits only if nobody waits',
+    'the number of other grants while an attempt waits should be 0, but is 1',
     { placesBehind: () => [] },
   ],
 ])('the contract finds a backend with a queue that %s', async (_defect, sentence, message, defect) => {
@@ -349,7 +349,7 @@ it('the check of what is left gets the beginning of all keys that it is to look 
   const toy = new ToyBackend(now);
   toy.acquire = (request) => (asked.push(request.key), acquire.call(toy, request));
   let prefix: string | undefined;
-  await runOne('locks that were released leave nothing in the store but what it shares among all locks', async () => ({
+  await runOne('released locks leave nothing in the store except what all locks share', async () => ({
     backend: fromPromises(toy),
     checkLeft: async (given) => void (prefix = given),
   }));

@@ -24,8 +24,10 @@ describe('npm start', () => {
       expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
       expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
       expect(crash.pause).toMatchObject({ lateWriteRefused: true, answeredStatus: 503, boxes: 17 });
+      expect(crash.pause!.logged).toMatch(/^Lock "product:cocoa" \(fencing token \d+\) was lost: stalled\.$/);
       expect(sample.stderr).toMatch(/oversold +\d+ ! +0\n/);
       expect(sample.stderr).toContain('All figures hold.');
+      expect(sample.stderr.split('1. A rush')[0], 'what it prints before the first table').not.toContain('was lost');
     },
   );
 
@@ -46,9 +48,11 @@ describe('npm start', () => {
       const sample = SampleApp.onBareMachine(['--serve']);
       const { A } = await sample.addresses();
       const said = (sample.stderr + sample.stdout).replaceAll(/\s+/g, ' ');
-      expect(said).toContain('one instance of the shop; locks kept in: memory of one process, for want of a Redis.');
+      expect(said).toContain(
+        'one instance of the shop; locks kept in: memory of one process, because there is no Redis.',
+      );
       expect(said).toContain('No redis-server on the PATH or in .redis/, and none could be unpacked by apt-get');
-      expect(said).toContain('Or set REDIS_URL to a Redis that runs.');
+      expect(said).toContain('Or set REDIS_URL to a running Redis.');
       const purchase = await buyTea(A!);
       expect([purchase.status, await purchase.json()]).toMatchObject([201, { sku: 'tea' }]);
       sample.kill('SIGINT');

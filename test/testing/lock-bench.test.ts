@@ -69,7 +69,7 @@ it('a lock held elsewhere on the bench refuses a call that does not wait, can be
   const lock = await call;
   await other.release(); // changes nothing
   expect([lock.isHeld, bench.heldKeys]).toEqual([true, ['k']]);
-  await expect(bench.holdElsewhere('k')).rejects.toThrow('Lock "k" cannot be held elsewhere: it is held.');
+  await expect(bench.holdElsewhere('k')).rejects.toThrow('Lock "k" cannot be held elsewhere: it is already held.');
   {
     await using _ = await bench.holdElsewhere('scoped');
   }
@@ -217,7 +217,9 @@ it('permits that are held elsewhere leave the others to the code under test, and
   expect(bench.heldKeys).toEqual(['mail']);
   const waiting = locks.acquirePermits('mail', { limit: 3, permits: 2 });
   await until(async () => (await locks.inspect('mail'))?.waiters === 1, { what: 'it waits' });
-  await expect(bench.holdElsewhere('mail', { limit: 3 })).rejects.toThrow('it is held, or too few permits are free');
+  await expect(bench.holdElsewhere('mail', { limit: 3 })).rejects.toThrow(
+    'it is already held, or too few permits are free',
+  );
   await expect(bench.holdElsewhere('mail', { limit: 3, ttlMs: 1 } as never)).rejects.toThrow('no option "ttlMs"');
   await expect(bench.holdElsewhere('mail', { limit: 1, permits: 2 })).rejects.toThrow('permits must be at most limit');
   await other.release();

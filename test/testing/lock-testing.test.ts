@@ -106,9 +106,11 @@ describe('LockTestingModule', () => {
     await testing.close();
     expect(log.lines).toEqual([
       expect.stringMatching(
-        /^error bench\.refuse\("misspelt", 'contended'\) was to refuse a call, but no call asked for that lock\. .*lock-testing\.test\.ts:\d+:\d+/,
+        /^error bench\.refuse\("misspelt", 'contended'\) should refuse a call, but no call requested that lock\. .*lock-testing\.test\.ts:\d+:\d+/,
       ),
-      expect.stringMatching(/^error bench\.refuse\("rarely", 'unavailable'\) was to refuse 3 calls, but only 1 asked /),
+      expect.stringMatching(
+        /^error bench\.refuse\("rarely", 'unavailable'\) should refuse 3 calls, but only 1 requested that lock\. /,
+      ),
     ]);
   });
 });

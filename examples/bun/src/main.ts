@@ -6,22 +6,22 @@ import { Locked, LockExceptionFilter, RedisLockModule } from 'nest-redis-lock';
 
 @Controller('orders')
 class OrdersController {
-  /** Whoever comes while the order is being paid gets 409 at once. */
+  /** A request that comes while the order is being paid gets 409 at once. */
   @Post(':id/pay')
   @Locked('order:{0}', { waitMs: 0 })
   async pay(@Param('id') id: string): Promise<string> {
-    await pause(200); // what takes its time: a bank, a database
+    await pause(200); // slow work: a bank, a database
     return `${id} is paid`;
   }
 }
 
 const redis = process.env.REDIS_URL;
-if (!redis) console.log('REDIS_URL is not set: locks are in memory, and hold within this process only.');
+if (!redis) console.log('REDIS_URL is not set: locks are in memory, and work only within this process.');
 
 @Module({
   imports: [RedisLockModule.forRoot(redis ? { redis } : { memory: true })],
   controllers: [OrdersController],
-  providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }], // clients get a code, and the log no error
+  providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }], // clients get a code, and nothing is logged
 })
 class AppModule {}
 

@@ -18,29 +18,29 @@ import {
   type TransferAnswer,
 } from 'nest-redis-lock/backend';
 
-/** Each revision of etcd makes room for so many fencing tokens: those of one grant, and the last one for a transfer. */
+/** The number of fencing tokens per revision of etcd: a grant uses the first ones, and a transfer the last one. */
 const TOKENS = 1_024;
-/** How long one member has for its answer before the next one is asked, and the pause before that. */
+/** How long one member may take to answer, and the pause before the next member is tried. */
 const [MEMBER_MS, PAUSE_MS] = [1_000, 50];
-/** How many locks a list looks at. */
+/** Maximum number of locks that a list reads. */
 const MOST_LISTED = 10_000;
 
 export interface EtcdOptions {
   /** The client URLs of all members. */
   endpoints: readonly [string, ...string[]];
-  /** What the keys of the locks begin with. @default 'locks/' */
+  /** The prefix of the keys of the locks. @default 'locks/' */
   prefix?: string;
-  /** How long one operation may take, in milliseconds: longer than an election. Give `commandTimeoutMs` the same. @default 5000 */
+  /** Time limit of one operation, in milliseconds. It must be longer than an election. Set `commandTimeoutMs` to the same. @default 5000 */
   timeoutMs?: number;
 }
 
-/** The value of the key of a lock. A lock that is free has no key. */
+/** The value stored for a lock. A free lock has no key. */
 interface Stored {
   readonly owner: string;
-  /** Since when it is held, by the wall clock of its holder: people see it, and nothing is decided by it. */
+  /** When its holder acquired it, by the holder's wall clock. It is only for people; nothing depends on it. */
   readonly since: number;
   readonly isKept?: boolean;
-  /** Its fencing token. Undefined: that of the revision that made the key. */
+  /** Its fencing token; if undefined, the token of the revision that created the key. */
   readonly token?: number;
 }
 const STORED: (keyof Stored)[] = ['owner', 'since', 'isKept', 'token'];
@@ -49,12 +49,12 @@ interface Entry extends Stored {
   readonly key: string;
   readonly token: number;
   readonly lease: string;
-  /** The revision that changed it last, and the revision of the store when it was read. */
+  /** The revision that last changed the entry, and the revision of the store when the entry was read. */
   readonly changedAt: string;
   readonly readAt: number;
 }
 
-/** The parts of the answers of etcd that are read here. */
+/** The parts of etcd's replies that this class reads. */
 interface Reply {
   header: { revision: string };
   kvs?: { key: string; value: string; create_revision: string; mod_revision: string; lease?: string }[];
@@ -66,24 +66,24 @@ interface Reply {
   message?: string;
 }
 
-/** The error of a command that etcd refuses. A command that was repeated may have run before. */
+/** The error of a command that etcd refuses. If the command is a repetition, an earlier one may have succeeded. */
 type Refusal = Error & { status?: number; isRepeated?: boolean };
 
 /**
- * Locks in etcd, over its HTTP gateway. Each lock is a key with a lease of its own. A release revokes that lease, and an extension the one before it:
- * so a command that etcd runs too late fails, as its lease is gone.
+ * Locks in etcd, over its HTTP gateway. Each lock is a key with its own lease. A release revokes that lease. An extension gives the lock
+ * a new lease, and revokes the old one. So a command that etcd runs too late fails, because its lease no longer exists.
  */
 export class EtcdLocks implements PromiseBackend {
   readonly name = 'etcd';
   readonly whyOnlyExclusive = 'etcd holds locks exclusively: keep shared locks and permits in Redis or PostgreSQL.';
   readonly bounds = {
-    shortestTtlMs: { ms: 3_000, because: 'The leases of etcd have whole seconds, and at least two of them.' },
+    shortestTtlMs: { ms: 3_000, because: 'The leases of etcd last a whole number of seconds, at least two.' },
   };
   readonly #endpoints: readonly string[];
   readonly #prefix: string;
   readonly #timeoutMs: number;
   readonly #endsAt = () => performance.now() + this.#timeoutMs;
-  /** The member that is asked first. */
+  /** The index of the member that is tried first. */
   #member = 0;
 
   constructor({ endpoints, prefix = 'locks/', timeoutMs = 5_000 }: EtcdOptions) {
@@ -121,7 +121,7 @@ export class EtcdLocks implements PromiseBackend {
     const change = (found?: Entry) => {
       if (!found || isHeldBy(found, to)) return found;
       if (!isHeldBy(found, from)) return undefined;
-      // Above the tokens of all revisions until now, below those of the revisions after them.
+      // Larger than the tokens of all revisions so far, smaller than the tokens of later revisions.
       return { ...found, owner: to, token: mints ? found.readAt * TOKENS + TOKENS - 1 : found.token };
     };
     const { entry, isWritten } = await this.#write(key, ttlMs, change, atLeast);
@@ -152,7 +152,7 @@ export class EtcdLocks implements PromiseBackend {
     return owner === undefined ? undefined : { from: [owner] };
   }
 
-  /** Yields `undefined` once it misses nothing any more, and from then on the key of each lock that is free. */
+  /** Yields `undefined` once the watch is complete, and from then on the key of each lock that becomes free. */
   async *watch(signal: AbortSignal): AsyncGenerator<string | undefined> {
     const create_request = { ...this.#all, filters: ['NOPUT'] };
     const { body } = await this.#post(this.#member, 'watch', { create_request }, signal);
@@ -162,7 +162,7 @@ export class EtcdLocks implements PromiseBackend {
       rest = lines.pop()!;
       for (const line of lines) {
         const { result } = JSON.parse(line) as Reply;
-        if (!result || result.canceled) throw new Error(`etcd has ended the watch: ${line}`);
+        if (!result || result.canceled) throw new Error(`etcd ended the watch: ${line}`);
         if (result.created) yield undefined;
         for (const { kv } of result.events ?? []) yield this.#keyOf(kv);
       }
@@ -170,8 +170,9 @@ export class EtcdLocks implements PromiseBackend {
   }
 
   /**
-   * Writes what `change` makes of a lock, with a new lease, and looks again if another command has changed the lock meanwhile. The members agree on
-   * a new lease. They do not agree on a keep-alive: an old leader may answer one, or end what it renewed (issue 15247 of etcd-io/etcd).
+   * Writes the lock that `change` returns, with a new lease. If another command has changed the lock meanwhile, it reads the lock and tries again.
+   * It does not use keep-alives: the members agree on a new lease, but not on a keep-alive. An old leader may answer a keep-alive, or end
+   * the renewed lease (issue 15247 of etcd-io/etcd).
    */
   async #write(key: string, ttlMs: number, change: (found?: Entry) => Stored | undefined, atLeast = false) {
     const endsAt = this.#endsAt();
@@ -190,11 +191,11 @@ export class EtcdLocks implements PromiseBackend {
         failure: [{ request_range: name }],
       };
       const { header, responses } = await this.#call('kv/txn', command, endsAt).catch((error: unknown) => {
-        if (!entry) this.#leave(lease); // if the command runs later, nobody knows of its lock
+        if (!entry) this.#leave(lease); // if the command runs later, nobody would know about its lock
         throw error;
       });
       const [found] = this.#entriesOf({ ...responses!.at(-1)!.response_range, header });
-      const isWritten = found?.lease === lease; // also if the command ran twice
+      const isWritten = found?.lease === lease; // even if the command ran twice
       const unused = isWritten ? entry?.lease : lease;
       if (unused) this.#leave(unused);
       if (isWritten) return { entry: found, isWritten };
@@ -203,9 +204,9 @@ export class EtcdLocks implements PromiseBackend {
   }
 
   /**
-   * Revokes the lease of a lock, which deletes the key in the same step. If an extension gave the lock a new lease meanwhile, that one follows.
-   * @param from only if this owner has it
-   * @returns the owner that it was taken from
+   * Revokes the lease of a lock, which also deletes the key. If an extension gave the lock a new lease meanwhile, it revokes that one too.
+   * @param from frees the lock only if this owner holds it
+   * @returns the owner that held the lock
    */
   async #free(key: string, from?: string): Promise<string | undefined> {
     const endsAt = this.#endsAt();
@@ -230,16 +231,16 @@ export class EtcdLocks implements PromiseBackend {
 
   async #holder({ owner, token, since, isKept, lease }: Entry, endsAt?: number): Promise<Holder> {
     const { TTL } = await this.#call('lease/timetolive', { ID: lease }, endsAt);
-    const remainingMs = (Number(TTL) + 1) * 1_000; // etcd rounds down, and says -1 of a lease that has ended
+    const remainingMs = (Number(TTL) + 1) * 1_000; // etcd rounds down, and returns -1 for an expired lease
     return { owner, fencingToken: token, remainingMs, heldForMs: Math.max(0, Date.now() - since), isKept };
   }
 
-  /** Revokes a lease that no lock needs. If that fails the lease ends by itself. */
+  /** Revokes a lease that no lock uses any more. If that fails, the lease expires by itself. */
   #leave(lease: string): void {
     this.#call('lease/revoke', { ID: lease }).catch(() => {});
   }
 
-  /** Sends a command to one member after the other until one of them answers: it may run more than once. @throws Error */
+  /** Sends a command to one member after another until one of them answers. So the command may run more than once. @throws Error */
   async #call(path: string, body: object, endsAt = this.#endsAt()): Promise<Reply> {
     for (let isRepeated = false; ; isRepeated = true) {
       const member = this.#member;

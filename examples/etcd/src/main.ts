@@ -8,7 +8,7 @@ import { EtcdLocks } from './etcd-locks.js';
 
 const endpoints = (process.env.ETCD_URL ?? 'http://localhost:2379').split(',') as [string, ...string[]];
 
-/** Stands for a database, which refuses a write with an older token: the end of a lease does not stop a write. */
+/** In place of a database. It refuses a write with an older token, because the end of a lease does not stop a write. */
 const account = { balance: 0, lastToken: 0 };
 function write(balance: number, token: number): void {
   if (token < account.lastToken) throw new Error('a later holder has written');
@@ -35,14 +35,14 @@ class Deposits {
 })
 class AppModule {}
 
-// As in two processes: each has a store of its own.
+// As two processes would, each application has its own store.
 const start = () => NestFactory.createApplicationContext(AppModule, { logger: ['warn', 'error'] });
 const [one, other] = await Promise.all([start(), start()]);
 
 await Promise.all(Array.from({ length: 20 }, (_, at) => (at % 2 ? one : other).get(Deposits).deposit()));
 console.log(`20 deposits of 1 by two instances: ${account.balance}`);
 
-// A write of an earlier holder that comes late, as after a pause of its process.
+// A late write of an earlier holder, as after a pause of its process.
 const earlier = await one.get(LockService).withLock('account', (lock) => lock.fencingToken!);
 await other.get(Deposits).deposit();
 try {

@@ -8,7 +8,7 @@ import { OrdersService } from './orders.service.js';
       useFactory: (): RedisLockModuleOptions => {
         const redis = process.env.REDIS_URL;
         if (redis) return { redis };
-        new Logger('Example').warn('REDIS_URL is not set: locks are in memory, and hold within this process only.');
+        new Logger('Example').warn('REDIS_URL is not set: locks are in memory, and work only within this process.');
         return { memory: true };
       },
     }),

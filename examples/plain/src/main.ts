@@ -7,7 +7,7 @@ import { OrdersService } from './orders.service.js';
 const app = await NestFactory.createApplicationContext(AppModule, { logger: ['warn', 'error'] });
 const orders = app.get(OrdersService);
 
-// Of two calls for order 17 the second waits for the first. Order 18 waits for neither.
+// The second call for order 17 waits for the first. Order 18 waits for neither.
 const payments = [orders.pay('17', 'Ada'), orders.pay('17', 'Bob'), orders.pay('18', 'Cyd')];
 
 try {

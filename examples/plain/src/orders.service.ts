@@ -10,11 +10,11 @@ export class OrdersService {
   @Locked('order:{0}')
   async pay(id: string, by: string): Promise<void> {
     console.log(`order ${id}: ${by} begins to pay`);
-    await pause(100); // what takes its time: a bank, a database
+    await pause(100); // slow work: a bank, a database
     console.log(`order ${id}: ${by} has paid`);
   }
 
-  /** The same lock for a part of a method. A call that finds it taken does not wait here, but rejects at once. */
+  /** The same lock, for a part of a method. If the lock is taken, this call does not wait, but rejects at once. */
   async cancel(id: string): Promise<void> {
     await this.locks.withLock(lockKey`order:${id}`, { waitMs: 0 }, async (lock) => {
       lock.assertHeld(); // before a write

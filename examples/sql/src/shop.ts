@@ -3,7 +3,7 @@ import { Injectable, Module } from '@nestjs/common';
 import { Locked, LockService } from 'nest-redis-lock';
 import { guard, SqlLockModule } from 'nest-redis-lock/sql';
 
-/** PostgreSQL within this process. With a server, `SqlLockModule.forRoot({ postgres: process.env.DATABASE_URL })` is enough. */
+/** PostgreSQL in this process. With a server, `SqlLockModule.forRoot({ postgres: process.env.DATABASE_URL })` is enough. */
 @Module({ providers: [{ provide: PGlite, useFactory: () => PGlite.create() }], exports: [PGlite] })
 class DatabaseModule {}
 
@@ -21,7 +21,7 @@ export class Shop {
     return left > 0;
   }
 
-  /** The lock outside, the transaction inside: others see what it wrote before they get the lock. */
+  /** The lock is outside, the transaction inside: so the next holder of the lock sees what this one wrote. */
   @Locked('product:{0}')
   async sell(sku: string): Promise<boolean> {
     const left = await this.count(sku);
@@ -51,7 +51,7 @@ export class Shop {
     SqlLockModule.forRootAsync({
       imports: [DatabaseModule],
       inject: [PGlite],
-      useFactory: (postgres: PGlite) => ({ postgres, createTable: true }), // in production a migration creates it
+      useFactory: (postgres: PGlite) => ({ postgres, createTable: true }), // in production a migration creates the table
     }),
   ],
   providers: [Shop],

@@ -2,7 +2,7 @@ import 'reflect-metadata';
 import { NestFactory } from '@nestjs/core';
 import { Shop, ShopModule } from './shop.js';
 
-// One instance of the application. `main.ts` starts two, and tells both at once how many buyers come.
+// One instance of the application. `main.ts` starts two of them, and sends the same number of buyers to both at once.
 
 const app = await NestFactory.createApplicationContext(ShopModule, { logger: ['warn', 'error'] });
 const shop = app.get(Shop);

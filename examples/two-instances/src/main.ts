@@ -13,7 +13,7 @@ try {
   await redis.connect();
 } catch {
   console.error(`There is no Redis at ${new URL(REDIS_URL).host}: ${problem}.`);
-  console.error('Start one, or set REDIS_URL to one that you have: README.md says how.');
+  console.error('Start one, or set REDIS_URL to the address of yours: README.md says how.');
   process.exit(1);
 }
 
@@ -29,10 +29,10 @@ function start(): ChildProcess {
   return fork(new URL('./instance.js', import.meta.url));
 }
 
-/** What an instance says next. */
+/** Waits for the next message of an instance. */
 async function answerOf(instance: ChildProcess): Promise<{ sold: number }> {
   const ended = once(instance, 'exit').then(() => {
-    throw new Error('An instance has ended: it says above why.');
+    throw new Error('An instance has ended: its output above says why.');
   });
   const [answer] = (await Promise.race([once(instance, 'message'), ended])) as [{ sold: number }];
   return answer;

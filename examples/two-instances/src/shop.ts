@@ -4,7 +4,7 @@ import { Locked, RedisLockModule } from 'nest-redis-lock';
 
 export const REDIS_URL = process.env.REDIS_URL ?? 'redis://localhost:6379';
 
-/** How many boxes are left of each product. Both instances share it: think of a table of your database. */
+/** How many boxes are left of each product. Both instances share it, as they would share a table of your database. */
 @Injectable()
 export class Stock implements OnApplicationShutdown {
   constructor(@Inject(Redis) private readonly redis: Redis) {}
@@ -33,7 +33,7 @@ export class Shop {
     return left > 0;
   }
 
-  /** The same, one call at a time for each product. */
+  /** The same, but only one call at a time for each product. */
   @Locked('product:{0}')
   sell(sku: string): Promise<boolean> {
     return this.sellWithoutLock(sku);

@@ -8,14 +8,14 @@ const TABLES = `
   CREATE TABLE fencing_tokens (key text PRIMARY KEY, fence bigint NOT NULL);
 `;
 
-/** The PostgreSQL of the warehouse: a real one that runs in this process, so that there is nothing to install. */
+/** The warehouse's PostgreSQL. It is a real one that runs in this process, so you need not install anything. */
 @Injectable()
 export class DatabaseService implements OnApplicationShutdown {
-  /** It takes some seconds to start, in which the instances of the shop start too. */
+  /** The database takes some seconds to start; the instances of the shop start at the same time. */
   readonly #opening = open();
 
   constructor() {
-    this.#opening.catch(() => {}); // reported by the first query
+    this.#opening.catch(() => {}); // the first query reports the error
   }
 
   async query<Row>(text: string, values: unknown[] = []): Promise<{ rows: Row[] }> {
@@ -23,7 +23,7 @@ export class DatabaseService implements OnApplicationShutdown {
     return database.query<Row>(text, values);
   }
 
-  /** All or nothing of what the work does. */
+  /** Runs the work in a transaction. */
   async transaction<Result>(work: (query: SqlQuery) => Promise<Result>): Promise<Result> {
     const database = await this.#opening;
     return database.transaction((transaction) => work((text, values) => transaction.query(text, values)));

@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 const LATENCY_MS = 5;
 
-/** A request on its way that gets no further until it is let through. */
+/** A request that is held up on its way until `letThrough` is called. */
 export interface HeldUp {
   readonly arrived: Promise<void>;
   letThrough(): void;
@@ -14,13 +14,13 @@ interface Hold {
   end: Promise<void>;
 }
 
-/** The way to the warehouse: it takes its time, and can hold a request up for longer. */
+/** The network to the warehouse: it has some latency, and can hold a request up for longer. */
 @Injectable()
 export class NetworkService {
   readonly #holds = new Map<string, Hold>();
   readonly #heldUp = new Set<() => void>();
 
-  /** @param request method and path, as in `PUT /products/tea` */
+  /** @param request the method and the path, such as `PUT /products/tea` */
   async carry(request: string): Promise<void> {
     await pause(LATENCY_MS);
     const hold = this.#holds.get(request);

@@ -5,11 +5,11 @@ import { WritesService } from './writes.service.js';
 
 export interface Report {
   boxes: Record<string, number>;
-  /** Process id of the instance that wrote it. */
+  /** Process id of the instance that wrote the report. */
   by: number;
 }
 
-/** Reports are only added, so there is no row of theirs that could remember a token: it stands in a table of its own. */
+/** Reports are only added, so no row of theirs could remember a token. The token has a table of its own. */
 @Injectable()
 export class ReportsService {
   constructor(
@@ -25,7 +25,7 @@ export class ReportsService {
   /** @throws StaleTokenError */
   async file({ boxes, by }: Report, fencingToken: number): Promise<void> {
     const accepted = await this.database.transaction(async (query) => {
-      // From here to the end of the transaction the row of the token keeps others out: nobody comes in between.
+      // From here to the end of the transaction, the row of the token is locked: no other write can come in between.
       if (!(await new SqlFence(query).raise('reports', fencingToken))) return false;
       await query('INSERT INTO reports (boxes, by) VALUES ($1, $2)', [boxes, by]);
       return true;

@@ -3,12 +3,12 @@ import { assertFenced, fencedUpdate } from 'nest-redis-lock';
 import { DatabaseService } from './database.service.js';
 import { WritesService } from './writes.service.js';
 
-/** Whoever never took a lock writes with this token: accepted until the first write under a lock. */
+/** The token of a write without a lock. It is accepted until the first write under a lock. */
 const NO_LOCK = 0;
 
 /**
- * Deliberately naive but for one thing: what is written is kept, whatever it was meanwhile, unless the row has seen a
- * newer fencing token. Those of a key only grow, so an older one is that of a former holder.
+ * Deliberately naive: it overwrites the number without looking at it. The only check is that the row has not seen a newer fencing
+ * token. The tokens of a key only grow, so a write with an older token comes from a former holder.
  */
 @Injectable()
 export class ShelvesService {
@@ -22,7 +22,7 @@ export class ShelvesService {
     return rows.map(({ sku }) => sku);
   }
 
-  /** Puts up a new product, or fills up its shelf. */
+  /** Adds a product, or sets the number of its boxes. */
   async fill(sku: string, boxes: number): Promise<void> {
     await this.database.query(
       'INSERT INTO stock (sku, boxes) VALUES ($1, $2) ON CONFLICT (sku) DO UPDATE SET boxes = EXCLUDED.boxes',
@@ -39,10 +39,10 @@ export class ShelvesService {
 
   /**
    * @throws NotFoundException
-   * @throws StaleTokenError for a token that is too old, or for none where there was one before
+   * @throws StaleTokenError if the token is too old, or is missing although the row has already seen one
    */
   async write(sku: string, boxes: number, fencingToken = NO_LOCK): Promise<void> {
-    await this.read(sku); // no product is ever removed: below, a row that is not changed has seen a newer token
+    await this.read(sku); // products are never removed: if the update below changes no row, the row has seen a newer token
     const statement = fencedUpdate({ table: 'stock', where: { sku }, set: { boxes }, fence: fencingToken });
     const { rows } = await this.database.query(statement.text, statement.values);
     this.writes.writes$.next({ resource: sku, accepted: rows.length > 0 });

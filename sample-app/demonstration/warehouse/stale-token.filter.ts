@@ -1,7 +1,7 @@
 import { Catch, HttpStatus, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import { StaleTokenError } from 'nest-redis-lock';
 
-/** Answers as Nest itself would, but for its log: a writer that comes too late is nothing to worry about here. */
+/** Answers as Nest itself would, but logs nothing: here, a late write is expected. */
 @Catch(StaleTokenError)
 export class StaleTokenFilter implements ExceptionFilter<StaleTokenError> {
   catch(error: StaleTokenError, host: ArgumentsHost): void {

@@ -10,7 +10,7 @@ import { ShelvesService } from './shelves.service.js';
 import { StaleTokenFilter } from './stale-token.filter.js';
 import { WritesService } from './writes.service.js';
 
-/** Another program, over the network: it knows nothing of locks, and checks the fencing tokens of those who write. */
+/** Another program, reached over the network. It knows nothing about locks; it only checks the fencing tokens of writes. */
 @Module({
   controllers: [ProductsController, ReportsController],
   providers: [

@@ -6,7 +6,7 @@ import { ShelvesService } from './shelves.service.js';
 import { WarehouseModule } from './warehouse.module.js';
 import { WritesService } from './writes.service.js';
 
-/** A running warehouse, and what the demonstration does to it behind the back of the shop. */
+/** A running warehouse. The demonstration also uses its services directly, without the shop. */
 export class Warehouse {
   readonly shelves: ShelvesService;
   readonly reports: ReportsService;

@@ -6,7 +6,7 @@ export interface Write {
   accepted: boolean;
 }
 
-/** Tells the demonstration which writes arrived, and which of them were refused for a fencing token that is too old. */
+/** Reports to the demonstration which writes arrived, and which of them were refused because their fencing token was too old. */
 @Injectable()
 export class WritesService {
   readonly writes$ = new Subject<Write>();

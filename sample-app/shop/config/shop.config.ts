@@ -2,14 +2,14 @@ import { Injectable } from '@nestjs/common';
 import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import type { SqlLockModuleOptions } from 'nest-redis-lock/sql';
 
-/** What an instance has to be told, by environment variables. */
+/** The configuration of an instance, from environment variables. */
 @Injectable()
 export class ShopConfig {
   readonly warehouseUrl = required('WAREHOUSE_URL');
 
   /**
-   * Memory has to be asked for: falling back to it would leave several instances without a common lock. In a rush everybody wants the same
-   * product: who comes last waits for all others, also on a slow machine.
+   * Memory is used only on request: as a fallback, it would leave several instances without a common lock. `waitMs` is long because in a
+   * rush everybody wants the same product, and the last buyer waits for all others, even on a slow machine.
    */
   get locks(): RedisLockModuleOptions {
     return process.env.LOCKS === 'memory'
@@ -18,8 +18,8 @@ export class ShopConfig {
   }
 
   /**
-   * Where the locks are in a table. In production a migration creates that, and not `createTable`. Waiting instances ask once a second here,
-   * as the socket of a PGlite tells none of them of its turn: so they may wait for longer, also for the PGlite to start.
+   * The options for locks in a table. In production a migration creates the table, not `createTable`. The socket of a PGlite notifies no
+   * instance of its turn, so waiting instances poll once a second. Hence the long time limits; they also cover the start of the PGlite.
    */
   get lockTable(): SqlLockModuleOptions {
     return {

@@ -7,7 +7,7 @@ export interface Unloaded {
   sku: string;
   boxes: number;
   fencingToken: number;
-  /** Process id of the instance that did it. */
+  /** Process id of the instance that unloaded it. */
   by: number;
 }
 
@@ -19,8 +19,8 @@ export class DeliveriesService {
   ) {}
 
   /**
-   * Adds the boxes to the stock. `ttlMs` is not how long that may take: it is how long the next one waits when this
-   * instance dies in the middle of it.
+   * Adds the boxes to the stock. `ttlMs` does not limit how long that takes: it is how long the next call waits if this
+   * instance dies in the middle.
    */
   @Locked((delivery: Delivery) => lockKey`product:${delivery.sku}`, { ttlMs: 2_000, waitMs: 15_000 })
   async unload(delivery: Delivery): Promise<Unloaded> {

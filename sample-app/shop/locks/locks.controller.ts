@@ -2,7 +2,7 @@ import { Controller, Get, Param } from '@nestjs/common';
 import { LockService, type LockInfo } from 'nest-redis-lock';
 import { LockCountsService, type LockCounts } from './lock-counts.service.js';
 
-/** For those who run the shop: who holds what. */
+/** Shows the operators of the shop who holds which lock. */
 @Controller('locks')
 export class LocksController {
   constructor(

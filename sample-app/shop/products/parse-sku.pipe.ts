@@ -5,6 +5,6 @@ import { SKU } from './sku.js';
 export class ParseSkuPipe implements PipeTransform<string, string> {
   transform(value: string): string {
     if (SKU.test(value)) return value;
-    throw new BadRequestException('A sku is made of 1 to 40 small letters, digits and dashes.');
+    throw new BadRequestException('A sku has 1 to 40 lower-case letters, digits and dashes.');
   }
 }

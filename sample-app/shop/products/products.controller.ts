@@ -21,7 +21,7 @@ export class ProductsController {
     return this.products.sell(sku, this.locks.current());
   }
 
-  /** The same without the lock, to show what it is for. */
+  /** The same without the lock, to show what the lock is for. */
   @Post(':sku/unlocked-purchases')
   async buyUnlocked(@Param('sku', ParseSkuPipe) sku: string): Promise<Receipt> {
     return this.products.sell(sku);

@@ -9,7 +9,7 @@ export interface Stock {
 
 export interface Receipt {
   sku: string;
-  /** Process id of the instance that sold it. */
+  /** Process id of the instance that sold the box. */
   soldBy: number;
 }
 
@@ -23,7 +23,7 @@ export class ProductsService {
 
   /**
    * Sells one box.
-   * @throws GoneException when none is left
+   * @throws GoneException if none is left
    */
   async sell(sku: string, lock?: Lock): Promise<Receipt> {
     const boxes = await this.warehouse.boxesOf(sku, lock);

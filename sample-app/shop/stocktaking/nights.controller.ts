@@ -2,7 +2,7 @@ import { Controller, HttpCode, Post } from '@nestjs/common';
 import { SchedulerRegistry } from '@nestjs/schedule';
 import { NIGHTLY_JOB } from './stocktaking.service.js';
 
-/** Makes it night at once, for those who do not want to wait until three. */
+/** Starts the nightly job at once, so that nobody has to wait until three o'clock. */
 @Controller('nights')
 export class NightsController {
   constructor(private readonly scheduler: SchedulerRegistry) {}

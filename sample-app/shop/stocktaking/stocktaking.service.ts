@@ -13,8 +13,8 @@ export class StocktakingService {
   ) {}
 
   /**
-   * Every instance has this cron job, and the first to take the lock does the work; the others skip it. That holds for a
-   * job that takes longer than the clocks of the instances differ: a later one would find the lock free again.
+   * Every instance has this cron job. The first instance that takes the lock does the work; the others skip it. The job must take
+   * longer than the clocks of the instances differ: otherwise an instance with a late clock finds the lock free again.
    */
   @Cron('0 3 * * *', { name: NIGHTLY_JOB })
   @Locked('nightly', { waitMs: 0, onContended: 'skip' })
@@ -22,7 +22,7 @@ export class StocktakingService {
     const night = this.locks.current();
     const boxes: Record<string, number> = {};
     for (const sku of await this.warehouse.skus(night)) {
-      // Nobody sells or unloads a product while it is counted.
+      // The lock keeps others from selling or unloading the product while it is counted.
       boxes[sku] = await this.locks.withLock(lockKey`product:${sku}`, (lock) => this.warehouse.boxesOf(sku, lock));
     }
     await this.warehouse.fileReport(boxes, night);

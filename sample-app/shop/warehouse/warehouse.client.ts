@@ -2,13 +2,13 @@ import { BadGatewayException, Injectable, NotFoundException } from '@nestjs/comm
 import { fencingHeaders, type Lock } from 'nest-redis-lock';
 import { ShopConfig } from '../config/shop.config.js';
 
-/** What a request to the warehouse takes over from the lock it is sent under. */
+/** The parts of a lock that a request to the warehouse uses. */
 export type UnderLock = Pick<Lock, 'key' | 'signal' | 'fencingToken'>;
 
 /**
- * The warehouse, over HTTP. It can only read and write, so whoever changes a number reads it first and writes it after.
- * A request is given up when the lock is lost, and carries the fencing token, by which the warehouse refuses it when it
- * comes late.
+ * A client of the warehouse, over HTTP. The warehouse can only read and write, so a caller changes a number by reading it and then
+ * writing it. Each request carries the fencing token, so that the warehouse can refuse it if it comes late. If the lock is lost, the
+ * request is aborted.
  */
 @Injectable()
 export class WarehouseClient {
