@@ -35,13 +35,13 @@ export async function pause(site: Site, sku: string): Promise<PauseFigures> {
   const lateWriteRefused = await isRefused(site, sku, write);
   holder.resume();
   const { status: answeredStatus } = await answer;
-  await until(async () => holder.lastLogged, { what: 'the paused holder logs its loss' });
+  await until(async () => holder.loggedLoss, { what: 'the paused holder logs its loss' });
   return {
     paused: `${holder.name} (pid ${holder.pid})`,
     successor: `${successor.name} (pid ${successor.pid})`,
     lateWriteRefused,
     answeredStatus,
-    logged: holder.lastLogged!,
+    logged: holder.loggedLoss!,
     boxes: await shelves.read(sku),
     boxesExpected: BEFORE + NEXT_DELIVERY,
   };

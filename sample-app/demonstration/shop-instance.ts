@@ -52,9 +52,9 @@ export class ShopInstance {
     return this.#url;
   }
 
-  /** The message that the instance logged last, once it has been paused: from then on the report shows its log. */
-  get lastLogged(): string | undefined {
-    return /.*\] (.+)\n$/.exec(this.#logged)?.[1];
+  /** The message about a lost lock that the instance has logged since it was paused: the report shows it. */
+  get loggedLoss(): string | undefined {
+    return /(Lock .* was lost: .*)$/m.exec(this.#logged)?.[1];
   }
 
   get pid(): number {

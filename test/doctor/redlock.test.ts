@@ -32,9 +32,9 @@ it('the doctor finds a replica of another node, two replicas of a master that is
   expect(await found(master, replica, other)).toEqual([]);
 });
 
-it('the doctor says how many nodes a Redlock has, and how many of them have to vote', async () => {
+it('the doctor says how many nodes a Redlock has, and how many of them must vote', async () => {
   const { where } = await diagnosisOf({ redlock: (await redisServers(3)).map(({ url }) => url) });
-  expect(where).toBe('on a Redlock of 3 nodes, 2 of which have to vote for a lock');
+  expect(where).toBe('on a Redlock of 3 nodes, 2 of which must vote for a lock');
 });
 
 it('the doctor finds nodes whose clocks are more than a second apart [G240]', async () => {
@@ -42,7 +42,7 @@ it('the doctor finds nodes whose clocks are more than a second apart [G240]', as
   const ahead = await skewedClock(three, 60);
   const findings = await findingsOn(one.url, two.url, ahead.url);
   expect(codes(findings)).toEqual(['warning clocks-differ']);
-  const [, fast, ms, slow] = /^The clock of (\S+) is at least (\d+) ms ahead of that of (\S+)\./.exec(
+  const [, fast, ms, slow] = /^The clock of (\S+) is at least (\d+) ms ahead of the clock of (\S+)\./.exec(
     findings[0]!.message,
   )!;
   expect(fast).toBe(ahead.name);

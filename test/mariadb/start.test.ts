@@ -43,8 +43,8 @@ describe('An application with locks in MariaDB', () => {
     const error = await refusalOf(urlOf('limited'), { table: 'elsewhere' });
     expect(error).toBeInstanceOf(LockOptionsError);
     expect(error.message).toContain(
-      `127.0.0.1:${server.port}/shop has no table \`elsewhere\` for locks, or its user has no rights on it: MySQL tells such a user ` +
-        'the same. If it is there, give the user SELECT, INSERT, UPDATE and DELETE on it. If not, create it in a migration, or set ' +
+      `127.0.0.1:${server.port}/shop has no table \`elsewhere\` for locks, or its user has no rights on it: MySQL gives such a user ` +
+        'the same error. If it is there, give the user SELECT, INSERT, UPDATE and DELETE on it. If not, create it in a migration, or set ' +
         'createTable: true for tests and first steps: CREATE TABLE IF NOT EXISTS `elsewhere` (',
     );
     const created = await refusalOf(urlOf('limited'), { table: 'elsewhere', createTable: true });
@@ -54,7 +54,7 @@ describe('An application with locks in MariaDB', () => {
     const lazy = await locksOn(limited, { table: 'elsewhere', createTable: false, lazyConnect: true });
     const { findings } = await lazy.diagnose<MysqlDiagnosis>();
     expect(findings).toMatchObject([{ severity: 'error', code: 'no-table-or-rights' }]);
-    expect(findings[0]!.message).toContain('If it is not there: Create the table with what ddl()');
+    expect(findings[0]!.message).toContain('If the table does not exist: Create the table in a migration, with the statement that ddl()');
   });
 
   it('whose database is not named is refused at once, unless its table names it [G831]', async () => {

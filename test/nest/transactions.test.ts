@@ -118,14 +118,14 @@ describe('insideTransaction', () => {
       },
       'TransactionHost not initialized',
     ],
-    ['returns no answer', () => undefined, 'it has to return true or false: got undefined'],
-    ['returns a Promise', async () => true, 'it has to return true or false: got a Promise, which is not awaited'],
+    ['returns no answer', () => undefined, 'it must return true or false: got undefined'],
+    ['returns a Promise', async () => true, 'it must return true or false: got a Promise, which is not awaited'],
     [
       'returns a Promise that rejects',
       async () => {
         throw new Error('too late');
       },
-      'it has to return true or false: got a Promise, which is not awaited',
+      'it must return true or false: got a Promise, which is not awaited',
     ],
   ])('that %s costs no lock, also with "refuse", and is logged once', async (_what, insideTransaction, problem) => {
     const { app, log } = await start({

@@ -405,20 +405,20 @@ describe('a parcel', () => {
       [JSON.stringify(parcel), 'it is a string'],
       [[parcel], 'its v is not 1'],
       [{ ...parcel, v: 2 }, 'its v is not 1'],
-      [{ ...parcel, key: 7 }, 'its key is no string'],
-      [{ ...parcel, owner: lock.owner }, 'its owner is not that of a detached lock'],
-      [{ ...parcel, owner: `${parcel.owner}@` }, 'its owner is not that of a detached lock'],
+      [{ ...parcel, key: 7 }, 'its key is not a string'],
+      [{ ...parcel, owner: lock.owner }, 'its owner does not belong to a detached lock'],
+      [{ ...parcel, owner: `${parcel.owner}@` }, 'its owner does not belong to a detached lock'],
       [
         { ...parcel, owner: `detached/${'h'.repeat(65)}/1/${randomUUID()}` },
-        'its owner is not that of a detached lock',
+        'its owner does not belong to a detached lock',
       ],
       [
         { ...parcel, owner: `detached/host/${'1'.repeat(11)}/${randomUUID()}` },
-        'its owner is not that of a detached lock',
+        'its owner does not belong to a detached lock',
       ],
-      [{ ...parcel, owner: { toString: () => parcel.owner } }, 'its owner is not that of a detached lock'],
-      [{ ...parcel, fencingToken: -1 }, 'its fencingToken is no token'],
-      [{ ...parcel, ttlMs: 1e12 }, 'its ttlMs is no time'],
+      [{ ...parcel, owner: { toString: () => parcel.owner } }, 'its owner does not belong to a detached lock'],
+      [{ ...parcel, fencingToken: -1 }, 'its fencingToken is not a fencing token'],
+      [{ ...parcel, ttlMs: 1e12 }, 'its ttlMs must be 20 to 86 400 000'],
     ];
     for (const [given, message] of wrong) {
       for (const call of [

@@ -62,7 +62,7 @@ const MISTAKES_IN_OPTIONS: [source: unknown, got: string][] = [
   ['https://hunter2.example', 'a Redis that is reached by HTTP. Locks need a connection'],
   [
     { url: 'https://example', token: 'hunter2' },
-    'a Redis that is reached by HTTP. Locks need a connection to it, on which it sends messages: give the redis://',
+    'a Redis that is reached by HTTP. Locks need a connection on which the server can send messages: give the redis://',
   ],
   ['redis://', 'a URL without a host, so it would mean localhost'],
   ['redis:///3', 'a URL without a host, so it would mean localhost'],

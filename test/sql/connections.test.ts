@@ -148,7 +148,7 @@ it('no error, log or diagnosis has a password or a key of TLS in it: with a pass
     'LOCK_UNAVAILABLE',
   ]);
   expect(errors[0]!.message).toContain(`127.0.0.1:${server.port}/postgres`);
-  expect(errors[0]!.message).toContain('Correct user and password.');
+  expect(errors[0]!.message).toContain('Correct the user name and the password.');
   const locks = await start(wrong, { lazyConnect: true, commandTimeoutMs: 300, waitMs: 0 });
   const unavailable: unknown = await locks.acquire('k').catch((error: unknown) => error);
   expect(unavailable).toBeInstanceOf(LockUnavailableError);

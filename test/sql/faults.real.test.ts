@@ -175,13 +175,11 @@ describe('Locks in PostgreSQL', () => {
     await replica.becomeReplica();
     const opening = openSqlLocks({ postgres: replica.url, connectTimeoutMs: 2_000 });
     await expect(opening).rejects.toThrow(LockUnavailableError);
-    await expect(opening).rejects.toThrow(/only reads.*address leads to the primary/);
+    await expect(opening).rejects.toThrow(/read-only.*address leads to the primary/);
     await until(
       async () => {
         const outcome = await acquireOn(before, claimOn(freshKey()));
-        return (
-          outcome.status === 'unavailable' && outcome.causes.every(({ problem }) => problem.includes('only reads'))
-        );
+        return outcome.status === 'unavailable' && outcome.causes.every(({ problem }) => problem.includes('read-only'));
       },
       { what: 'the replica is recognised' },
     );
@@ -192,7 +190,7 @@ describe('Locks in PostgreSQL', () => {
   it('are refused while an operator has stopped all writes, and can be taken once that is over', async () => {
     const stopped = await ownPostgres();
     await stopped.query('ALTER ROLE postgres SET default_transaction_read_only = on');
-    await expect(locksOn(stopped, { connectTimeoutMs: 3_000 })).rejects.toThrow(/only reads/);
+    await expect(locksOn(stopped, { connectTimeoutMs: 3_000 })).rejects.toThrow(/read-only/);
     await stopped.query('ALTER ROLE postgres RESET default_transaction_read_only');
     expect(await (await locksOn(stopped)).tryAcquire(freshKey())).not.toBeNull();
   });

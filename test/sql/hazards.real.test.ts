@@ -212,7 +212,7 @@ describe('S13: the server only reads, as after a failover', () => {
     const refusal = await until(
       async () => {
         const error: unknown = await locks.tryAcquire(freshKey()).then(String, (thrown: unknown) => thrown);
-        return error instanceof LockUnavailableError && error.message.includes('only reads') ? error : undefined;
+        return error instanceof LockUnavailableError && error.message.includes('it is read-only') ? error : undefined;
       },
       { what: 'the replica is recognised' },
     );

@@ -6,7 +6,7 @@ const SCOPED = /^@([^/]+)\//;
 
 /**
  * Puts a key into a scope, such as a tenant: `@acme/order:1`. Each "/" of the scope is escaped, so that two scopes never share a key. A key that
- * has this scope already stays as it is: a lock or an error may have named it.
+ * already has this scope stays unchanged: it may come from a lock or an error.
  * @param read returns the scope; null: the key has none. May throw
  * @param status see `checkKey`
  * @throws LockKeyError like `checkKey`; also for a scope that is undefined or empty, has no string form, or cannot be read

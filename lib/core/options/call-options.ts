@@ -194,7 +194,7 @@ export function checkHold({ holdMs = 0, maxHoldMs = Infinity, mode }: HoldOption
   }
 }
 
-/** Refuses `onTransaction: 'refuse'` if it would have no effect, as it would look safe. @throws LockOptionsError */
+/** Refuses `onTransaction: 'refuse'` if it would have no effect: the call would only look safe. @throws LockOptionsError */
 export function checkTransactions(
   { onTransaction }: Pick<LockRequest, 'onTransaction'>,
   { insideTransaction }: Pick<LockServiceOptions, 'insideTransaction'>,

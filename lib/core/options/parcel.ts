@@ -7,28 +7,29 @@ import { checkOption } from './option-rows.js';
 /** The error does not quote the parcel: it may be a secret. */
 function invalidParcel(problem: string): LockOptionsError {
   return new LockOptionsError(
-    `This is no parcel of a lock: ${problem}. Pass what lock.detach returned, as an object: JSON.parse turns a text into one.`,
+    `This is not a parcel of a lock: ${problem}. Pass what lock.detach returned, as an object: JSON.parse turns a text into one.`,
   );
 }
 
 /**
- * Checks a parcel, which may have come over a network, except for its key. It refuses the owner value of a process, as these are no secrets.
+ * Checks a parcel, which may have come over a network, except for its key. It refuses the owner value of a process, because that is not a secret.
  * @throws LockOptionsError
  */
 export function checkParcel(parcel: unknown): LockParcel {
   if (typeof parcel !== 'object' || parcel === null)
     throw invalidParcel(`it is ${typeof parcel === 'string' ? 'a string' : described(parcel)}`);
   const { v, key, owner, fencingToken, ttlMs } = parcel as Partial<Record<keyof LockParcel, unknown>>;
-  if (v !== 1) throw invalidParcel('its v is not 1, so it is of another version of this library, or no parcel at all');
-  if (typeof key !== 'string') throw invalidParcel('its key is no string');
+  if (v !== 1)
+    throw invalidParcel('its v is not 1, so it comes from another version of this library, or is not a parcel at all');
+  if (typeof key !== 'string') throw invalidParcel('its key is not a string');
   if (typeof owner !== 'string' || !isDetachedOwner(owner))
-    throw invalidParcel('its owner is not that of a detached lock');
+    throw invalidParcel('its owner does not belong to a detached lock');
   if (!Number.isSafeInteger(fencingToken) || (fencingToken as number) < 1)
-    throw invalidParcel('its fencingToken is no token');
+    throw invalidParcel('its fencingToken is not a fencing token');
   try {
     checkOption('withLock', 'ttlMs', ttlMs);
   } catch {
-    throw invalidParcel('its ttlMs is no time that a lock can have');
+    throw invalidParcel('its ttlMs must be 20 to 86 400 000');
   }
   return { v, key, owner, fencingToken: fencingToken as number, ttlMs: ttlMs as number };
 }
@@ -36,9 +37,7 @@ export function checkParcel(parcel: unknown): LockParcel {
 /** @param call the method that gets the options @throws LockOptionsError */
 export function checkParcelOptions(call: 'detach' | 'extend', options: unknown): DetachOptions {
   if (typeof options !== 'object' || options === null)
-    throw new LockOptionsError(
-      `${call} needs { ttlMs }, for how long the lock is to stand: got ${described(options)}.`,
-    );
+    throw new LockOptionsError(`${call} needs { ttlMs }, how long the lock remains valid: got ${described(options)}.`);
   refuseUnknown(options, call === 'detach' ? ['ttlMs', 'note'] : ['ttlMs']);
   const { ttlMs, note } = options as { ttlMs?: unknown; note?: unknown };
   checkOption('withLock', 'ttlMs', ttlMs);

@@ -8,7 +8,7 @@ const TRY_AGAIN = 'Try again; without the watchdog, ttlMs must be longer than wa
 /**
  * Acquires the locks of all keys, or none. It tries all keys at once, keeps the locks before the first refusal, and releases the others. Then it
  * waits for the refused lock, and tries the rest in the same way. All calls use the same order of keys, so no two of them wait for each other.
- * Each wait is a place in a queue, so no call waits for ever.
+ * Each wait is a place in a queue, so no call waits forever.
  * @param keys each once, in order
  * @param request without `waitMs`, the first refusal ends the call
  * @param since when the call began, by the clock of the service
@@ -35,7 +35,7 @@ export async function acquireAll<Request extends WaitRequest>(
       held.push(await acquire(keys[held.length]!, { ...request, since }));
       attempt = { ...request, since, isProbe: true };
     }
-    signal?.throwIfAborted(); // nested calls do not look at it
+    signal?.throwIfAborted(); // nested calls do not check it
     // The first locks may have ended while the call waited for later ones.
     const lost = held.find(({ lease }) => !lease.checkAlive());
     if (lost) throw lostBefore('all locks of the call were acquired', lost.lease, 'acquired', TRY_AGAIN);
@@ -47,14 +47,14 @@ export async function acquireAll<Request extends WaitRequest>(
 }
 
 /**
- * Tries all keys at once, and releases the locks that were granted behind the first refusal.
- * @returns the refusal: contention only if there is no other one
+ * Tries all keys at once, and releases the locks that were granted after the first refusal.
+ * @returns the refusal: contention only if there is no other refusal
  */
 async function tryAll(
   keys: readonly string[],
   acquire: (key: string) => Promise<LockHandle>,
 ): Promise<{ granted: LockHandle[]; refusal?: Error }> {
-  // Async, as one that throws must not hide the grants of the others.
+  // Async, so that a call that throws does not hide the grants of the others.
   const attempts = await Promise.allSettled(keys.map(async (key) => acquire(key)));
   const refusals = attempts.flatMap((attempt) => (attempt.status === 'rejected' ? [attempt.reason as Error] : []));
   const refusal = refusals.find((reason) => !(reason instanceof LockContendedError)) ?? refusals[0];

@@ -8,12 +8,12 @@ export interface Call {
   readonly keys: readonly string[];
   readonly isForSeveral: boolean;
   readonly request: LockRequest & WaitRequest;
-  /** Undefined: the label is made of the key. */
+  /** If undefined, the key supplies the label. */
   readonly label?: string;
   /** Whether its caller goes on without the lock if others hold it: then contention is not an error. */
   readonly isOptional: boolean;
   /** Whether its caller has to release the lock: if the handle becomes garbage before, a warning says so. */
   readonly isWatched: boolean;
-  /** The method that asks by its decorator. */
+  /** The decorated method that requests the lock. */
   readonly method?: AskingMethod;
 }

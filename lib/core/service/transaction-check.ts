@@ -5,7 +5,7 @@ import { splitScope } from '../keys/scope.js';
 import { described } from '../options/checks.js';
 import type { AskingMethod } from './lock-order.js';
 
-/** For how many subjects it remembers that it has warned: keys are unbounded, memory is not. */
+/** Maximum number of subjects that it remembers as already warned about: keys are unbounded, memory is not. */
 const REMEMBERED = 100;
 
 /** Finds locks that calls take inside a database transaction: such a lock is released before the commit. */
@@ -19,8 +19,8 @@ export class TransactionCheck {
   ) {}
 
   /**
-   * Called in the async context of the call, before it asks for the lock.
-   * @param method the method that asks by its decorator
+   * Called in the async context of the call, before it requests the lock.
+   * @param method the decorated method that requests the lock
    * @throws LockOptionsError with `onTransaction: 'refuse'`
    */
   check(key: string, onTransaction: LeaseOptions['onTransaction'], method: AskingMethod | undefined): void {
@@ -45,7 +45,7 @@ export class TransactionCheck {
       if (typeof answer === 'boolean') return answer;
       // The promise is ignored, but its rejection must not end the process.
       if (answer instanceof Promise) answer.catch(() => {});
-      throw new TypeError(`it has to return true or false: got ${described(answer)}`);
+      throw new TypeError(`it must return true or false: got ${described(answer)}`);
     } catch (error) {
       if (!this.#failed) {
         this.#failed = true;

@@ -41,7 +41,7 @@ class Queue<Item extends Linked<Item>> extends LinkedList<Item> {
 
 /**
  * Keeps the time of many items with one timer, which does not keep the process alive. Items with the same period mostly come due in the order
- * in which they are added, so there is a queue for each period. Other items are in a list, and are looked at one by one.
+ * in which they are added, so there is a queue for each period. Other items are in a list, which it checks one by one.
  */
 export class Pacer<Item extends Paced<Item>> {
   /** By their periods. The items that are due at once come first. */

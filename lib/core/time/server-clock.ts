@@ -4,8 +4,8 @@ const FRESH_MS = 1_000;
 
 /**
  * The clock of a server, estimated from its answers. The server reads it after a command was sent, and before the answer arrives. So each answer
- * says in which interval the lead over the monotonic clock lies. The interval is as long as the round trip. But for the drift, the lead lies
- * in all of these intervals (Marzullo and Owicki, 1983). So the error is at most half of the best round trip. If the intervals do not meet, the
+ * says in which interval the lead over the monotonic clock lies. The interval is as long as the round trip. Apart from the drift, the lead lies
+ * in all of these intervals (Marzullo and Owicki, 1983). So the error is at most half of the best round trip. If the intervals do not overlap, the
  * clock was set, or another server answers: then the estimate starts again.
  */
 export class ServerClock {

@@ -44,7 +44,7 @@ interface Entry {
   mode: LockMode;
   /** The token of the exclusive holder, or of all who share the lock. Permits have none. */
   fencingToken?: number;
-  /** In the order of their arrival. An expired holder stays until the next attempt, so that it can learn why its lock was lost. */
+  /** In the order of their arrival. An expired holder stays until the next attempt, so that its extension can report why the lock was lost. */
   holders: Member[];
   /** The work of its owner has ended. Only exclusive locks can be kept. */
   isKept?: boolean;

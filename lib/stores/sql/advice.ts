@@ -1,14 +1,15 @@
 import { LockOptionsError, NodeError } from '../../api/errors.js';
 
 export const READ_ONLY =
-  'It only reads: check that the address leads to the primary. The library reconnects until it does.';
-export const NO_TABLE = 'Create the table with what ddl() of nest-redis-lock/sql returns, in a migration.';
+  'The server is read-only: check that the address leads to the primary. The library reconnects until it does.';
+export const NO_TABLE =
+  'Create the table in a migration, with the statement that ddl() of nest-redis-lock/sql returns.';
 const RIGHTS = 'Give its user the rights SELECT, INSERT, UPDATE and DELETE on the table.';
 const ROW_SECURITY =
   'Row level security of the table must not apply to it: ALTER TABLE ... DISABLE ROW LEVEL SECURITY.';
 /** For a user without rights on a table, MySQL does not reveal whether the table exists. */
-export const NO_TABLE_OR_RIGHTS = `${RIGHTS} If it is not there: ${NO_TABLE}`;
-export const WRONG_PASSWORD = 'Correct user and password.';
+export const NO_TABLE_OR_RIGHTS = `${RIGHTS} If the table does not exist: ${NO_TABLE}`;
+export const WRONG_PASSWORD = 'Correct the user name and the password.';
 /** The sessions of locks use READ COMMITTED, under which MySQL refuses writes to a binary log of statements. */
 export const BINARY_LOG =
   'Set binlog_format of the server to ROW or MIXED: with STATEMENT it refuses each write under READ COMMITTED, which locks need.';
@@ -18,13 +19,13 @@ const ADVICE: Readonly<Record<string, string>> = {
   '25006': READ_ONLY,
   '42P01': NO_TABLE,
   '42501': `${RIGHTS} ${ROW_SECURITY}`,
-  '42703': 'The table is not as ddl() of nest-redis-lock/sql describes it: compare its columns.',
+  '42703': 'The table differs from ddl() of nest-redis-lock/sql: compare its columns.',
   '28P01': WRONG_PASSWORD,
-  '28000': 'Correct user and password, or pg_hba.conf.',
+  '28000': 'Correct the user name and the password, or pg_hba.conf.',
   '3D000': 'Correct the name of the database.',
   '53300':
-    'Raise max_connections of the server, or lower the pools: each process has connections of its own for its locks.',
-  '55P03': 'Another session holds the row of that lock, or the table, for long: end it, or its transaction.',
+    'Raise max_connections of the server, or lower the pools: each process has its own connections for its locks.',
+  '55P03': 'Another session holds the row of that lock, or the table, for a long time: end it, or its transaction.',
   ER_TABLEACCESS_DENIED_ERROR: NO_TABLE_OR_RIGHTS,
   ER_BINLOG_STMT_MODE_AND_ROW_ENGINE: BINARY_LOG,
 };

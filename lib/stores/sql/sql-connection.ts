@@ -102,7 +102,7 @@ export class SqlConnection implements NodeConnection {
 
   /** Reconnects because the server is read-only: its address may lead to the primary by now. */
   leaveReplica(code: string): void {
-    if (this.isReady && performance.now() - this.#readyAt >= RENEW_EVERY_MS) this.drop('it only reads', code);
+    if (this.isReady && performance.now() - this.#readyAt >= RENEW_EVERY_MS) this.drop('it is read-only', code);
   }
 
   close(): void {

@@ -60,7 +60,7 @@ export interface OperatorStatements {
 
 /** The result of the check of a new connection. */
 export interface Seen {
-  /** `denied`: the user has no rights on the table, or the table is missing. The database does not tell which. */
+  /** `denied`: the user has no rights on the table, or the table is missing. The database does not say which. */
   readonly table: 'there' | 'missing' | 'denied';
   readonly readsOnly: boolean;
   /** A reason to refuse the database regardless of its table. */
@@ -225,7 +225,7 @@ export abstract class SqlNode extends ServerBackend {
       return { problem, error: new NoTableError(found, 'Create it', asOneLine, how) };
     }
     const found =
-      `${this.name} has no table ${table} for locks, or its user has no rights on it: MySQL tells such a user the same. ` +
+      `${this.name} has no table ${table} for locks, or its user has no rights on it: MySQL gives such a user the same error. ` +
       'If it is there, give the user SELECT, INSERT, UPDATE and DELETE on it.';
     return { problem, error: new NoTableError(found, 'If not, create it', asOneLine, how) };
   }
@@ -261,7 +261,7 @@ class ReadOnly extends Error {
   readonly code = '25006';
 
   constructor() {
-    super('it only reads');
+    super('it is read-only');
   }
 }
 

@@ -14,10 +14,11 @@ import type { IoredisClient, NodeRedisClient, NodeRedisOptions } from './source.
 // Messages repeat no value, since it may contain a password.
 
 const CLIENT_ADVICE = 'Give one of ioredis 5.4 or later or 6, or of redis 5.10 or later or 6, or the URL by itself.';
-const ENCODING_ADVICE = 'Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.';
+const ENCODING_ADVICE =
+  'Special characters in the user name and the password must be encoded: % as %25, # as %23, / as %2F.';
 const HTTP = /^https?:\/\//i;
 const HTTP_PROBLEM =
-  'a Redis that is reached by HTTP. Locks need a connection to it, on which it sends messages: ' +
+  'a Redis that is reached by HTTP. Locks need a connection on which the server can send messages: ' +
   'give the redis:// or rediss:// URL of the same server.';
 const SEVERAL_ADDRESSES = 'options with several kinds of addresses. Give one of them.';
 const NO_ADDRESS = withoutAddress('host, path, url, sentinels or rootNodes');

@@ -61,7 +61,7 @@ export interface RedisTopology {
   routeOf(key: string): Route;
   /**
    * The names of the servers that have the keys. In a Cluster these are the known masters of the slots, even if `masters` lacks them.
-   * Undefined stands for slots without a known master.
+   * Undefined means slots without a known master.
    */
   readonly servers: ReadonlySet<string | undefined>;
   /** The client itself, or for a Cluster one client for each master. */

@@ -49,7 +49,7 @@ export type NodeRedisOptions = Known<ClientOptions> | Known<SentinelOptions> | K
 
 /**
  * How to reach a Redis: a URL; options or a client of ioredis or of node-redis; or a function that makes a client.
- * Options have to name the server: otherwise the client would connect to localhost.
+ * Options must name the server: otherwise the client would connect to localhost.
  * The module closes clients that it made itself or that the function made; it never closes a client that it was given.
  */
 export type RedisSource =

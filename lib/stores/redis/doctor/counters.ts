@@ -5,7 +5,7 @@ import { ask, type Answer } from '../client/ask.js';
 export interface OddCounter {
   /** Its key in Redis. */
   key: string;
-  /** How far it is ahead of the time of the server, in milliseconds; undefined if it is not a number, or out of range. */
+  /** How far it is ahead of the server's clock, in milliseconds; undefined if it is not a number, or out of range. */
   aheadMs?: number;
 }
 

@@ -109,15 +109,15 @@ const WARNINGS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
   'counter-ahead': ({ oddCounters = [] }) =>
     farthest(
       oddCounters.filter(({ aheadMs = Infinity }) => aheadMs <= FAR_AHEAD_MS),
-      'the clock was set back, or another program wrote it. Tokens grow on, but until the ' +
-        'clock has caught up each costs Redis more, and those that a failover loses can be given again. Let NTP keep the clock right.',
+      'the clock was set back, or another program wrote it. Tokens still grow, but until the ' +
+        'clock has caught up, each costs Redis more, and a failover can repeat tokens. Let NTP keep the clock right.',
     ),
   'counter-no-number': ({ oddCounters = [] }) => {
     const [first, ...others] = oddCounters.filter(({ aheadMs }) => aheadMs === undefined);
     return (
       first &&
       `has no number at ${counted(first.key, 1 + others.length)}, where a fencing counter should be: another program ` +
-        'wrote it. A text is replaced by the time of the server; with anything else no lock can be taken. Delete it.'
+        'wrote it. If it is a string, the next lock replaces it with the time of the server; any other type makes all locks fail. Delete it.'
     );
   },
   'not-checked': ({ reachable, version, notChecked }) =>
@@ -211,7 +211,7 @@ function differingClocks(nodes: readonly ExaminedNode[]): RedisFinding[] {
   const apartMs = Math.round(ahead.earliest - behind.latest);
   if (apartMs <= CLOCK_TOLERANCE_MS) return [];
   const message =
-    `The clock of ${ahead.name} is at least ${apartMs} ms ahead of that of ${behind.name}. Locks do not compare clocks, but ` +
+    `The clock of ${ahead.name} is at least ${apartMs} ms ahead of the clock of ${behind.name}. Locks do not compare clocks, but ` +
     'one that jumps when it is corrected ends leases early, and then two callers can hold the same lock. With more than ' +
     'two seconds between most clocks each acquisition takes a second round trip for its fencing token. ' +
     'Let NTP keep them in step.';

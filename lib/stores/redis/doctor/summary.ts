@@ -3,7 +3,7 @@ import type { ExaminedNode, RedisKind } from './diagnosis.js';
 /** Describes where the locks are, such as `on one Redis`. */
 export function whereOf(backend: RedisKind, nodes: readonly ExaminedNode[]): string {
   if (backend === 'redlock')
-    return `on a Redlock of ${counted(nodes.length, 'node')}, ${Math.floor(nodes.length / 2) + 1} of which have to vote for a lock`;
+    return `on a Redlock of ${counted(nodes.length, 'node')}, ${Math.floor(nodes.length / 2) + 1} of which must vote for a lock`;
   return nodes.some((node) => node.isClusterClient) ? 'on a Cluster' : 'on one Redis';
 }
 

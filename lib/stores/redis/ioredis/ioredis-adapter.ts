@@ -132,7 +132,7 @@ export class IoredisAdapter implements RedisClient {
     // An error of the Cluster itself only means that all nodes failed.
     if (this.#client.isCluster) this.#failure ??= failure;
     else this.#failure = failure;
-    // After any error of SELECT the client would continue in database 0, where other processes do not look for the lock.
+    // After an error of SELECT, the client would continue in database 0, where other processes do not look for the lock.
     if (isFromSelect(error)) {
       this.#givenUp = this.#single.stream;
       this.#givenUp?.destroy();

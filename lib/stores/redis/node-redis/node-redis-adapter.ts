@@ -220,7 +220,7 @@ export class NodeRedisAdapter extends NodeRedisCommands implements RedisClient {
 
   // This listener also prevents unhandled error events of a client that the user passed: each call reports its errors.
   readonly #onError = (error: unknown): void => {
-    if (this.isReady) return; // an error of another kind than a lost connection
+    if (this.isReady) return; // the error is not about a lost connection
     this.#hasSocket = false;
     if (this.#justBroke) {
       this.#justBroke = false;

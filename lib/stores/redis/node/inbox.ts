@@ -2,7 +2,7 @@ import { Channel, Ear, Refused, type InboxListener } from '../../node/ear.js';
 import { CommandFault, type RedisClient, type Subscription } from '../client/redis-client.js';
 import { LISTENING, UNVERIFIED, type Sign } from './lock-keys.js';
 
-/** The pause after a refusal, in milliseconds. The next waiting call then tries again: the user may have the right by then. */
+/** The pause after a refusal, in milliseconds. The next waiting call then tries again: the user may have got the right meanwhile. */
 const TRY_AGAIN_MS = 5_000;
 
 /** Receives the messages about the turns of this process. */

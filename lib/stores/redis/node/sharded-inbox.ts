@@ -83,7 +83,7 @@ class Shard extends Ear<ShardedSubscription> {
     return connection;
   }
 
-  /** A closed connection has no channels. Waiting calls open them again on the masters that have the slots by then. */
+  /** A closed connection has no channels. Waiting calls open them again on the masters that then have the slots. */
   protected onChange(): void {
     if (this.isOpen()) {
       for (const slot of this.channels.keys()) void this.#subscribe(slot);

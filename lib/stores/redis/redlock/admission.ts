@@ -188,7 +188,7 @@ export class AdmissionCheck {
 }
 
 /**
- * Returns how long a node abstains after it began to keep all its locks, in milliseconds. By then every forgotten lock has expired, and the
+ * Returns how long a node abstains after it began to keep all its locks, in milliseconds. After that, every forgotten lock has expired, and the
  * time of the node is above all forgotten tokens. Those may have been ahead of it by the limit of proposals, and its next ones may be as
  * far behind.
  * @param longestMs the longest ttl in use

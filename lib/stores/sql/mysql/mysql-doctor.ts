@@ -22,7 +22,7 @@ export type MysqlFindingCode =
   | 'read-only'
   /** The lock table does not exist. */
   | 'no-table'
-  /** Its user has no rights on the table, or the table does not exist. MySQL does not tell which. */
+  /** Its user has no rights on the table, or the table does not exist. MySQL does not say which. */
   | 'no-table-or-rights'
   /** Its binary log consists of statements, so it refuses all writes of locks. */
   | 'statement-log'

@@ -180,7 +180,7 @@ class ReadOnlyServer extends Error {
   readonly code = 'ER_OPTION_PREVENTS_STATEMENT';
 
   constructor() {
-    super('it only reads');
+    super('it is read-only');
   }
 }
 

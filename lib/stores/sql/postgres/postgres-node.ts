@@ -50,7 +50,7 @@ import { ddl, guardOf, postgresStatements, turnValues, type PostgresStatements, 
 
 /** After a longer hold, in microseconds, others probably wait, so the statement that hands the lock over releases it. */
 const QUEUE_LIKELY_AFTER_US = 10_000;
-/** Stands for any holder in a forced release. No owner value has this form. */
+/** Means any holder in a forced release. No owner value has this form. */
 const ANY_OWNER = '*';
 
 /** The operations on locks in a PostgreSQL table. No operation rejects, except after a bug. */
