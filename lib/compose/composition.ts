@@ -27,9 +27,9 @@ export interface ResolvedLockOptions extends ResolvedServiceOptions {
 export interface StoreKind<Given extends object = object, Resolved extends ResolvedLockOptions = ResolvedLockOptions> {
   /** The names of its options, in addition to the options of every registration. */
   readonly names: readonly string[];
-  /** Advice for names that are no options. */
+  /** Advice for names that are not options. */
   readonly meant: Readonly<Record<string, string>>;
-  /** Names that an error does not offer. */
+  /** Option names that error messages do not list. */
   unlistedIn?(options: Given): readonly string[];
   /**
    * Checks the options of the store, and whether it can serve the options of the service.

@@ -119,7 +119,7 @@ export class LockWatches implements OnModuleDestroy {
   of(locks: LockService): LockWatch {
     let watch = this.#watches.get(locks);
     if (!watch) this.#watches.set(locks, (watch = new LockWatch(locks)));
-    if (this.#isOver) watch.end(); // requests still come while work under a lock ends
+    if (this.#isOver) watch.end(); // requests still arrive while work under a lock is ending
     return watch;
   }
 

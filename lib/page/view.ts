@@ -46,7 +46,7 @@ export function viewOf(listed: LockList | Error, ping: LockPing, labels?: Readon
   return new View({ ...head, incomplete }, rows);
 }
 
-/** Sorts locks that calls wait for first, then the oldest. The number of calls does not count, or lines would move all the time. */
+/** Sorts locks that calls wait for first, then the oldest. It ignores the number of calls: otherwise rows would move all the time. */
 function byWaitingAndAge(a: Row, b: Row): number {
   const oldestFirst = (a.since ?? Number.MAX_VALUE) - (b.since ?? Number.MAX_VALUE);
   return Number(isWaitedFor(b)) - Number(isWaitedFor(a)) || oldestFirst;

@@ -53,5 +53,7 @@ function fenced({ lateWriteRefused, answeredStatus, boxes, boxesExpected }: Paus
 }
 
 function answered(how: string, { errors, buyers, error }: RushFigures): Expectation[] {
-  return [[errors === 0, `${how} ${errors} of ${buyers} buyers got an error, the first: ${error}.`]];
+  return [
+    [errors === 0, `${how} ${errors} of ${buyers} buyers got an error, the first: ${error?.replace(/\.$/, '')}.`],
+  ];
 }

@@ -38,7 +38,7 @@ it.each<[where: string, source: string | object]>([
   'a username without a password, with which node-redis would not log in, is refused in %s [G861]',
   async (_, source) => {
     const opening = nodeRedis.open(source as string, 'default');
-    await expect(opening).rejects.toThrow('have a username without a password: it would not log in');
+    await expect(opening).rejects.toThrow('have a user name without a password: the client would not log in');
     await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
   },
 );

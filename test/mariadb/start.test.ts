@@ -54,7 +54,9 @@ describe('An application with locks in MariaDB', () => {
     const lazy = await locksOn(limited, { table: 'elsewhere', createTable: false, lazyConnect: true });
     const { findings } = await lazy.diagnose<MysqlDiagnosis>();
     expect(findings).toMatchObject([{ severity: 'error', code: 'no-table-or-rights' }]);
-    expect(findings[0]!.message).toContain('If the table does not exist: Create the table in a migration, with the statement that ddl()');
+    expect(findings[0]!.message).toContain(
+      'If the table does not exist: Create the table in a migration, with the statement that ddl()',
+    );
   });
 
   it('whose database is not named is refused at once, unless its table names it [G831]', async () => {
@@ -75,7 +77,7 @@ describe('An application with locks in MariaDB', () => {
     const error = await answered(ask, ({ message }) => message);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect(error.message).toMatch(
-      /cannot be used: .* not support secure connection\. It has no TLS: set that up there/,
+      /cannot be used: .* not support secure connection\. The server has no TLS: set it up there, or remove TLS/,
     );
     expect(await (await locksOn({ url: `${url}?ssl=false` })).tryAcquire('tls')).not.toBeNull();
   });

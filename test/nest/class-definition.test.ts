@@ -89,7 +89,7 @@ it.each([
   ],
   [
     `class Several { @Limited(['x', 'y'], { limit: 2 }) async run() {} }`,
-    '@Limited on Several.run: the key must be one string, or a function that returns one, since permits are those of one key: got an array.',
+    '@Limited on Several.run: the key must be one string, or a function that returns one: permits always belong to one key: got an array.',
   ],
   [
     `class Twice { @LeaderOnly('a') @WhileLeader('b') async run() {} }`,

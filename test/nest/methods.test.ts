@@ -104,7 +104,7 @@ it('a locked method of an object made with new does not run, and says why [G187]
   const { locks } = await orders();
   const service = new Orders(locks);
   await expect(service.count('x', new Gate())).rejects.toThrow(
-    'Orders has no LockService: the instance was not made by Nest, or the method was called without its object.',
+    'Orders has no LockService: the instance was not created by Nest, or the method was called without its object.',
   );
   await expect(service.count('x', new Gate())).rejects.toBeInstanceOf(LockOptionsError);
   expect(service.most).toBe(0);

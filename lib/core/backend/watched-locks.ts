@@ -9,9 +9,9 @@ import type { WaitListener, WaitQueue } from './lock-backend.js';
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [100, 3_200];
 /** How long a watch may take until it yields `undefined`, in milliseconds. */
 const BEGIN_LIMIT_MS = 10_000;
-/** If a wake-up does not come, and the watch has yielded nothing for so long, it begins again, in milliseconds. */
+/** If a wake-up does not come, and the watch has yielded nothing for this time, it restarts, in milliseconds. */
 const SILENT_MS = 10_000;
-/** After so many keys there is a pause of a millisecond, as a watch that never stops yielding would block the process. */
+/** After this number of keys it pauses for a millisecond: a watch that never stops yielding would block the process. */
 const KEYS_AT_ONCE = 100;
 /** The pause after all waiting calls were woken again, in milliseconds, as a watch could wake them again and again. */
 const WAKE_PAUSE_MS = 20;
@@ -83,7 +83,7 @@ export class WatchedLocks implements WaitQueue {
       if (monotonic() - openedAt >= LONGEST_PAUSE_MS) {
         pauseMs = FIRST_PAUSE_MS;
         this.#wasWarned = false;
-      } else if (pauseMs > FIRST_PAUSE_MS) this.#warn(listener, problem); // not after the first pause, as a short break is no problem
+      } else if (pauseMs > FIRST_PAUSE_MS) this.#warn(listener, problem); // not after the first pause, because a short break is not a problem
       this.#endRound();
       if (openedAt < Infinity) listener.onTurn(); // from now on waiting calls ask again after pauses
       await delay(pauseMs, undefined, { ref: false, signal: closing }).catch(() => {});
@@ -111,7 +111,7 @@ export class WatchedLocks implements WaitQueue {
     if (this.#wasWarned) return;
     this.#wasWarned = true;
     listener.onWarning(
-      `The store ${this.name} does not tell which locks are free: ${problem}. Calls that wait ask again after pauses.`,
+      `The store ${this.name} does not report which locks are free: ${problem}. Waiting calls poll instead.`,
     );
   }
 }

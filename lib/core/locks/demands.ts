@@ -34,7 +34,7 @@ export class Demands {
     (this.#otherTtls ??= []).push(ttlMs);
   }
 
-  /** A call with this ttl holds the lease no more, and others do. */
+  /** A call with this ttl no longer holds the lease, but others do. */
   leave(ttlMs: number): void {
     const others = this.#otherTtls ?? [];
     const at = others.lastIndexOf(ttlMs);

@@ -41,7 +41,7 @@ export interface Share {
   readonly until: number;
   /** How many more calls can have it. */
   turnsLeft: number;
-  /** The token of the next call, where each call has its own. */
+  /** The token of the next call, if each call has its own token. */
   nextToken?: number;
 }
 

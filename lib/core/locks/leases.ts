@@ -51,7 +51,7 @@ export interface LeasesOptions {
   readonly events: Subject<LockEvent>;
 }
 
-/** The `holdMs` of one call: the store keeps a lock for at least so long, however the work ends. */
+/** The `holdMs` of one call: the store keeps the lock for at least this time, however the work ends. */
 export interface MinimumHold {
   readonly key: string;
   /** Settles when the store has confirmed it. Rejects with LockUnavailableError. */
@@ -384,7 +384,7 @@ export class Leases {
     if (!lease.checkAlive()) return;
     const { key } = lease;
     const message =
-      `Lock ${quoted(key)} was never released, and its handle is gone. It is extended no more, and ends by itself. Release each lock ` +
+      `Lock ${quoted(key)} was never released, and its handle is gone. It is no longer extended, and ends by itself. Release each lock ` +
       'in a finally, or use withLock.';
     this.#events.next({ type: 'warning', key, message });
     if (lease.demands.calls > 1) {

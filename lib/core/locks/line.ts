@@ -25,7 +25,7 @@ import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
  * call waits longer for a lost message.
  */
 export const CHECK_MS = 1_000;
-/** When an attempt has taken so long, in milliseconds, its call gets a timer: most are answered before. */
+/** When an attempt has taken this long, in milliseconds, its call gets a timer. Most are answered earlier. */
 const SLOW_MS = CHECK_MS;
 
 /** How many more turns are requested, as a fraction of those that the waiting calls need. */
@@ -509,7 +509,7 @@ export class Line implements Paced<Line> {
     this.#goOn();
   }
 
-  /** The calls that wait know that the lock was held until now, whatever comes next. */
+  /** Notes for the waiting calls that the lock was held until now. Its next holder is not known yet. */
   #noteHeldUntilNow(): void {
     if (this.#waiters.first) this.#seen = {};
   }

@@ -22,7 +22,7 @@ export class LockHandle implements Lock {
   #changing?: Promise<void>;
   /** The handle of the same call after it has downgraded the lock. */
   #downgradedTo?: LockHandle;
-  /** The ttl that its call asks for, in milliseconds. An object, as `unreleased` has to know it without the handle. */
+  /** The ttl that its call asks for, in milliseconds. An object, because `unreleased` must keep it without the handle. */
   readonly #asks: { ttlMs: number };
   #isWatched = false;
 

@@ -28,7 +28,7 @@ export interface Knowledge {
   backend: LockBackend;
 }
 
-/** When an answer takes longer than this, the last one counts as outdated, in milliseconds. */
+/** If an answer takes longer than this, the answer before it counts as outdated, in milliseconds. */
 const ANSWER_DUE_MS = 200;
 
 /** The refusal of a call whose time is over. It names the holder, or says that the store has not answered. */
@@ -101,7 +101,7 @@ export function contended(
   return new LockContendedError(key, waitedMs, contention);
 }
 
-/** The refusal of a call whose grant arrived when its lease was over already. */
+/** The refusal of a call whose grant arrived after its lease had ended. */
 export function answeredTooLate(key: string, ttlMs: number, tookMs: number): LockUnavailableError {
   const cause = new NodeError(
     'the store',

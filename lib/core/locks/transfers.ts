@@ -284,16 +284,16 @@ function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined 
   const { demands, isGuarded, grant } = lease;
   const { mode = 'exclusive' } = grant.hold ?? {};
   if (mode !== 'exclusive')
-    return 'Others may hold it beside this call, and the parcel could not tell who. Detach exclusive locks.';
+    return 'Others may hold it together with this call, and the parcel could not say which of them it belongs to. Detach exclusive locks.';
   if (!backend.transfer) return whyNoTransfer(backend);
   if (demands.calls > 1)
-    return `${demands.calls} calls of this process hold it, and the others would not learn that they hold it no more. Detach it when nested calls have ended.`;
+    return `${demands.calls} calls of this process hold it, and the others would not learn that they no longer hold it. Detach it when nested calls have ended.`;
   if (demands.keptAtMostUntil > 0)
     return 'It was acquired with holdMs, for which it stays with this process. Acquire it without.';
   if (isGuarded)
     return 'guard was called for it, and a transaction may keep it. Detach it in a call that does not guard it.';
   if (grant.fencingToken === undefined)
-    return 'It has no fencing token, which that of its next holder could exceed. Detach exclusive locks.';
+    return 'It has no fencing token that the token of the next holder could exceed. Detach exclusive locks.';
   return undefined;
 }
 

@@ -7,7 +7,7 @@ import type { Lease } from '../locks/lease.js';
 const MAX_CLASSES = 1_000;
 /** How many orders of two classes it remembers, at most. */
 const MAX_ORDERS = 10_000;
-/** After so many warnings the check ends. */
+/** The check ends after this number of warnings. */
 const MAX_WARNINGS = 100;
 
 /** Ids in a plain key: UUIDs, long hexadecimal numbers, digits. */

@@ -28,7 +28,7 @@ export function injectInto(
     const service = (self as Record<symbol, unknown> | undefined)?.[property];
     if (service) return injectedService(service, name);
     throw new LockOptionsError(
-      `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
+      `${target.constructor.name} has no LockService: the instance was not created by Nest, or the method was called ` +
         'without its object. It did not run. Let Nest make the instance, by useClass or with moduleRef.create in a factory. ' +
         'In a test, use Test.createTestingModule with LockTestingModule.forRoot(), or withMemoryLocks(instance), both of ' +
         'nest-redis-lock/testing. In a constructor nothing is injected yet: call the method in onModuleInit.',

@@ -63,7 +63,7 @@ export function decorator<Place>(
 
 /**
  * Makes a decorator for methods of instances.
- * @throws LockOptionsError like `decorator`, and if it is not on such a method
+ * @throws LockOptionsError like `decorator`; also if the decorated member is not such a method
  */
 export function methodDecorator(
   label: string,

@@ -206,7 +206,7 @@ export class LockedMethod {
     return logged;
   }
 
-  /** Returns the value of a refused call, as the options say. @throws the error, if the options say so or the refusal is of another kind */
+  /** Returns the value of a refused call, as the options say. @throws the error, if the options say so or the refusal has another reason */
   #whenRefused(error: unknown, args: unknown[]): unknown {
     const reason = error instanceof LockRefusal ? error.of(this.name) : error;
     const way = this.#onRefusal(error) as 'throw' | 'skip' | ((...args: unknown[]) => unknown);
@@ -276,7 +276,7 @@ function templateOf(text: unknown, takesSeveral: boolean): KeyTemplate {
   if (typeof text === 'string') return new KeyTemplate(text);
   const expected = takesSeveral
     ? 'a string, an array of strings, or a function that returns one of them'
-    : 'one string, or a function that returns one, since permits are those of one key';
+    : 'one string, or a function that returns one: permits always belong to one key';
   throw invalidOption('the key', text, expected);
 }
 
@@ -314,7 +314,7 @@ function checked(make: (input: never) => unknown, status: 400 | 500, takesSevera
     }
     if (Array.isArray(key) && takesSeveral) return checkKeys(key, status);
     if (typeof key !== 'string') {
-      if (Array.isArray(key)) throw refusal('an array, and permits are those of one key');
+      if (Array.isArray(key)) throw refusal('an array, but permits always belong to one key');
       const got = key === null ? 'null' : key === undefined ? 'nothing' : `a value of type ${typeof key}`;
       throw refusal(got);
     }

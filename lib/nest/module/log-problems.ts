@@ -46,7 +46,7 @@ export function logProblems(service: LockService, logger: Logger): void {
   service.problems$.subscribe({
     next: (event) => {
       kept.note(event);
-      if ('causes' in event && event.type !== 'release-failed') outage.note(event); // a failed release is no outage
+      if ('causes' in event && event.type !== 'release-failed') outage.note(event); // a failed release is not an outage
       if (event.type === 'lost') lost.note(event);
       else if (event.type === 'release-failed') unreleased.note(event);
       else if (event.type === 'warning') logger.warn(event.message);

@@ -90,6 +90,6 @@ function importersOf(module: NestModule, modules: ModulesContainer): string[] {
     // Nest appends the global modules to the imports of every module.
     return (module.isGlobal ? all.slice(0, all.indexOf(core!)) : all).includes(module);
   });
-  // A lazy module has the global modules first, so it is not found.
+  // The imports of a lazy module begin with the global modules, so the filter above does not find it.
   return importers.length === 0 ? ['a lazy module'] : importers.map(({ name }) => name);
 }

@@ -51,7 +51,7 @@ const DATA_ADVICE =
 /** Only for applications: the command line has no such option. */
 export const TOO_BUSY =
   'Check that the server can be reached. If it can, it is too busy for commandTimeoutMs: raise that option.';
-const NO_TLS = 'It has no TLS: set that up there, or leave TLS out of the URL or the options (ssl, sslmode).';
+const NO_TLS = 'The server has no TLS: set it up there, or remove TLS from the URL or the options (ssl, sslmode).';
 const NOT_TRUSTED =
   'Its certificate is not trusted: give the certificate of its authority as ca in the option ssl, or in NODE_EXTRA_CA_CERTS, and the name in ' +
   'the certificate as host. With mysql2 verifyIdentity: false in ssl accepts any name.';

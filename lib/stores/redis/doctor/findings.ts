@@ -52,7 +52,7 @@ const CANNOT_GRANT: Findings<ExaminedNode, FindingCode> = {
   'too-few-replicas': ({ replicas = Infinity, awaitedReplicas = 0 }) =>
     replicas < awaitedReplicas &&
     `has ${replicas} replica(s), and each lock waits for ${awaitedReplicas} (waitForReplicas): no lock can be taken ` +
-      'until so many follow it. Start them, or wait for fewer.',
+      'until that many follow it. Start them, or wait for fewer.',
   'round-trip': ({ roundTripMs = 0, commandTimeoutMs = Infinity }) =>
     roundTripMs >= commandTimeoutMs && tooFar(roundTripMs, commandTimeoutMs, 'no lock can be taken'),
 };

@@ -86,8 +86,8 @@ function merged(own: ClientOptions, { url, ...given }: ClientOptions = {}): Clie
   const { password, credentialsProvider } = options;
   if (credentialsOf(options).usernames.length > 0 && !password && !credentialsProvider) {
     throw new LockOptionsError(
-      'A URL or options for node-redis have a username without a password: it would not log in, and locks would be taken ' +
-        `as the user "default". Give a password, too; a user who needs none takes any. ${VARIABLE_HINT}`,
+      'A URL or options for node-redis have a user name without a password: the client would not log in, and would take locks ' +
+        `as the user "default". Give a password as well; a user that needs none accepts any. ${VARIABLE_HINT}`,
     );
   }
   return options;
