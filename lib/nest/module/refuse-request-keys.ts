@@ -31,7 +31,7 @@ function problemOf(type: object, method: object, module: NestModule, application
     const what = `${decorator} with the key ${quoted(template)}`;
     if (!isOfHandler(type, method)) {
       const advice = locksCalls
-        ? 'Make the key of its arguments, as with {0}, or move the decorator to the handler.'
+        ? 'Make the key from its arguments, as with {0}, or move the decorator to the handler.'
         : 'Move the decorator to the handler.';
       return `${what}, which is made of the request, but it is not a handler: there is no request for it. ${advice}`;
     }

@@ -54,7 +54,7 @@ export const TOO_BUSY =
 const NO_TLS = 'The server has no TLS: set it up there, or remove TLS from the URL or the options (ssl, sslmode).';
 const NOT_TRUSTED =
   'Its certificate is not trusted: give the certificate of its authority as ca in the option ssl, or in NODE_EXTRA_CA_CERTS, and the name in ' +
-  'the certificate as host. With mysql2 verifyIdentity: false in ssl accepts any name.';
+  'the certificate as host. With mysql2, verifyIdentity: false in ssl accepts any name.';
 const EXPIRED = 'Its certificate, or the certificate of its authority, has expired: renew it.';
 const CERTIFICATE = /^HANDSHAKE_SSL_ERROR$|SELF_SIGNED_CERT|^UNABLE_TO_(GET|VERIFY)|^ERR_TLS_CERT|^CERT_/;
 
