@@ -32,7 +32,7 @@ export class ShopInstance {
     for (const output of [this.#process.stdout, this.#process.stderr]) {
       // To stderr: stdout is for the figures. While an instance stops, it refuses waiting calls, as expected: that is not shown.
       output?.on('data', (text: Buffer) => {
-        if (this.#wasPaused) this.#logged += stripVTControlCharacters(`${text}`);
+        if (this.#wasPaused) this.#logged += stripVTControlCharacters(text.toString());
         else if (!this.#stopping) process.stderr.write(text);
       });
     }
