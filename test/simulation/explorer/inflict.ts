@@ -2,7 +2,7 @@ import type { LossKind, Revived } from '../../chaos/history.js';
 import type { Link } from '../link.js';
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import type { Fault } from './plan.js';
-import { placesOf } from './queue-witness.js';
+import { revivedOn } from './revived.js';
 import type { World } from './world.js';
 
 /** The requests whose reply is lost: those that change locks. */
@@ -200,15 +200,6 @@ function crash(world: World, server: SimulatedServer, { kind, forUs, byUs = 0 }:
     });
   };
   world.scheduler.after(kind === 'crash-old' ? byUs : 0, restart);
-}
-
-function revivedOn({ data }: SimulatedServer): Revived {
-  const values = data.names.map((name) => data.entry(name)?.value);
-  const crowds = values.map((value) => (typeof value === 'string' ? /^~s@(\d{16})/.exec(value) : null));
-  return {
-    tokens: crowds.flatMap((crowd) => (crowd ? [Number(crowd[1])] : [])),
-    tickets: values.flatMap(placesOf).map(({ ticket }) => ticket),
-  };
 }
 
 interface HowLost {

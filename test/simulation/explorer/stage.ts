@@ -1,4 +1,5 @@
 import type { Library } from '../../chaos/mutant.js';
+import type { Revived } from '../../chaos/history.js';
 import type { RedisLockModuleOptions } from '../../chaos/library.js';
 import type { Network } from '../network.js';
 import { keySlot, SLOTS } from '../redis/cluster-keys.js';
@@ -7,6 +8,7 @@ import { SimulatedSentinels } from '../redis/sentinel.js';
 import { SimulatedServer } from '../redis/simulated-server.js';
 import type { Scheduler } from '../scheduler.js';
 import { TOPOLOGIES, type Topology } from './plan.js';
+import { revivedOn } from './revived.js';
 
 /** How far wall clocks of servers are ahead, or behind, in microseconds; those of one group of them together. */
 const OFFSET_US = 100_000;
@@ -32,6 +34,8 @@ type Source = Pick<RedisLockModuleOptions, 'redis' | 'redlock'>;
 export interface Failover {
   readonly at: number;
   readonly servers: readonly SimulatedServer[];
+  /** What the new primary had, which may lag. */
+  readonly revived: Revived;
   /** Until then both may grant a lock. */
   until: number;
 }
@@ -206,7 +210,12 @@ export class Stage {
     this.#promotedAt.set(next, now);
     // One that begins before the last is over prolongs that: all the while two may grant.
     const at = this.#failover && this.#failover.until > now ? this.#failover.at : now;
-    const failover: Failover = (this.#failover = { at, servers: [former, next], until: Infinity });
+    const failover: Failover = (this.#failover = {
+      at,
+      servers: [former, next],
+      revived: revivedOn(next),
+      until: Infinity,
+    });
     this.onFailover(failover);
     const look = () => {
       const isReplaced = former.isPrimary && !(this.#promotedAt.get(former)! >= now);

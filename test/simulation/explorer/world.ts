@@ -169,12 +169,12 @@ export class World {
 
   /** What the former primary had not replicated yet is lost, and both may grant locks for a while. */
   #failsOver(failover: Failover): void {
-    const { at, until, servers } = failover;
+    const { at, until, servers, revived } = failover;
     if (until === Infinity) {
       this.witness.losses.push(failover);
       for (const server of servers) this.witness.forget(server);
       reach(this.marks, 'failover');
-    } else this.note({ type: 'fault', kind: 'swap-primary', until: until / 1_000 }, at / 1_000);
+    } else this.note({ type: 'fault', kind: 'swap-primary', until: until / 1_000, revived }, at / 1_000);
   }
 
   #layLink(process: number, server: number): Link {
