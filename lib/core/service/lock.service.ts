@@ -110,7 +110,7 @@ export class LockService {
   readonly #now: () => number;
   readonly #engine: LockEngine;
   readonly #admin: LockAdmin;
-  readonly #held: LockContext;
+  readonly #context: LockContext;
   readonly #elections = new Map<string, Election>();
   readonly #telemetry: Telemetry;
   readonly #transactions?: TransactionCheck;
@@ -129,7 +129,7 @@ export class LockService {
     this.#backend = backend;
     this.#now = now;
     this.#shutdown = shutdown;
-    this.#held = new LockContext(shutdown);
+    this.#context = new LockContext(shutdown);
     const engineParts = { backend, now, limits: options, processName, registration };
     const engine = engineOf?.(engineParts) ?? new LockEngine(engineParts);
     this.#engine = engine;
@@ -331,7 +331,7 @@ export class LockService {
    * once
    */
   current(key?: string): Lock {
-    return this.#held.current(key);
+    return this.#context.current(key);
   }
 
   /**
@@ -453,7 +453,7 @@ export class LockService {
    * @internal
    */
   async isAvailable(key: string): Promise<boolean> {
-    return this.#held.closing.phase === 'open' && this.#engine.isAvailable(key);
+    return this.#context.closing.phase === 'open' && this.#engine.isAvailable(key);
   }
 
   /** Called first when the application closes: asks work under a lock to end, and rejects waiting calls. @internal */
@@ -578,7 +578,7 @@ export class LockService {
     try {
       // A call that does not wait cannot be part of a deadlock.
       if (this.#order && request.waitMs > 0) {
-        const held = this.#held.heldLeases() ?? [];
+        const held = this.#context.heldLeases() ?? [];
         this.#order.check(keys, held, method, () => callSite(this.#acquire, 1)); // oxlint-disable-line typescript/unbound-method -- for the stack
       }
       const isPlain = !isForSeveral && !request.holdMs && !request.maxHoldMs && !this.#order;
@@ -598,7 +598,7 @@ export class LockService {
         ? new LockSetHandle(await acquireAll(keys, request, since, one))
         : await one(keys[0]!, request);
       const { holdMs, maxHoldMs } = request;
-      if (holdMs) await this.#engine.holdAtLeast(held, request, holdMs, since, this.#held.closing);
+      if (holdMs) await this.#engine.holdAtLeast(held, request, holdMs, since, this.#context.closing);
       if (maxHoldMs) held.limit(this.#now() + maxHoldMs); // from now on: a handed-over lock may have begun earlier
       if (method) this.#order?.note(leasesOf(held), method);
       return held;
@@ -609,13 +609,13 @@ export class LockService {
 
   #acquireOne(key: string, call: Call): Promise<LockHandle> {
     const { request, method, label } = call;
-    const held = this.#held.heldLeases();
+    const held = this.#context.heldLeases();
     const lease = held?.find((each) => each.key === key);
     if (lease) return this.#acquireAgain(lease, call);
     if (request.waitMs > 0 && this.#elections.get(key)?.isLeader) {
       return this.#engine.refuse(LockSelfDeadlockError.underLeader(key));
     }
-    const { closing } = this.#held;
+    const { closing } = this.#context;
     if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method);
     const asking = held ? { ...request, holding: held.map((each) => each.key) } : request;
     return this.#engine.acquire(key, asking, closing, label);
@@ -644,12 +644,14 @@ export class LockService {
 
   /** @returns a handle, which has all members of a permit */
   async #acquirePermits(kind: CallKind, key: string, options: PermitOptions | TryPermitOptions | WithPermitsOptions) {
+    let permits: ReturnType<typeof permitsOf>;
     try {
-      const { hold, rest } = permitsOf(options);
-      return (await this.#acquire<LockHandle>({ kind, key, options: rest, hold })) as LockHandle & Permit;
+      permits = permitsOf(options);
     } catch (error) {
       return this.#engine.refuse(error);
     }
+    const { hold, rest } = permits;
+    return (await this.#acquire<LockHandle>({ kind, key, options: rest, hold })) as LockHandle & Permit;
   }
 
   /** @throws LockOptionsError, LockKeyError */
@@ -663,7 +665,7 @@ export class LockService {
     try {
       const parcel = this.#checkParcel(given);
       const { key } = parcel;
-      const { closing } = this.#held;
+      const { closing } = this.#context;
       if (closing.phase !== 'closed') this.#transactions?.check(key, this.#options.onTransaction, undefined);
       const adopt = () => this.#engine.transfers.adopt(parcel, this.#options, closing);
       const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers;
@@ -682,7 +684,7 @@ export class LockService {
     if (!election) {
       election = new Election(key, options, {
         engine: this.#engine,
-        held: this.#held,
+        held: this.#context,
         closing: this.#shutdown.newcomers,
         handsOver: this.#backend.waitQueue?.handsOver === true,
       });
@@ -711,7 +713,7 @@ export class LockService {
     const run = isObserved ? () => this.#telemetry.hold(held, () => work(held)) : work;
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
     try {
-      const result = this.#held.run(held, run);
+      const result = this.#context.run(held, run);
       outcome = { status: 'fulfilled', value: isThenable(result) ? await result : result };
     } catch (reason) {
       outcome = { status: 'rejected', reason };
