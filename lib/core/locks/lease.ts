@@ -34,7 +34,7 @@ const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
 };
 
 /** How a lease is passed on to more calls of this process: to one after the other, or to all at once if it is shared. */
-export interface Share {
+export interface Cohort {
   /** No call of another process came earlier than this, by the monotonic clock in milliseconds. Undefined: unknown. */
   readonly nobodyBefore?: number;
   /** Until when it is passed on although others may wait, by the clock of the service. */
@@ -108,7 +108,7 @@ export class Lease implements Linked<Lease> {
   previous?: Lease;
 
   /** Undefined: it is not passed on. */
-  share?: Share;
+  cohort?: Cohort;
   /** The lease of the same call after it has downgraded the lock. */
   downgradedTo?: Lease;
   /** The handle to register for garbage collection with the first extension. Most locks are released before, and cost no registration. */
@@ -192,8 +192,8 @@ export class Lease implements Linked<Lease> {
    * holder must not begin with a lease that is nearly over, or that ends in the store at another time than by its ttl.
    */
   canBePassedOn(now: number): boolean {
-    const { share, isGuarded, sentAt, provisionalTtlMs } = this;
-    if (!share || share.turnsLeft === 0 || isGuarded || this.#mayEndAtAnotherTime) return false;
+    const { cohort, isGuarded, sentAt, provisionalTtlMs } = this;
+    if (!cohort || cohort.turnsLeft === 0 || isGuarded || this.#mayEndAtAnotherTime) return false;
     const fraction = provisionalTtlMs === undefined ? PASS_ON_FRACTION : PASS_ON_FRACTION_PROVISIONAL;
     return now < sentAt + (this.#deadline - sentAt) * fraction;
   }
@@ -327,7 +327,7 @@ export class Lease implements Linked<Lease> {
     const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true, label }, this.line, this.leases);
     next.provisionalTtlMs = this.provisionalTtlMs;
     next.#isUnsettled = this.#isUnsettled;
-    next.share = this.share;
+    next.cohort = this.cohort;
     next.#passedOnAt = monotonic();
     next.#deadline = this.#deadline;
     if (this.#extension) {

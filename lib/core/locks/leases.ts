@@ -146,7 +146,7 @@ export class Leases {
   }
 
   /** Begins a lease of a line with a grant. */
-  add(line: Line, terms: LeaseTerms): Lease {
+  begin(line: Line, terms: LeaseTerms): Lease {
     const lease = new Lease(terms, line, this);
     if (terms.extendTo === undefined) this.watch(lease);
     else this.#extend(lease); // it may be over by now, but the caller must get the lease first

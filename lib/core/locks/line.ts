@@ -84,7 +84,7 @@ type LineState = 'idle' | 'asking' | 'queued' | 'resting';
  * - shared: calls that come soon after a grant share its lease. For later calls the line asks again.
  *
  * The methods follow the way of a call: it joins, the line asks, reads the answer, waits for its turn, begins a lease, passes it on or gives
- * it back. Each of these ends in `#goOn`, which decides what comes next.
+ * it back. A method that has not asked the store ends in `#goOn`, which decides what comes next.
  */
 export class Line implements Paced<Line> {
   list?: { remove(line: Line): void };
@@ -164,7 +164,7 @@ export class Line implements Paced<Line> {
     }
     const asks = this.#mayAsk;
     this.#waiters.push(waiter);
-    const hasTime = !waiter.wasRefused && timeOf(waiter.request, this.engine.backend) >= SLOW_MS;
+    const hasTime = !waiter.hasWaited && timeOf(waiter.request, this.engine.backend) >= SLOW_MS;
     if (!asks || !hasTime || waiter.request.signal) this.#letGiveUp(waiter);
     if (asks && !waiter.isSettled) this.#ask();
   }
@@ -209,7 +209,7 @@ export class Line implements Paced<Line> {
     this.#state = 'asking';
     this.#wasWoken = this.#isWoken;
     this.#isWoken = false;
-    const request = this.#requestFor(first);
+    const request = this.#prepareRequest(first);
     const cameAt = request.place?.arrivedAt ?? first.arrivedAt;
     if (!first.mayGiveUp) pacer.add(this, this.#attemptedAt + SLOW_MS, SLOW_MS);
     inFlight.begin();
@@ -223,7 +223,8 @@ export class Line implements Paced<Line> {
     backend.acquire(request, done);
   }
 
-  #requestFor(first: Waiter): AcquireRequest {
+  /** Makes the request. It takes a place in the queue, or leaves the place out, and uses up owner values. */
+  #prepareRequest(first: Waiter): AcquireRequest {
     const { backend, nextOwner, now, order } = this.engine;
     const { hold } = first;
     const { ttlMs, note } = first.request;
@@ -444,12 +445,12 @@ export class Line implements Paced<Line> {
     const { fencingToken, lastToken = fencingToken, nobodyBefore } = grant;
     const { label, request } = first;
     const terms = { grant, fencingToken, ttlMs, sentAt, autoExtend: request.watchdog, extendTo, label };
-    const lease = leases.add(this, terms);
+    const lease = leases.begin(this, terms);
     const hasTokens = this.mode === 'exclusive';
     const turnsLeft = hasTokens ? (lastToken ?? 0) - (fencingToken ?? 0) : COHORT_PASSES;
     if (turnsLeft > 0 && request.cohort !== false) {
       const nextToken = hasTokens ? fencingToken! + 1 : undefined;
-      lease.share = { nextToken, turnsLeft, nobodyBefore, until: now() + limits.cohortMs };
+      lease.cohort = { nextToken, turnsLeft, nobodyBefore, until: now() + limits.cohortMs };
     }
     this.#grant(first, lease, extendTo !== undefined || this.#seen ? 'waited' : 'free');
     this.#refuseTriers();
@@ -470,10 +471,10 @@ export class Line implements Paced<Line> {
   passOn(lease: Lease): boolean {
     const next = this.#waiters.first;
     if (!next || !this.#canPassOn(lease, next)) return false;
-    const share = lease.share!;
-    const { nextToken } = share;
-    share.turnsLeft--;
-    if (nextToken !== undefined) share.nextToken = nextToken + 1;
+    const cohort = lease.cohort!;
+    const { nextToken } = cohort;
+    cohort.turnsLeft--;
+    if (nextToken !== undefined) cohort.nextToken = nextToken + 1;
     this.#leases.remove(lease);
     // Shared locks of one phase have one token.
     this.#grant(next, this.engine.leases.pass(lease, nextToken ?? lease.fencingToken, next.label), 'passed');
@@ -484,11 +485,11 @@ export class Line implements Paced<Line> {
   /** Whether a call may have the lease of another: one that it would have, or share, exactly like this. */
   #canPassOn(lease: Lease, waiter: Waiter): boolean {
     const { request, arrivedAt } = waiter;
-    const { share, grant } = lease;
-    if (!share || request.cohort === false || !request.watchdog || request.ttlMs !== lease.ttlMs) return false;
+    const { cohort, grant } = lease;
+    if (!cohort || request.cohort === false || !request.watchdog || request.ttlMs !== lease.ttlMs) return false;
     const now = this.engine.now();
     if (!waiter.canUse(grant.owner, grant.hold) || !lease.canBePassedOn(now)) return false;
-    return this.engine.order.mayServe(share, arrivedAt, now);
+    return this.engine.order.mayServe(cohort, arrivedAt, now);
   }
 
   /** Gives the lock of a lease back to the store. */
@@ -522,7 +523,7 @@ export class Line implements Paced<Line> {
     const { limits, now } = this.engine;
     // The time limit of one call must not end the lock of others.
     if (lease.demands.overstaysAt === Infinity)
-      lease.share = { turnsLeft: COHORT_PASSES, until: now() + limits.cohortMs };
+      lease.cohort = { turnsLeft: COHORT_PASSES, until: now() + limits.cohortMs };
     this.#goOn();
   }
 
@@ -538,7 +539,7 @@ export class Line implements Paced<Line> {
   onTaken(owner: string): void {
     const lease = this.#leases.find(owner);
     if (!lease) return;
-    lease.share = undefined;
+    lease.cohort = undefined;
     this.engine.leases.check(lease);
   }
 

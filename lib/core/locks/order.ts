@@ -1,7 +1,7 @@
-import type { Share } from './lease.js';
+import type { Cohort } from './lease.js';
 
 /** The facts that decide whether a grant is passed on. */
-export type Passing = Pick<Share, 'nobodyBefore' | 'until'>;
+export type Passing = Pick<Cohort, 'nobodyBefore' | 'until'>;
 
 /** The order in which the calls of all processes are served. */
 export interface Order {

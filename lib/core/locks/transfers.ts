@@ -215,7 +215,7 @@ export class Transfers {
 
   #begin({ grant, sentAt }: Transferred, ttlMs: number, autoExtend: boolean, label?: string): Lease {
     const { key, fencingToken, hold = EXCLUSIVE } = grant;
-    return this.engine.leases.add(this.engine.lineOf(key, hold.mode), {
+    return this.engine.leases.begin(this.engine.lineOf(key, hold.mode), {
       grant,
       fencingToken,
       ttlMs,

@@ -110,7 +110,8 @@ export class Waiter implements Linked<Waiter> {
     return request.ttlMs === ttlMs && request.note === note && isSameHold(this.hold, hold);
   }
 
-  get wasRefused(): boolean {
+  /** Whether an earlier attempt for the same call has waited: for this key, or for another of its set. */
+  get hasWaited(): boolean {
     return this.request.since !== undefined;
   }
 
@@ -130,15 +131,15 @@ export class Waiter implements Linked<Waiter> {
     this.#stopListening = stopListening;
   }
 
-  grant(lease: Lease, grant: LockGrant): void {
+  grant(lease: Lease, how: LockGrant): void {
     const { events, leases } = this.engine;
     this.#settle();
     if (events.observed) {
       const waitedMs = Math.round(this.waitedMs);
-      this.#emit({ type: 'acquired', waitedMs, grant, ...leases.identity(lease) });
+      this.#emit({ type: 'acquired', waitedMs, grant: how, ...leases.identity(lease) });
     }
     const isSentLater = lease.provisionalTtlMs !== undefined && leases.sendsLater;
-    this.#resolve(isSentLater ? this.#handleLater(lease, grant) : this.#handleOf(lease, grant));
+    this.#resolve(isSentLater ? this.#handleLater(lease, how) : this.#handleOf(lease, how));
   }
 
   refuse(reason: unknown): void {
@@ -160,22 +161,22 @@ export class Waiter implements Linked<Waiter> {
   }
 
   /** Lets the extension that confirms the grant be sent first: the work may block the process for longer than the grant lasts. */
-  async #handleLater(lease: Lease, grant: LockGrant): Promise<LockHandle> {
+  async #handleLater(lease: Lease, how: LockGrant): Promise<LockHandle> {
     await yieldToEventLoop();
     await yieldToEventLoop();
     if (lease.checkState() === 'unknown') await lease.untilAnswered(); // the process was busy until now
     return lease.checkHeld()
-      ? this.#handleOf(lease, grant)
+      ? this.#handleOf(lease, how)
       : this.#decline(lease, lostBefore('the call could begin', lease));
   }
 
-  #handleOf(lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
+  #handleOf(lease: Lease, how: LockGrant): LockHandle | Promise<never> {
     const { closing, engine, key, request } = this;
     // The call was refused at the moment when it was granted.
     if (closing.phase === 'closed') return this.#decline(lease, closed(key));
     if (request.signal?.aborted) return this.#decline(lease, request.signal.reason);
     engine.inFlight.end();
-    return new LockHandle(lease, engine, grant, request.ttlMs);
+    return new LockHandle(lease, engine, how, request.ttlMs);
   }
 
   async #decline(lease: Lease, reason: unknown): Promise<never> {
