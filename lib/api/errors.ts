@@ -25,7 +25,7 @@ export type LockLostReason =
   | 'forced'
   /** The store, or too many of its nodes, could not be reached until the deadline. */
   | 'unavailable'
-  /** This process did not run until the deadline: blocked event loop, stopped, suspended. */
+  /** This process did not run until the deadline (blocked event loop, stopped, suspended), or its clock was set ahead. */
   | 'stalled'
   /** Its work held it for longer than `maxHoldMs`. Other calls get the lock once the work ends or the lease expires. */
   | 'overstayed'
