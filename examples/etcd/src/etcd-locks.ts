@@ -231,7 +231,8 @@ export class EtcdLocks implements PromiseBackend {
 
   async #holder({ owner, token, since, isKept, lease }: Entry, endsAt?: number): Promise<Holder> {
     const { TTL } = await this.#call('lease/timetolive', { ID: lease }, endsAt);
-    const remainingMs = (Number(TTL) + 1) * 1_000; // etcd rounds down, and returns -1 for an expired lease
+    // etcd rounds down, leaves 0 out, and returns -1 for an expired lease.
+    const remainingMs = (Number(TTL ?? 0) + 1) * 1_000;
     return { owner, fencingToken: token, remainingMs, heldForMs: Math.max(0, Date.now() - since), isKept };
   }
 
