@@ -172,8 +172,8 @@ it('an attempt of a backend of promises that answers nothing too late rejects no
 it.each<[string, (gate: Gate) => Promise<void | AcquireAnswer>]>([
   ['rejects after it ran', reject],
   ['answers too late', (gate) => gate.opened],
-  ['answers that the store is unavailable, after it ran [G1141]', async () => UNAVAILABLE],
-])('a lock is given back when the attempt of a backend of promises %s', async (_what, after) => {
+  ['answers that the store is unavailable, after it ran', async () => UNAVAILABLE],
+])('a lock is given back when the attempt of a backend of promises %s [G1141]', async (_what, after) => {
   const { acquire } = ToyBackend.prototype;
   const toy = new ToyBackend(now);
   const givenUp = new Gate();

@@ -271,7 +271,7 @@ it.each<[how: string, make: () => ToyBackend, most: number]>([
   },
 );
 
-it('a call that asks after pauses asks when the lease of the holder ends, and again at once where the store is a little behind [G1142]', async () => {
+it('a call that asks after pauses asks when the lease of the holder ends, and again at once where the store is a little behind', async () => {
   const toy = new ToyBackend(now);
   const [one, other] = pairOn(toy);
   const holder = await one.acquire('key', { ttlMs: 3_000, watchdog: false });

@@ -136,7 +136,9 @@ describe('The doctor of locks in PostgreSQL', () => {
     const locks = await openLocks({ postgres: server.url, table: 'nowhere', lazyConnect: true });
     const { findings } = await diagnosed(locks);
     expect(findings).toMatchObject([{ severity: 'error', code: 'no-table' }]);
-    expect(findings[0]!.message).toMatch(/it has no table "nowhere"\. Create the table with what ddl\(\)/);
+    expect(findings[0]!.message).toMatch(
+      /it has no table "nowhere"\. Create the table in a migration, with the statement that ddl\(\)/,
+    );
     const { findings: none, nodes } = await diagnosed(await openLocks(await onPGlite()));
     expect({ none, nodes }).toMatchObject({ none: [], nodes: [{ name: 'PGlite', reachable: true }] });
   });
