@@ -31,9 +31,10 @@ const { describeMachine } = await import('./report/machine.mjs');
 const { summarise } = await import('./report/summary.mjs');
 const { markdown } = await import('./report/markdown.mjs');
 const { publish, writeResults } = await import('./report/publish.mjs');
+const { settingsOf } = await import('./read-settings.mjs');
 
 endWithCells();
-const settings = readSettings();
+const settings = settingsOf(readArguments, USAGE);
 if (settings.help) console.log(USAGE);
 else if (settings.render) await publish(JSON.parse(readFileSync(settings.render, 'utf8')));
 else await run();
@@ -88,15 +89,6 @@ function installNodes(scenarios) {
       return [version, join(bin, 'node')];
     }),
   );
-}
-
-function readSettings() {
-  try {
-    return readArguments();
-  } catch (error) {
-    console.error(`${error.message}\n\n${USAGE}`);
-    return process.exit(2);
-  }
 }
 
 function progress({ scenario, contestant, repetition, counting, seconds, failure }, number, count) {

@@ -2,6 +2,7 @@
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { provideRedisServer } from '../provide-redis-server.mjs';
+import { settingsOf } from '../read-settings.mjs';
 import { runCell } from '../run-cell.mjs';
 import { readArguments, USAGE } from './arguments.mjs';
 import { describeConditions } from './conditions.mjs';
@@ -15,7 +16,7 @@ const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 const PUBLISHED = here('../results/faults.jsonl');
 
 export async function runFaults() {
-  const settings = readSettings();
+  const settings = settingsOf(readArguments, USAGE);
   if (settings.help) return console.log(USAGE);
   const runs = settings.render ? settings.render.flatMap(readRuns) : [await run(settings)];
   console.log(report(runs));
@@ -77,15 +78,6 @@ function readRuns(file) {
     else runs.at(-1).cells.push(line);
   }
   return runs;
-}
-
-function readSettings() {
-  try {
-    return readArguments();
-  } catch (error) {
-    console.error(`${error.message}\n\n${USAGE}`);
-    return process.exit(2);
-  }
 }
 
 function progress({ contestant, fault, seed, seconds, failure }, number, count) {

@@ -156,7 +156,7 @@ describe('the README', () => {
     const wakeUps = read('performance').split('### Wake-up after a hold of 500')[1]!;
     const [bytesHere, bytesInRedis] = rowOf(read('scale'), 'held lock');
     for (const cost of [
-      `**Rate**: ${measured('Uncontended: rate to raw', 2)} times that of a bare ioredis client`,
+      `**Rate**: ${measured('Uncontended: rate to raw', 2)} times the rate of a bare ioredis client`,
       `; ${measured('200 in flight: rate to raw', 1)} times with 200 locks in flight`,
       `**Time to wake up**: ${rowOf(wakeUps, 'nest-redis-lock')[0]} ms from a release`,
       `${measured('4 × 25, 0 ms: commands a turn', 2)} a turn if 100 calls in four processes want one lock`,

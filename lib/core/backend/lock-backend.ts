@@ -210,8 +210,8 @@ export interface Holder {
 }
 
 /**
- * When a kept lock is free again, by the wall clock of this process. Undefined for a lock that is held, and for a lock without a ttl, which
- * somebody has removed by hand.
+ * When a kept lock is free again, by the wall clock of this process. Undefined for a lock that is held, and for a lock whose ttl
+ * was removed by hand.
  */
 export function keptUntil({ isKept, remainingMs }: Partial<Holder>): Date | undefined {
   return isKept && Number.isFinite(remainingMs) ? new Date(Date.now() + remainingMs!) : undefined;

@@ -243,7 +243,7 @@ export class Line implements Paced<Line> {
     return this.#place !== undefined || isContested || (!first.triesOnce && this.engine.wasContested(this.key));
   }
 
-  /** For how many turns it asks: for those of the waiting calls, and a quarter more, as more calls come meanwhile. */
+  /** How many turns it asks for: one for each waiting call, and a quarter more, as more calls come meanwhile. */
   #turns(first: Waiter): number {
     if (this.mode !== 'exclusive' || first.request.cohort === false) return 1;
     const { size } = this.#waiters;

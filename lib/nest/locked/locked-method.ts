@@ -72,7 +72,7 @@ export class LockedMethod {
   readonly onUnavailable: OnRefused;
   /** The permits; undefined for a lock. */
   readonly hold?: AskedHold;
-  /** The options of the lock; undefined if there are only those of the service. */
+  /** The options of this lock; undefined if it uses only the options of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
   readonly #unmade: MissingKeyWarnings;
 

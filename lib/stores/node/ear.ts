@@ -40,7 +40,7 @@ export class Channel {
 
   /**
    * @param send publishes a message on the channel. @returns the number of listeners, as the server counts them @throws Refused
-   * @param onMessage receives all messages except those of `isHeard`
+   * @param onMessage receives every message except the probes that `isHeard` sends
    */
   constructor(
     private readonly send: (text: string) => Promise<number>,
