@@ -12,7 +12,7 @@ import { startModules } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { onPGlite } from './pglite.js';
-import { diagnosed, ownPostgres, postgresOfFile } from './stage.js';
+import { blockedSessions, connectTo, diagnosed, ownPostgres, postgresOfFile } from './stage.js';
 
 const server = await postgresOfFile({ fsync: 'on' });
 
@@ -43,6 +43,23 @@ it('says which schema the table is in, and warns of another one of that name in 
   expect(findings).toMatchObject([{ severity: 'warning', code: 'several-tables' }]);
   expect(findings[0]!.message).toContain('has its locks in early, and another user could have them in public');
   expect(nodes[0]!.summary).toContain(`table "${name}" in schema early`);
+});
+
+it('an application starts as soon as its table can be created, though the first attempts took too long', async () => {
+  const name = `locks_${++tables}`;
+  const other = await connectTo(server);
+  await other.query(`BEGIN; ${ddl('postgres', { table: name })}`);
+  const opening = openSqlLocks({
+    postgres: server.url,
+    table: name,
+    commandTimeoutMs: 200,
+    connectTimeoutMs: 60_000,
+  });
+  const waited = new Set<number>();
+  const waitedTwice = async () => (await blockedSessions(server)).forEach((pid) => waited.add(pid)) ?? waited.size > 1;
+  await until(waitedTwice, { what: 'a second session tries to create it' });
+  await other.query('ROLLBACK');
+  await (await opening).withLock('k', () => {});
 });
 
 /** What an application logs of locks in a table when it starts. */

@@ -25,7 +25,7 @@ import { NoTableError, sqlError } from './advice.js';
 import { Janitor, type SweptPage } from './janitor.js';
 import type { Row, SqlClient, SqlSource } from './sql-client.js';
 import { SqlConnection, type NotAdmitted } from './sql-connection.js';
-import { faultOf, isReadOnly, SqlFault } from './sql-fault.js';
+import { faultOf, isPassing, isReadOnly, SqlFault } from './sql-fault.js';
 import { StatementRunner, type Answered } from './statement-runner.js';
 import type { Statement } from './statement.js';
 import { fromStored, stored } from './stored-key.js';
@@ -243,14 +243,16 @@ export abstract class SqlNode extends ServerBackend {
     }
   }
 
-  /** @returns why the table could not be created; undefined if it exists now */
+  /** @returns why the table cannot be created; undefined if it exists now @throws an error that may pass: the next connection tries again */
   async #create(client: SqlClient): Promise<string | undefined> {
     try {
       await client.query({ name: 'ddl', text: this.ddl }, []);
     } catch (error) {
       // Another process may have created it at the same time.
       if ((await this.look(client)).table === 'there') return undefined;
-      return faultOf(error, false).problem;
+      const fault = faultOf(error, false);
+      if (isPassing(fault)) throw error;
+      return fault.problem;
     }
     return undefined;
   }
