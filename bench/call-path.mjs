@@ -85,7 +85,8 @@ const WAYS = {
   },
 
   'a hand-over': async () => {
-    const [app, holder] = [await openApp({ redis }), await openApp({ redis })];
+    // Near the end of a short lease, the line would ask again by itself.
+    const [app, holder] = [await openApp({ redis }), await openApp({ redis, ttlMs: 30_000 })];
     const files = await filesOf(async (id) => {
       const lock = await holder.locks.acquire(`order:${id}`);
       const paid = app.orders.pay(id);
@@ -133,7 +134,7 @@ function decorate({ prototype }, method, decorator) {
 
 async function openApp(source, { LockModule = RedisLockModule, Service = Orders } = {}) {
   class App {}
-  const module = LockModule.forRoot({ ...source, ttlMs: TTL_MS });
+  const module = LockModule.forRoot({ ttlMs: TTL_MS, ...source });
   Module({ imports: [module], providers: [Service] })(App);
   const app = await NestFactory.createApplicationContext(App, { logger: false, abortOnError: false });
   const [orders, locks] = [app.get(Service), app.get(LockService)];
