@@ -61,16 +61,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
     },
     nodes: 1,
   },
-  'shared-without-its-token': {
-    what: 'a shared lock is passed on without its token',
-    inject({ Leases }) {
-      const { pass } = Leases.prototype;
-      Leases.prototype.pass = function (lease, token, label) {
-        return pass.call(this, lease, lease.grant.hold?.mode === 'shared' ? undefined : token, label);
-      };
-    },
-    nodes: 1,
-  },
   'stale-places-served': {
     what: 'a process gives no lock back that was handed over to a place which it has left',
     inject({ RedisNode }) {
@@ -100,7 +90,7 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   'held-beyond-the-limit': {
     what: 'a lock is held, and extended, when its maxHoldMs is over',
     inject({ Demands: { prototype } }) {
-      prototype.limit = () => {};
+      prototype.endBy = () => {};
     },
     nodes: 1,
   },

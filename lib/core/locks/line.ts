@@ -207,6 +207,7 @@ export class Line implements Paced<Line> {
     if (this.#seen) this.#seen.askedAt ??= now();
     this.#stopWaiting();
     this.#state = 'asking';
+    this.#attemptedAt = now();
     this.#wasWoken = this.#isWoken;
     this.#isWoken = false;
     const request = this.#prepareRequest(first);
@@ -225,13 +226,12 @@ export class Line implements Paced<Line> {
 
   /** Makes the request. It takes a place in the queue, or leaves the place out, and uses up owner values. */
   #prepareRequest(first: Waiter): AcquireRequest {
-    const { backend, nextOwner, now, order } = this.engine;
+    const { backend, nextOwner, order } = this.engine;
     const { hold } = first;
     const { ttlMs, note } = first.request;
     const turns = this.#takesPlace(first) ? this.#turns(first) : undefined;
     const place = turns === undefined || !backend.waitQueue ? undefined : this.#placeFor(first, turns);
     const owner = place && backend.waitQueue?.handsOver ? place.ticket : nextOwner(note);
-    this.#attemptedAt = now();
     const batched = this.#batched(first);
     const others = batched > 0 ? Array.from({ length: batched }, () => nextOwner(note)) : undefined;
     return { key: this.key, hold, owner, others, ttlMs, place, turns, inOrder: order.isByArrival, asker: this };
@@ -465,19 +465,18 @@ export class Line implements Paced<Line> {
   }
 
   /**
-   * The holder of a lease is done: passes the lock on to the next call of this process.
+   * The holder of a lease is done: passes the lock on to the next call of this process. A call that can have a shared lock shares it earlier.
    * @returns false when no call may have it: `giveBack` has to follow
    */
   passOn(lease: Lease): boolean {
     const next = this.#waiters.first;
-    if (!next || !this.#canPassOn(lease, next)) return false;
+    if (!next || this.mode === 'shared' || !this.#canPassOn(lease, next)) return false;
     const cohort = lease.cohort!;
     const { nextToken } = cohort;
     cohort.turnsLeft--;
     if (nextToken !== undefined) cohort.nextToken = nextToken + 1;
     this.#leases.remove(lease);
-    // Shared locks of one phase have one token.
-    this.#grant(next, this.engine.leases.pass(lease, nextToken ?? lease.fencingToken, next.label), 'passed');
+    this.#grant(next, this.engine.leases.pass(lease, nextToken, next.label), 'passed');
     if (this.#state !== 'idle') this.#goOn(); // it asks for more permits, and perhaps no call wants them any more
     return true;
   }
