@@ -35,7 +35,7 @@ const ANSWER_DUE_MS = 200;
 export function timedOut(call: Waiter, known: Knowledge): LockContendedError | LockUnavailableError {
   const { key, lease, seen, now } = known;
   const unansweredMs = now - (seen ? (seen.askedAt ?? now) : call.startedAt);
-  const isKnownHeld = seen !== undefined || call.hasWaited;
+  const isKnownHeld = seen !== undefined || (call.hasWaited && !call.request.isProbe);
   if (lease || (isKnownHeld && unansweredMs < ANSWER_DUE_MS)) return contended(call, known);
   return LockUnavailableError.from('acquired', key, unansweredCauses(key, unansweredMs, call.request, known.backend));
 }
