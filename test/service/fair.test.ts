@@ -81,6 +81,24 @@ describe('with fair: true', () => {
     expect(order).toEqual(['other', 'own']);
   });
 
+  it('with fair: true a later call does not take the lock that is handed over to the place of a call that has given up', async () => {
+    const [locks, others, holders] = await openFair(3);
+    const holder = await holders!.acquire('handed over');
+    const order: string[] = [];
+    const controller = new AbortController();
+    const first = locks!.acquire('handed over', { signal: controller.signal });
+    await untilQueued(server, 'handed over', 1);
+    const other = others!.withLock('handed over', () => void order.push('other'));
+    await untilQueued(server, 'handed over', 2);
+    await sleep(20); // longer than the slack, and the error of the clocks
+    const own = locks!.withLock('handed over', () => void order.push('own'));
+    controller.abort(new Error('given up'));
+    await expect(first).rejects.toThrow('given up');
+    await holder.release();
+    await Promise.all([own, other]);
+    expect(order).toEqual(['other', 'own']);
+  });
+
   it('tryAcquire with fair: true never waits, has no place in the queue, and does not overtake [G117]', async () => {
     const [first, second, third] = await openFair(3);
     const held = await first!.acquire('tries');
