@@ -108,8 +108,7 @@ export class BenchEngine extends LockEngine {
   }
 
   lose(lease: Lease, reason: LockLostReason): void {
-    if (reason === 'unavailable') lease.fault = OUTAGE;
-    lease.lose(reason);
+    lease.lose(reason, reason === 'unavailable' ? OUTAGE : undefined);
   }
 
   #leasesHeld(key: string): Lease[] {

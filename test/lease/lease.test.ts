@@ -93,12 +93,12 @@ describe('a lease', () => {
   it('a lease is lost at the earliest time until which a call may hold it, and one that is lifted does not count', () => {
     const { lease, clock } = leaseIn('held');
     const { deadline } = lease;
-    lease.demands.limit(deadline + 1);
+    lease.demands.endBy(deadline + 1);
     expect(lease.endsAt).toBe(deadline);
-    for (const until of [500, 300, 300]) lease.demands.limit(until);
-    lease.demands.liftLimit(300);
+    for (const until of [500, 300, 300]) lease.demands.endBy(until);
+    lease.demands.liftEnd(300);
     expect(lease.endsAt).toBe(300);
-    lease.demands.liftLimit(300);
+    lease.demands.liftEnd(300);
     expect(lease.endsAt).toBe(500);
     clock.ms = 499;
     expect([lease.checkState(), lease.checkRemainingMs()]).toEqual(['held', 1]);
@@ -108,7 +108,7 @@ describe('a lease', () => {
 
   it('a lease that is unknown is lost when a call has held it for too long, though its extension may be granted', () => {
     const { lease, clock } = leaseIn('unknown');
-    lease.demands.limit(GRANT_TTL_MS + 100);
+    lease.demands.endBy(GRANT_TTL_MS + 100);
     expect(lease.checkState()).toBe('unknown');
     clock.ms = GRANT_TTL_MS + 100;
     expect(lease.checkState()).toBe('lost');

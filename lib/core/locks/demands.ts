@@ -8,8 +8,8 @@ export class Demands {
   #ttlMs: number;
   /** The ttl of each other call. */
   #otherTtls?: number[];
-  /** Until when each call with `maxHoldMs` may hold the lease, by the clock of the service. */
-  #limits = NONE;
+  /** When each call with `maxHoldMs` ends at the latest, by the clock of the service. */
+  #ends = NONE;
   #overstaysAt = Infinity;
   #keptUntil = 0;
   /** Until when each call with `holdMs` that still waits for its lock wants it kept. Such a call may yet be refused. */
@@ -48,21 +48,21 @@ export class Demands {
     this.leave(ttlMs);
   }
 
-  /** When a call has held the lease for too long, by the clock of the service; Infinity if no call has a limit. */
+  /** When a call has held the lease for too long, by the clock of the service; Infinity if no call has to end. */
   get overstaysAt(): number {
     return this.#overstaysAt;
   }
 
-  /** A call may hold the lease until then. */
-  limit(until: number): void {
-    this.#limits = [...this.#limits, until];
+  /** A call ends by then. */
+  endBy(until: number): void {
+    this.#ends = [...this.#ends, until];
     this.#overstaysAt = Math.min(this.#overstaysAt, until);
   }
 
-  /** A call that had this limit has ended. */
-  liftLimit(until: number): void {
-    this.#limits = without(this.#limits, until);
-    this.#overstaysAt = Math.min(...this.#limits);
+  /** A call that would end by then has ended. */
+  liftEnd(until: number): void {
+    this.#ends = without(this.#ends, until);
+    this.#overstaysAt = Math.min(...this.#ends);
   }
 
   /**

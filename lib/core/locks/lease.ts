@@ -115,10 +115,6 @@ export class Lease implements Linked<Lease> {
   unregistered?: LockHandle;
   /** Whether a transaction of its work may keep the lock. Then the next call has to ask the store, which waits for that transaction. */
   isGuarded = false;
-  /** Whether a transfer is in flight. A nested call waits for its outcome. */
-  isDetaching = false;
-  /** The error of the last extension, if it failed. */
-  fault?: Error;
 
   #state: LeaseState = 'held';
   #deadline: number;
@@ -127,6 +123,9 @@ export class Lease implements Linked<Lease> {
   #whenAnswered?: (() => void)[];
   /** Whether an unconfirmed extension has changed the ttl: nobody knows then which ttl the store has. */
   #isUnsettled = false;
+  #isDetaching = false;
+  /** The error of its last extension, or of its transfer, if that failed. */
+  #fault?: Error;
   /** Until when the store may keep it, if an extension was longer than the ttl, by the monotonic clock. */
   #lastsUntil = 0;
   /** When another call of this process passed it on, by the monotonic clock, as a wall clock can be set back. */
@@ -274,7 +273,7 @@ export class Lease implements Linked<Lease> {
   onExtended(sentAt: number, keptUntil = 0): boolean {
     if (!this.#enter('held')) return false;
     this.sentAt = sentAt;
-    this.fault = undefined;
+    this.#fault = undefined;
     this.#isUnsettled = false;
     this.#lastsUntil = keptUntil;
     this.provisionalTtlMs = undefined;
@@ -288,7 +287,7 @@ export class Lease implements Linked<Lease> {
    */
   onExtensionFailed(fault?: Error): boolean {
     if (this.#hasEnded) return false;
-    this.fault = fault;
+    this.#fault = fault;
     if (this.#state === 'unknown') this.lose(this.leases.expiryReason(this));
     else this.#enter('held');
     return true;
@@ -300,7 +299,7 @@ export class Lease implements Linked<Lease> {
    */
   beginDetaching(ttlMs: number): number | undefined {
     if (!this.#enter('extending')) return undefined;
-    this.isDetaching = true;
+    this.#isDetaching = true;
     const before = this.#deadline;
     this.#deadline = Math.min(before, this.#deadlineBy(ttlMs));
     return before;
@@ -308,9 +307,18 @@ export class Lease implements Linked<Lease> {
 
   /** The transfer failed: the lease runs on until the deadline that it had before. */
   onDetachFailed(deadlineBefore: number, fault?: Error): void {
-    this.isDetaching = false;
     this.#deadline = deadlineBefore;
     this.onExtensionFailed(fault);
+  }
+
+  /** The answer to the transfer has come, and was read. */
+  endDetaching(): void {
+    this.#isDetaching = false;
+  }
+
+  /** Whether a transfer is in flight. A nested call waits for its outcome. */
+  get isDetaching(): boolean {
+    return this.#isDetaching;
   }
 
   /** @returns false when it was not held any more, or when that is unknown */
@@ -343,10 +351,15 @@ export class Lease implements Linked<Lease> {
     return monotonic() - this.#passedOnAt;
   }
 
-  /** It has ended before its release. @returns false when it had ended already */
-  lose(reason: LockLostReason): boolean {
+  /**
+   * It has ended before its release.
+   * @param fault the error that the loss comes from, if it is not that of its last extension
+   * @returns false when it had ended already
+   */
+  lose(reason: LockLostReason, fault = this.#fault): boolean {
     if (!this.#enter('lost')) return false;
-    this.#lost = this.#errorOf(reason, undefined, this.fault);
+    this.#fault = fault;
+    this.#lost = this.#errorOf(reason, undefined, fault);
     this.#lostAt = this.leases.now();
     this.leases.onLossDetected(this);
     if (this.#abort) abort(this.#abort, this.#lost);
@@ -373,7 +386,7 @@ export class Lease implements Linked<Lease> {
     // A nested call under the same lock has reported the loss already. The outcome of its work counts.
     const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
     const inner = reason instanceof LockLostError && reason.key === this.key ? reason.outcome : undefined;
-    return this.#errorOf(this.lostReason, inner ?? outcome, this.fault);
+    return this.#errorOf(this.lostReason, inner ?? outcome, this.#fault);
   }
 
   /** Aborts when the lease is lost. */

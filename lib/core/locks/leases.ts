@@ -451,16 +451,16 @@ export class Leases {
     if (outcome.status === 'lost' || !lease.checkHeld()) throw lostBefore('it could be kept', lease, 'kept');
   }
 
-  /** A call may hold a lease until then, by the clock. After that the lease is lost. */
-  limit(lease: Lease, until: number): void {
-    lease.demands.limit(until);
+  /** A call ends by then, by the clock: after that its lease is lost. */
+  endBy(lease: Lease, until: number): void {
+    lease.demands.endBy(until);
     if (lease.checkAlive() && until < lease.dueAt) this.watch(lease);
   }
 
   /** A call with `maxHoldMs` has ended, and other calls still hold the lease. */
-  liftLimit(lease: Lease, until: number): void {
+  liftEnd(lease: Lease, until: number): void {
     if (!lease.checkAlive()) return;
-    lease.demands.liftLimit(until);
+    lease.demands.liftEnd(until);
     if (lease.dueAt === until) this.watch(lease);
   }
 

@@ -16,8 +16,8 @@ export class LockHandle implements Lock {
   /** Whether its call acquired several locks at once. */
   isPartOfSet = false;
   #released?: Promise<boolean>;
-  /** Until when its call may hold the lock, by the clock of the service. */
-  #limit?: number;
+  /** When its call ends at the latest, by the clock of the service. */
+  #endsBy?: number;
   /** Settles when an attempt to detach or downgrade the lock has ended. */
   #changing?: Promise<void>;
   /** The handle of the same call after it has downgraded the lock. */
@@ -132,9 +132,9 @@ export class LockHandle implements Lock {
   }
 
   /** Its call may hold the lock until then, by the clock of the service. Called once. */
-  limit(until: number): void {
-    this.#limit = until;
-    this.engine.leases.limit(this.own, until);
+  endBy(until: number): void {
+    this.#endsBy = until;
+    this.engine.leases.endBy(this.own, until);
   }
 
   /** Its caller has to release it: if its handle becomes garbage before, a warning says so. */
@@ -196,8 +196,8 @@ export class LockHandle implements Lock {
   }
 
   #release(): Promise<boolean> {
-    // The limit of the call that acquired the lock stays: nested calls that still run hold the lock for it.
-    if (this.#limit !== undefined && this.origin === 'reentrant') this.engine.leases.liftLimit(this.own, this.#limit);
+    // The end of the call that acquired the lock stays: nested calls that still run hold the lock for it.
+    if (this.#endsBy !== undefined && this.origin === 'reentrant') this.engine.leases.liftEnd(this.own, this.#endsBy);
     return this.engine.leases.release(this.own, this.#asks.ttlMs);
   }
 

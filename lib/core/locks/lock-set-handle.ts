@@ -61,8 +61,8 @@ export class LockSetHandle implements LockSet {
   }
 
   /** Its call may hold the locks until then, by the clock of the service. Called once. */
-  limit(until: number): void {
-    for (const lock of this.locks) lock.limit(until);
+  endBy(until: number): void {
+    for (const lock of this.locks) lock.endBy(until);
   }
 
   async release(): Promise<boolean> {

@@ -95,7 +95,7 @@ export class Transfers {
     const transferred = await this.#transfer(lease, 'downgraded', transfer);
     // The new lease begins before the old one ends, so that the service is never idle in between.
     const next = this.#begin(transferred, ttlMs, autoExtend, label);
-    if (lease.demands.overstaysAt < Infinity) leases.limit(next, lease.demands.overstaysAt);
+    if (lease.demands.overstaysAt < Infinity) leases.endBy(next, lease.demands.overstaysAt);
     lease.downgradedTo = next;
     leases.giveAway(lease);
     next.line.adopt(next);
@@ -200,15 +200,14 @@ export class Transfers {
         if (isHeld) leases.watchFailed(lease);
         throw error;
       }
-      lease.fault = outcome.causes[0];
-      lease.lose('unavailable');
+      lease.lose('unavailable', outcome.causes[0]);
       giveBack();
       const uncertain =
         `It may have been ${done}, so it is lost here. It is given back as soon as the store can be reached; otherwise it ends by itself ` +
         `after ${ttlMs} ms.`;
       throw new LockUnavailableError(`${error.message} ${uncertain}`, key, outcome.causes);
     } finally {
-      lease.isDetaching = false;
+      lease.endDetaching();
       inFlight.end();
     }
   }

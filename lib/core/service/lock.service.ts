@@ -599,7 +599,7 @@ export class LockService {
         : await one(keys[0]!, request);
       const { holdMs, maxHoldMs } = request;
       if (holdMs) await this.#engine.holdAtLeast(held, request, holdMs, since, this.#context.closing);
-      if (maxHoldMs) held.limit(this.#now() + maxHoldMs); // from now on: a handed-over lock may have begun earlier
+      if (maxHoldMs) held.endBy(this.#now() + maxHoldMs); // from now on: a handed-over lock may have begun earlier
       if (method) this.#order?.note(leasesOf(held), method);
       return held;
     } catch (error) {
