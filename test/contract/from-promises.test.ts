@@ -288,8 +288,11 @@ it.each(FAILURES.filter(([what]) => what !== 'throws'))(
     });
     await expect(backend.inspect('key')).rejects.toEqual(unavailable);
     await expect(backend.forceRelease('key')).rejects.toEqual(unavailable);
-    const { findings } = await backend.report(20);
-    expect(findings).toEqual([expect.objectContaining({ message: `toy could not be checked: ${problem}.` })]);
+    for (const each of [backend, broken({ inspect: fails, report: undefined })]) {
+      const { findings, nodes } = await each.report(20);
+      expect(findings).toEqual([expect.objectContaining({ message: `toy could not be checked: ${problem}.` })]);
+      expect(nodes).toMatchObject([{ name: 'toy', reachable: false, problem }]);
+    }
   },
 );
 

@@ -116,7 +116,12 @@ it('the service on a store of your own has sets, holds, lists, forced releases, 
 
   await expect(locks.acquire('d', { ttlMs: 2_000 })).rejects.toThrow('Its leases have whole seconds.');
   await expect(locks.withPermits('p', { limit: 2 }, async () => {})).rejects.toThrow('It holds locks exclusively.');
-  expect(await locks.diagnose()).toMatchObject({ backend: 'toy', where: 'in toy', findings: [] });
+  expect(await locks.diagnose()).toMatchObject({
+    backend: 'toy',
+    where: 'in toy',
+    nodes: [{ name: 'toy', reachable: true }],
+    findings: [],
+  });
   expect(await locks.ping()).toMatchObject({ available: true, nodes: { voting: 1, of: 1 } });
 });
 

@@ -26,7 +26,7 @@ import {
   type WaitQueue,
 } from './lock-backend.js';
 import { ReleaseRetry } from './release-retry.js';
-import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from './report.js';
+import { PING_KEY, pingOfOne, reportOfOne, type BackendPing, type BackendReport } from './report.js';
 import { WatchedLocks } from './watched-locks.js';
 
 /** An outcome without `sentAt`, which `fromPromises` knows, and with an optional `queued`. */
@@ -268,14 +268,15 @@ class LimitedBackend implements LockBackend {
     return this.#withLimit(ask).catch((cause: NodeError) => pingOfOne(cause));
   }
 
+  /** If the backend has no `report`, it has to answer a ping. */
   async report(timeoutMs: number): Promise<BackendReport> {
-    const { name } = this.backend;
-    const empty = { backend: name, where: `in ${name}`, nodes: [], findings: [] };
+    const { backend } = this;
+    const { name } = backend;
+    if (!backend.report) return reportOfOne(name, (await this.ping()).problems[0]);
     try {
-      return (await this.#withLimit(async () => this.backend.report?.(timeoutMs), timeoutMs)) ?? empty;
+      return await this.#withLimit(async () => backend.report!(timeoutMs), timeoutMs);
     } catch (cause) {
-      const message = `${name} could not be checked: ${(cause as NodeError).problem}.`;
-      return { ...empty, findings: [{ severity: 'error', code: 'unreachable', message }] };
+      return reportOfOne(name, cause as NodeError);
     }
   }
 

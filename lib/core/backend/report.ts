@@ -33,6 +33,20 @@ export interface BackendReport {
   refusal?: LockError;
 }
 
+/** The report of a store that counts as one server. @param problem undefined: the store has answered */
+export function reportOfOne(name: string, problem?: NodeError): BackendReport {
+  const where = `in ${name}`;
+  if (!problem) return { backend: name, where, nodes: [{ name, reachable: true, summary: 'answers' }], findings: [] };
+  const { problem: text, advice } = problem;
+  const message = `${name} could not be checked: ${text}.${advice === undefined ? '' : ` ${advice}`}`;
+  return {
+    backend: name,
+    where,
+    nodes: [{ name, reachable: false, problem: text, summary: `does not answer (${text})` }],
+    findings: [{ severity: 'error', code: 'unreachable', node: name, message }],
+  };
+}
+
 /** The report of a registration, for operators. */
 export function diagnosisOf(registration: string, { backend, where, nodes, findings }: BackendReport): LockDiagnosis {
   return { registration, backend, where, checkedAt: new Date().toISOString(), nodes, findings };
