@@ -188,6 +188,27 @@ it.each<[string, (gate: Gate) => Promise<void | AcquireAnswer>]>([
   await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
 });
 
+it('a lock is given back when the attempt of a backend of promises has an effect after its time limit, and then rejects', async () => {
+  const toy = new ToyBackend(now);
+  const { acquire, release } = toy;
+  const [late, hasRun] = [new Gate(), new Gate()];
+  let releases = 0;
+  toy.attemptTimeoutMs = () => 20;
+  toy.acquire = async (request) => {
+    await late.opened;
+    await acquire.call(toy, request);
+    hasRun.open();
+    return reject();
+  };
+  toy.release = (...args) => (releases++, release.apply(toy, args));
+  const backend = fromPromises(toy, now);
+  expect(await acquireOn(backend, claimOn('key', 3_600_000))).toMatchObject({ status: 'unavailable' });
+  await until(() => releases > 0, { what: 'the attempt is undone' });
+  late.open();
+  await hasRun.opened;
+  await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
+});
+
 it('a backend of promises names the modes in which it holds locks, or says why there are none', () => {
   expect(fromPromises(new ToyCrowd(now), now).modes).toEqual(['shared', 'permits']);
   const backend = broken({ whyOnlyExclusive: 'The disk is small.', transfer: undefined });

@@ -66,6 +66,7 @@ export interface PromiseBackend
   acquire(request: AcquireRequest): Promise<AcquireAnswer>;
   extend(request: ExtendRequest): Promise<ExtendAnswer>;
   release(grant: Grant, how: Releasing): Promise<ReleaseOutcome>;
+  /** It must have no effect after its time limit: nobody would know the owner value that an adoption has then given to the lock. */
   transfer?(request: Transfer): Promise<TransferAnswer>;
   /**
    * A capability of a store without a queue that can tell when a lock may be free. It yields `undefined` when it misses no lock from now on, and
@@ -154,19 +155,19 @@ class LimitedBackend implements LockBackend {
     const { backend } = this;
     const sentAt = this.now();
     const leave = () => request.place && backend.waitQueue?.leave(request.key, request.place);
-    const late = (outcome: AcquireAnswer) => {
-      if (outcome.status === 'acquired') {
+    const late = (outcome?: AcquireAnswer) => {
+      if (outcome?.status === 'acquired') {
         for (const grant of [outcome.grant, ...(outcome.others ?? [])]) {
           this.#noteTtl(grant, request.ttlMs);
           this.release(grant, {}, () => {});
         }
-      }
-      if (outcome.status === 'contended' && outcome.queued) leave();
+      } else if (outcome?.status !== 'contended') giveBack();
+      else if (outcome.queued) leave();
     };
     const ask = () => outcomeOf('acquire', backend.acquire(request));
     const attempt = this.#withLimit(ask, backend.attemptTimeoutMs?.() ?? this.timeLimitMs, late);
     // The attempt may have run, or may still run: also if the store says that it is unavailable.
-    const undo = (outcome: Unavailable) => {
+    const giveBack = () => {
       const { key, hold, owner, others = [], ttlMs } = request;
       for (const each of [owner, ...others]) {
         const grant = { key, owner: each, hold };
@@ -174,6 +175,9 @@ class LimitedBackend implements LockBackend {
         this.#retryRelease(grant, {});
       }
       leave();
+    };
+    const undo = (outcome: Unavailable) => {
+      giveBack();
       done(outcome);
     };
     void attempt.then(
@@ -322,18 +326,18 @@ class LimitedBackend implements LockBackend {
   }
 
   /**
-   * @param late called with an answer that comes after the time limit
+   * @param late called with an answer that comes after the time limit; without one if the store rejects then
    * @throws NodeError
    */
   async #withLimit<Answer>(
     ask: () => Promise<Answer>,
     limitMs = this.timeLimitMs,
-    late?: (answer: Answer) => void,
+    late?: (answer?: Answer) => void,
   ): Promise<Answer> {
     try {
       const answer = ask();
       return await inTime(answer, limitMs, () => {
-        answer.then(late, () => {});
+        answer.then(late, () => late?.());
         throw new Error(`no answer within ${limitMs} ms`);
       });
     } catch (error) {
