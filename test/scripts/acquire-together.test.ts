@@ -230,6 +230,13 @@ describe('who asks to hold a lock together with others, where something is wrong
     }
   });
 
+  it('is released, and the reply says so, where the server is full and cannot write the next hold', async () => {
+    await permits('a', 1, 1);
+    const [kind, gave] = await whileFull(() => permits('b', 1, 1, { give: 'a' }));
+    expect([kind, gave]).toEqual(['failed', 1]);
+    expect(await client.exists(LOCK)).toBe(0);
+  });
+
   it.each([
     ['shared', share],
     ['of permits', (owner: string) => permits(owner, 1, 2)],

@@ -473,7 +473,10 @@ if is_granted then
   end
 end
 ${SETTLE}
-if holders and holders.problem then return {holders.problem} end
+if holders and holders.problem then
+  if give == '' or not holders.is_new then return {holders.problem} end
+  if owner ~= '' then return {'failed', gave, holders.problem} end
+end
 if owner == '' then return gave end
 if is_granted then
   local token = kind == 's' and string.sub(holders.head, 4) or 0

@@ -23,7 +23,7 @@
 --        others  more owners, separated by spaces: if nobody waits, they join after the first, each with as many permits
 -- reply  {'granted', gave, us, token, joined, bound, smallest}
 --        {'refused', gave, us, remaining ms, value, was_gone, others, smallest}  others hold it
---        {'failed', gave, error}  no token could be minted: the script only released the hold
+--        {'failed', gave, error}  no token could be minted, or the new hold not be written: the script only released the old hold
 --        {error}                  nothing was changed
 --        gave                     if owner is ''
 --
@@ -130,7 +130,10 @@ if is_granted then
   end
 end
 -- @include settle
-if holders and holders.problem then return {holders.problem} end
+if holders and holders.problem then
+  if give == '' or not holders.is_new then return {holders.problem} end
+  if owner ~= '' then return {'failed', gave, holders.problem} end
+end
 if owner == '' then return gave end
 if is_granted then
   local token = kind == 's' and string.sub(holders.head, 4) or 0
