@@ -10,6 +10,7 @@ import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import { logProblems } from '../../lib/nest/module/log-problems.js';
 import { ToyBackend } from '../contract/toy-backend.js';
 import { acquireOn, claimOn, connected, extendOn, granted, now, releaseOn, transferOn } from '../support/claims.js';
+import { Gate } from '../support/gate.js';
 import { openLocks, serviceOn } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { proxyTo, redisServers, serverOfFile } from '../support/stage.js';
@@ -280,6 +281,69 @@ describe('calls that wait for a lock that is detached', () => {
       expect(await ownerOn(server, end)).toBe(next.owner);
       await next.release();
     }
+  });
+
+  it('get it though the loss of the adopted lock makes the first of them give up', async () => {
+    const [locks, others] = [await open({ ttlMs: 60_000 }), await open()];
+    const parcel = await detached(locks, 'give up');
+    const controller = new AbortController();
+    const first = locks.withLock('give up', { waitMs: 600_000, signal: controller.signal }, () => 'first');
+    await untilQueued(server, 'give up', 1);
+    const next = locks.withLock('give up', { waitMs: 600_000 }, () => 'next');
+    const adopted = await locks.adopt(parcel);
+    adopted.signal.addEventListener('abort', () => controller.abort(new Error('given up')));
+    await others.forceRelease('give up');
+    await first.catch(() => {});
+    expect(await next).toBe('next');
+    expect(await adopted.release()).toBe(false);
+  });
+});
+
+describe('a lock that is being detached', () => {
+  /** A lock on a store that answers a transfer once the gate is open. */
+  async function slowToDetach() {
+    const [toy, answers] = [new ToyBackend(now), new Gate()];
+    const { transfer } = toy;
+    let asked = 0;
+    toy.transfer = async (request) => {
+      const outcome = await transfer.call(toy, request);
+      asked++;
+      await answers.opened;
+      return outcome;
+    };
+    const locks = serviceOn(fromPromises(toy, now));
+    return { locks, answers, asked: () => until(() => asked, { what: 'it is asked' }) };
+  }
+
+  it('is not taken to be held by a nested call, whenever that comes', async () => {
+    for (let turns = 0; turns < 60; turns++) {
+      const { locks, answers, asked } = await slowToDetach();
+      await locks.withLock('k', async (lock) => {
+        const detaching = lock.detach(HOUR);
+        await asked();
+        answers.open();
+        for (let turn = 0; turn < turns; turn++) await null;
+        const nested = locks.withLock('k', { waitMs: 0, onLost: 'ignore' }, async (inner) => {
+          await detaching;
+          return inner.isHeld;
+        });
+        await expect(nested).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+      });
+    }
+  });
+
+  it('is released once all attempts to detach it have ended, though one was refused at once', async () => {
+    const { locks, answers, asked } = await slowToDetach();
+    const lock = await locks.acquire('k');
+    const detaching = lock.detach(HOUR);
+    await asked();
+    expect(await fails(lock.detach({} as never))).toMatchObject({ code: 'LOCK_OPTIONS' });
+    const released = lock.release();
+    answers.open();
+    const { owner } = await detaching;
+    expect(await released).toBe(false);
+    const seen = await locks.inspect('k');
+    expect([seen!.holder.detached, seen!.digest]).toEqual([true, digestOf(owner)]);
   });
 });
 

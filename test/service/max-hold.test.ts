@@ -137,6 +137,18 @@ describe('a lock that was held for too long', () => {
     expect(locks.size).toBe(0);
   });
 
+  it('a release by a listener that is told of the end of maxHoldMs amid another release counts once', async () => {
+    const locks = await open();
+    const call = locks.withLock('twice', { maxHoldMs: 1_000 }, async (lock) => {
+      const nested = await locks.acquire('twice');
+      nested.signal.addEventListener('abort', () => void nested.release());
+      blockEventLoop(1_500);
+      await nested.release();
+      expect(await ownerOn(server, 'twice')).toBe(lock.owner);
+    });
+    await expect(call).rejects.toMatchObject({ reason: 'overstayed', outcome: { status: 'fulfilled' } });
+  });
+
   it('a lock that was held for longer than maxHoldMs is not passed on within the process while its work may run [G803]', async () => {
     const [locks, others] = [await open({ cohortMs: 60_000 }), await open()];
     const turns = async (key: string) => {

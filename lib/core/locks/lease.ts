@@ -156,11 +156,6 @@ export class Lease implements Linked<Lease> {
     return this.grant.key;
   }
 
-  /** The lease that its call has now. */
-  get current(): Lease {
-    return this.downgradedTo ?? this;
-  }
-
   get deadline(): number {
     return this.#deadline;
   }
@@ -311,12 +306,7 @@ export class Lease implements Linked<Lease> {
     this.onExtensionFailed(fault);
   }
 
-  /** The answer to the transfer has come, and was read. */
-  endDetaching(): void {
-    this.#isDetaching = false;
-  }
-
-  /** Whether a transfer is in flight. A nested call waits for its outcome. */
+  /** Whether a transfer has not ended yet. A nested call waits for its outcome. */
   get isDetaching(): boolean {
     return this.#isDetaching;
   }
@@ -422,6 +412,7 @@ export class Lease implements Linked<Lease> {
   #enter(next: LeaseState): boolean {
     if (!NEXT[this.#state].includes(next)) return false;
     this.#state = next;
+    if (!this.isExtending) this.#isDetaching = false;
     if (this.#whenAnswered && !this.isExtending) {
       for (const resolve of this.#whenAnswered) resolve();
       this.#whenAnswered = undefined;

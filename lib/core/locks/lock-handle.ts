@@ -18,7 +18,7 @@ export class LockHandle implements Lock {
   #released?: Promise<boolean>;
   /** When its call ends at the latest, by the clock of the service. */
   #endsBy?: number;
-  /** Settles when an attempt to detach or downgrade the lock has ended. */
+  /** Settles when all attempts to detach or downgrade the lock have ended. */
   #changing?: Promise<void>;
   /** The handle of the same call after it has downgraded the lock. */
   #downgradedTo?: LockHandle;
@@ -60,7 +60,7 @@ export class LockHandle implements Lock {
 
   /** The lease that its call has now: another one after it has downgraded the lock. */
   get lease(): Lease {
-    return this.own.current;
+    return this.own.downgradedTo ?? this.own;
   }
 
   /** The handle that its call has now. */
@@ -150,6 +150,7 @@ export class LockHandle implements Lock {
   }
 
   release(): Promise<boolean> {
+    this.own.checkState(); // a listener of its signal may release the lock
     if (this.own.unregistered === this) this.own.unregistered = undefined;
     else if (this.#isWatched) unreleased.unregister(this);
     const release = () => this.#downgradedTo?.release() ?? this.#release();
@@ -180,7 +181,7 @@ export class LockHandle implements Lock {
 
   /** Until it has ended, a release waits. */
   async #change<T>(changing: Promise<T>): Promise<T> {
-    this.#changing = changing.then(ignore, ignore);
+    this.#changing = Promise.allSettled([this.#changing, changing]).then(ignore);
     try {
       return await changing;
     } catch (error) {

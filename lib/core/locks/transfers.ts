@@ -207,7 +207,6 @@ export class Transfers {
         `after ${ttlMs} ms.`;
       throw new LockUnavailableError(`${error.message} ${uncertain}`, key, outcome.causes);
     } finally {
-      lease.endDetaching();
       inFlight.end();
     }
   }
