@@ -115,11 +115,6 @@ export class Leases {
     });
   }
 
-  /** Whether the backend sends its commands only at the end of the current turn of the event loop. */
-  get sendsLater(): boolean {
-    return this.#backend.sendsLater === true;
-  }
-
   /** How much it keeps in memory: nothing unless keys are held, or were lost a moment ago. */
   get size(): number {
     return this.#watchdog.size + this.#lateReleases.size;
@@ -151,13 +146,6 @@ export class Leases {
     if (terms.extendTo === undefined) this.watch(lease);
     else this.#extend(lease); // it may be over by now, but the caller must get the lease first
     return lease;
-  }
-
-  /** Begins the lease of the next call of this process, with the grant of a lease that was released. */
-  pass(lease: Lease, fencingToken: number | undefined, label: string | undefined): Lease {
-    const next = lease.passOn(fencingToken, label);
-    this.watch(next);
-    return next;
   }
 
   /** Watches a lease: it is due when it should be extended, or ends. */

@@ -46,6 +46,17 @@ type Contended = Extract<AcquireOutcome, { status: 'contended' }>;
 /** Called with the outcome of a release. */
 type Released = (outcome: ReleaseOutcome) => void;
 
+/** An attempt for the first call. */
+interface Attempt {
+  readonly request: AcquireRequest;
+  /** When that call arrived, by the monotonic clock. */
+  readonly cameAt: number;
+  /** When the attempt was about to be sent. */
+  readonly askedAt: number;
+  /** Whether the turn of the line may have come before. */
+  readonly wasWoken: boolean;
+}
+
 /** A grant that no call of this process uses any more. */
 interface GivenBack {
   readonly grant: Grant;
@@ -98,14 +109,8 @@ export class Line implements Paced<Line> {
   #seen?: HolderSeen;
   /** Its place in the queue of the store. The next attempt takes it, unless it is taken. */
   #place?: Place;
-  /** When an attempt first asked for the place, by the monotonic clock. */
-  #placeAskedAt = 0;
-  /** When the latest attempt was about to be sent. */
-  #attemptedAt = 0;
   /** Whether its turn may have come since it last began to ask: the answer in flight may be older. */
   #isWoken = false;
-  /** `#isWoken` before it last began to ask. */
-  #wasWoken = false;
   #timer?: NodeJS.Timeout;
   #backOff?: BackOff;
 
@@ -207,16 +212,16 @@ export class Line implements Paced<Line> {
     if (this.#seen) this.#seen.askedAt ??= now();
     this.#stopWaiting();
     this.#state = 'asking';
-    this.#attemptedAt = now();
-    this.#wasWoken = this.#isWoken;
-    this.#isWoken = false;
+    const askedAt = now();
     const request = this.#prepareRequest(first);
     const cameAt = request.place?.arrivedAt ?? first.arrivedAt;
-    if (!first.mayGiveUp) pacer.add(this, this.#attemptedAt + SLOW_MS, SLOW_MS);
+    const attempt: Attempt = { request, cameAt, askedAt, wasWoken: this.#isWoken };
+    this.#isWoken = false;
+    if (!first.mayGiveUp) pacer.add(this, askedAt + SLOW_MS, SLOW_MS);
     inFlight.begin();
     const done = (outcome: AcquireOutcome) => {
       pacer.remove(this);
-      this.#goOn(this.#answered(request, cameAt, outcome));
+      this.#goOn(this.#answered(attempt, outcome));
       inFlight.end();
     };
     if (back && backend.releaseAndAcquire) return backend.releaseAndAcquire(back.grant, back.released, request, done);
@@ -269,42 +274,38 @@ export class Line implements Paced<Line> {
     // The call that took the place has given up, and this one wants to hold the lock in another way.
     if (this.#place && !first.canUse(this.#place.ticket, this.#place.hold)) this.#leavePlace();
     if (!this.#place) {
-      this.#placeAskedAt = monotonic();
       const ticket = nextOwner(first.request.note);
-      this.#place = { ticket, hold, turns, calls: 0, arrivedAt: 0, isTaken: false };
+      this.#place = { ticket, hold, turns, calls: 0, arrivedAt: monotonic(), isTaken: false };
       byTicket.set(ticket, this);
     }
-    const arrivedAt = order.placeAt(first.arrivedAt, this.#placeAskedAt);
+    const arrivedAt = order.placeAt(first.arrivedAt, this.#place.arrivedAt);
     return (this.#place = { ...this.#place, calls: this.engine.waiting(this.key), arrivedAt });
   }
 
-  /**
-   * @param cameAt when the call that the attempt was for arrived, by the monotonic clock
-   * @returns a grant that no call can use
-   */
-  #answered(request: AcquireRequest, cameAt: number, outcome: AcquireOutcome): GivenBack | undefined {
+  /** @returns a grant that no call can use */
+  #answered(attempt: Attempt, outcome: AcquireOutcome): GivenBack | undefined {
     switch (outcome.status) {
       case 'acquired':
-        return this.#acquired(request, cameAt, outcome);
+        return this.#acquired(attempt, outcome);
       case 'contended':
-        this.#contended(request, outcome);
+        this.#contended(attempt, outcome);
         return undefined;
       case 'unavailable':
-        this.#unavailable(outcome.causes);
+        this.#unavailable(attempt, outcome.causes);
         return undefined;
     }
   }
 
-  #acquired(request: AcquireRequest, cameAt: number, outcome: Acquired): GivenBack | undefined {
+  #acquired(attempt: Attempt, outcome: Acquired): GivenBack | undefined {
     const { grant, others = [], sentAt, smallerLimit } = outcome;
     const { backend } = this.engine;
-    if (this.#place?.isTaken && !this.#wasWoken) backend.waitQueue?.checkListening(this.key); // no message came
-    if (smallerLimit !== undefined) this.engine.noteLimits(this.key, request.hold, smallerLimit);
+    if (this.#place?.isTaken && !attempt.wasWoken) backend.waitQueue?.checkListening(this.key); // no message came
+    if (smallerLimit !== undefined) this.engine.noteLimits(this.key, attempt.request.hold, smallerLimit);
     this.#becomeIdle();
     this.#endStale();
     let unused: Grant | undefined;
     for (const each of [grant, ...others]) {
-      if (this.#use(each, request, cameAt, sentAt)) continue;
+      if (this.#use(each, attempt, sentAt)) continue;
       if (unused) backend.release(unused, {}, ignore);
       unused = each;
     }
@@ -316,7 +317,8 @@ export class Line implements Paced<Line> {
    * lock in another way, or may have come later than calls elsewhere.
    * @returns false when it is of no use
    */
-  #use(grant: Grant, { ttlMs, hold }: AcquireRequest, cameAt: number, sentAt: number): boolean {
+  #use(grant: Grant, { request, cameAt }: Attempt, sentAt: number): boolean {
+    const { ttlMs, hold } = request;
     const { limits, now } = this.engine;
     const answeredAt = now();
     const isOver = answeredAt >= sentAt + validityMs(ttlMs, limits.marginMs);
@@ -332,11 +334,11 @@ export class Line implements Paced<Line> {
     return false;
   }
 
-  #contended({ hold }: AcquireRequest, refusal: Contended): void {
+  #contended({ request, askedAt }: Attempt, refusal: Contended): void {
     const { owner, others, remainingMs, isKept, queued, smallerLimit } = refusal;
     const nobodyWon = remainingMs === undefined;
     if (this.#place && queued) this.#place = { ...this.#place, isTaken: true, hint: refusal.hint };
-    if (smallerLimit !== undefined) this.engine.noteLimits(this.key, hold, smallerLimit);
+    if (smallerLimit !== undefined) this.engine.noteLimits(this.key, request.hold, smallerLimit);
     const answeredAt = this.engine.now();
     this.#seen = { owner, others, endsAt: nobodyWon ? undefined : answeredAt + remainingMs, isKept };
     this.engine.noteContested(this.key);
@@ -350,24 +352,24 @@ export class Line implements Paced<Line> {
     // It takes its place at once, even before messages arrive: after a random pause, calls for another mode would come first.
     const needsPlace = waitQueue !== undefined && !this.#place && !nobodyWon;
     if (this.#isWoken || needsPlace) this.#ask();
-    else this.#wait(refusal, answeredAt);
+    else this.#wait(refusal, askedAt, answeredAt);
   }
 
   /** Refuses the calls that waited for a failed attempt. With an attempt for each of them, a queue would fail one by one. */
-  #unavailable(causes: readonly NodeError[]): void {
+  #unavailable({ askedAt }: Attempt, causes: readonly NodeError[]): void {
     this.#leavePlace();
-    for (const waiter of this.#waiters.filter(({ startedAt }) => startedAt <= this.#attemptedAt))
+    for (const waiter of this.#waiters.filter(({ startedAt }) => startedAt <= askedAt))
       this.#refuse(waiter, LockUnavailableError.from('acquired', this.key, causes));
     if (this.#waiters.size > 0) this.#ask();
     else this.#stopAsking();
   }
 
   /** Waits for a message, the end of a pause, or the next check. */
-  #wait({ queued, remainingMs }: Contended, answeredAt: number): void {
+  #wait({ queued, remainingMs }: Contended, askedAt: number, answeredAt: number): void {
     const { backend, now, pacer } = this.engine;
     if (remainingMs === undefined) {
       this.#state = 'resting';
-      return this.#pause(pauseAfterTieMs(answeredAt - this.#attemptedAt));
+      return this.#pause(pauseAfterTieMs(answeredAt - askedAt));
     }
     this.#state = 'queued';
     const isListening = queued && backend.waitQueue?.isListening(this.key);
@@ -476,7 +478,9 @@ export class Line implements Paced<Line> {
     cohort.turnsLeft--;
     if (nextToken !== undefined) cohort.nextToken = nextToken + 1;
     this.#leases.remove(lease);
-    this.#grant(next, this.engine.leases.pass(lease, nextToken, next.label), 'passed');
+    const passed = lease.passOn(nextToken, next.label);
+    this.engine.leases.watch(passed);
+    this.#grant(next, passed, 'passed');
     if (this.#state !== 'idle') this.#goOn(); // it asks for more permits, and perhaps no call wants them any more
     return true;
   }
@@ -530,8 +534,8 @@ export class Line implements Paced<Line> {
   #endStale(): void {
     const { first } = this.#leases;
     if (this.mode !== 'exclusive' || !first) return;
-    first.lose('expired');
     this.#leases.remove(first);
+    queueMicrotask(() => first.lose('expired')); // a listener of its signal may have calls of this line give up
   }
 
   /** Another process may have taken the lock from this owner by force: asks the store, and passes nothing on until then. */

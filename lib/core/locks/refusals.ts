@@ -75,12 +75,12 @@ function unansweredCauses(
 
 /** The refusal of a call whose lock is held by others. @param maxWaiters given when the call may not even wait */
 export function contended(
-  { waitedMs, holding, hold }: Waiter,
+  { waitedMs, request, hold }: Waiter,
   known: Knowledge,
   maxWaiters?: number,
 ): LockContendedError {
   const { key, lease, seen, now } = known;
-  const call = { maxWaiters, permits: heldAs(hold).permits, holding };
+  const call = { maxWaiters, permits: heldAs(hold).permits, holding: request.holding };
   if (lease) {
     const holder = parseOwner(lease.grant.owner);
     const remainingMs = lease.checkRemainingMs();

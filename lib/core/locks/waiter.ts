@@ -115,10 +115,6 @@ export class Waiter implements Linked<Waiter> {
     return this.request.since !== undefined;
   }
 
-  get holding(): readonly string[] | undefined {
-    return this.request.holding;
-  }
-
   /** Whether `giveUpBy` was called. */
   get mayGiveUp(): boolean {
     return this.#mayGiveUp;
@@ -132,13 +128,13 @@ export class Waiter implements Linked<Waiter> {
   }
 
   grant(lease: Lease, how: LockGrant): void {
-    const { events, leases } = this.engine;
+    const { backend, events, leases } = this.engine;
     this.#settle();
     if (events.observed) {
       const waitedMs = Math.round(this.waitedMs);
       this.#emit({ type: 'acquired', waitedMs, grant: how, ...leases.identity(lease) });
     }
-    const isSentLater = lease.provisionalTtlMs !== undefined && leases.sendsLater;
+    const isSentLater = lease.provisionalTtlMs !== undefined && backend.sendsLater === true;
     this.#resolve(isSentLater ? this.#handleLater(lease, how) : this.#handleOf(lease, how));
   }
 
@@ -181,13 +177,9 @@ export class Waiter implements Linked<Waiter> {
 
   async #decline(lease: Lease, reason: unknown): Promise<never> {
     const { gate, inFlight, leases } = this.engine;
-    try {
-      await Promise.resolve(); // until the line has done its part
-      await leases.release(lease, this.request.ttlMs);
-      this.#emit(this.#failure(reason));
-    } finally {
-      inFlight.end();
-    }
+    await Promise.resolve(); // until the line has done its part
+    void leases.release(lease, this.request.ttlMs).finally(() => inFlight.end());
+    this.#emit(this.#failure(reason));
     return gate.refuse(reason);
   }
 

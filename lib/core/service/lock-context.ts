@@ -14,7 +14,6 @@ interface Frame {
   readonly of: LockContext;
   /** Undefined when it was found released. */
   lock?: LockHandle;
-  lease: Lease;
   /** The set that the lock is part of. */
   set?: LockSetHandle;
   outer: Frame | undefined;
@@ -39,10 +38,10 @@ export class LockContext {
 
   run<T, Held extends LockHandle | LockSetHandle>(held: Held, work: (held: Held) => T): T {
     if (!(held instanceof LockSetHandle)) {
-      return context.run({ of: this, lock: held, lease: held.lease, outer: innermost() }, work, held);
+      return context.run({ of: this, lock: held, outer: innermost() }, work, held);
     }
     const frame = held.locks.reduce<Frame | undefined>(
-      (outer, lock) => ({ of: this, lock, lease: lock.lease, set: held, outer }),
+      (outer, lock) => ({ of: this, lock, set: held, outer }),
       innermost(),
     );
     return context.run(frame, work, held);
@@ -50,7 +49,7 @@ export class LockContext {
 
   /** Whether this call runs under an unreleased handle of this lease, even if the lease is lost. */
   isUnder(lease: Lease): boolean {
-    return this.#find((frame) => frame.lease.current === lease && frame.lock?.isReleased === false) !== undefined;
+    return this.#find(({ lock }) => lock?.lease === lease && !lock.isReleased) !== undefined;
   }
 
   /**
@@ -79,7 +78,7 @@ export class LockContext {
     let frame = context.getStore();
     if (!frame) return undefined;
     const leases: Lease[] = [];
-    for (; frame; frame = frame.outer) if (frame.of === this && holds(frame)) leases.push(frame.lease.current);
+    for (; frame; frame = frame.outer) if (frame.of === this && holds(frame)) leases.push(frame.lock.lease);
     return leases.length > 0 ? [...new Set(leases.reverse())] : undefined;
   }
 
@@ -98,8 +97,9 @@ export class LockContext {
 }
 
 /** Whether the call of this frame still holds its lock. Other calls may hold the lease although this call has returned. */
-function holds({ lock, lease }: Frame): boolean {
-  return lock?.isReleased === false && lease.current.checkAlive();
+function holds(frame: Frame): frame is Frame & { lock: LockHandle } {
+  const { lock } = frame;
+  return lock?.isReleased === false && lock.lease.checkAlive();
 }
 
 /**
