@@ -322,7 +322,7 @@ describe('a lock that is being detached', () => {
         const detaching = lock.detach(HOUR);
         await asked();
         answers.open();
-        for (let turn = 0; turn < turns; turn++) await null;
+        for (let turn = 0; turn < turns; turn++) await Promise.resolve();
         const nested = locks.withLock('k', { waitMs: 0, onLost: 'ignore' }, async (inner) => {
           await detaching;
           return inner.isHeld;
