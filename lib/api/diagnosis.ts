@@ -10,7 +10,8 @@ export interface LockPing {
   /** Whether the application has begun to close, which is when `lock.closing` aborts. */
   closing: boolean;
   /**
-   * How many servers answer (on a Redlock: vote), of how many. One Redis, a Cluster, or the memory of the process counts as one.
+   * The number of servers that answer (on a Redlock: that vote), and the number of all servers. One Redis, a Cluster, a database or
+   * the memory of the process counts as one.
    */
   nodes: { voting: number; of: number };
   /** The problems, for operators. They name servers, never credentials. On a Redlock they include nodes that are not needed. */
@@ -48,7 +49,7 @@ export interface NodeReport {
 export interface LockDiagnosis<Node extends NodeReport = NodeReport> {
   /** Name of the registration. */
   registration: string;
-  /** The kind of backend: `memory`, `redis` or `redlock`. */
+  /** The kind of backend: `memory`, `redis`, `redlock`, `postgres` or `mysql`. */
   backend: string;
   /** The backend in words: `on one Redis`. */
   where: string;

@@ -205,7 +205,7 @@ export class NodeError extends Error {
     readonly advice?: string,
     /** Whether the node refused only this key or this call, and serves others. */
     readonly isOfKey = false,
-    /** The error that a store of your own has thrown. */
+    /** The error that your own store threw. */
     cause?: Error,
   ) {
     const shown = printable(problem, LONGEST_PROBLEM);
@@ -252,7 +252,7 @@ export class LockUnavailableError extends LockRefusal {
   }
 }
 
-/** An error without causes is one of an application that closes, which is no outage. */
+/** Adds a cause if there is none: an error without causes means that the application closes. */
 function atLeastOne(causes: readonly NodeError[]): readonly NodeError[] {
   return causes.length > 0 ? causes : [new NodeError('the store', 'it gave no reason')];
 }

@@ -21,7 +21,7 @@ export interface LockHolder {
 /** The note at the end of an owner value, after the last slash. */
 const NOTE = /\.([\w-]{1,267})$/;
 const OF_PROCESS = /^([\w.-]+)\/(\d+)\/[\w-]+\/[0-9a-z]+$/;
-/** Limits each part to the length that this library writes. It ends with a UUID, as no owner value of a process does. */
+/** Limits each part to the length that this library writes. Only the owner value of a parcel ends with a UUID. */
 const OF_PARCEL = /^detached\/([\w.-]{1,64})\/(\d{1,10})\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Returns a digest that identifies an owner value without revealing it. */
@@ -30,8 +30,8 @@ export function digestOf(owner: string): string {
 }
 
 /**
- * Appends the note of a call to an owner value. In UTF-16 and base64url it has at most 386 characters, of the 512 that a table
- * has room for, and no character with a meaning in any store.
+ * Appends the note of a call to an owner value. The result has at most 386 characters; a table has room for 512. In base64url, no
+ * character of the note has a meaning in any store.
  */
 export function noted(owner: string, note: string | undefined): string {
   return note === undefined ? owner : `${owner}.${Buffer.from(note, 'utf16le').toString('base64url')}`;

@@ -169,9 +169,10 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   maxWaiters?: number;
   /**
-   * Maximum time after a grant to pass the lock on among the waiting calls of one process, in milliseconds, 0 to 60 000; at most
-   * 100 times. Only calls that waited at the time of the grant get it. Then other processes get their turn. More is faster; less
-   * shortens the wait of other processes. 0 asks the store each time. After work that takes longer, the lock is never passed on.
+   * How long after a grant the calls of one process may pass the lock on to each other, in milliseconds, 0 to 60 000; at most 100
+   * times. Only calls that waited at the time of the grant get it. Then other processes get their turn. A longer time is faster; a
+   * shorter one lets other processes wait less. With 0, each call asks the store. After work that takes longer than this, the lock is
+   * never passed on.
    * @default 100
    */
   cohortMs?: number;

@@ -1,7 +1,7 @@
 /** Control, invisible and text-direction characters. */
 export const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
-/** How many UTF-16 units of a text a message shows: most keys and owner values are shorter. */
+/** Maximum number of UTF-16 units of a text that a message shows. Most keys and owner values are shorter. */
 const MOST = 200;
 
 /**

@@ -29,14 +29,14 @@ import { ReleaseRetry } from './release-retry.js';
 import { PING_KEY, pingOfOne, reportOfOne, type BackendPing, type BackendReport } from './report.js';
 import { WatchedLocks } from './watched-locks.js';
 
-/** An outcome without `sentAt`, which `fromPromises` knows, and with an optional `queued`. */
+/** An outcome without `sentAt`, which `fromPromises` adds, and with an optional `queued`. */
 type Unsent<Outcome> = Outcome extends { sentAt: number }
   ? Omit<Outcome, 'sentAt'>
   : Outcome extends { queued: boolean }
     ? Omit<Outcome, 'queued'> & { queued?: boolean }
     : Outcome;
 
-/** The answer of `acquire`. After `unavailable`, as after a rejection, the lock is released: the attempt may have run. */
+/** The answer of `acquire`. After `unavailable` or a rejection, `fromPromises` releases the lock: the attempt may have run. */
 export type AcquireAnswer = Unsent<AcquireOutcome>;
 /** The answers of the other operations. */
 export type ExtendAnswer = Unsent<ExtendOutcome>;
@@ -69,15 +69,16 @@ export interface PromiseBackend
   /** It must have no effect after its time limit: nobody would know the owner value that an adoption has then given to the lock. */
   transfer?(request: Transfer): Promise<TransferAnswer>;
   /**
-   * A capability of a store without a queue that can tell when a lock may be free. It yields `undefined` when it misses no lock from now on, and
-   * then the key of each lock that was released, or taken by force. After it may have missed a lock, it yields `undefined` again. It ends when the
-   * signal aborts. If it ends or throws earlier, it is called again after a pause that grows. Without it, waiting calls poll.
+   * A capability of a store without a queue that can report when a lock may be free. First it yields `undefined`: from then on it misses no
+   * release. Then it yields the key of each lock that was released or taken by force. After it may have missed one, it yields `undefined` again.
+   * It ends when the signal aborts. If it ends or throws earlier, the library calls it again after a growing pause. Without this method, waiting
+   * calls poll.
    */
   watch?(signal: AbortSignal): AsyncIterable<string | undefined>;
 }
 
 /**
- * Makes a lock backend of one that is written with promises. It adds what the contract promises besides the operations:
+ * Makes a lock backend from one that is written with promises. It adds what the contract promises besides the operations:
  * - Each operation has a time limit.
  * - Leases begin before the store is asked.
  * - A lock that is acquired too late, or without an answer, is released.
@@ -89,7 +90,7 @@ export function fromPromises(backend: PromiseBackend, now = monotonic, timeLimit
   return new LimitedBackend(backend, now, timeLimitMs);
 }
 
-/** The pause between two tries to reach the store at the start, in milliseconds. */
+/** The pause between two attempts to reach the store at startup, in milliseconds. */
 const ASK_AGAIN_MS = 50;
 
 class LimitedBackend implements LockBackend {
@@ -166,7 +167,7 @@ class LimitedBackend implements LockBackend {
     };
     const ask = () => outcomeOf('acquire', backend.acquire(request));
     const attempt = this.#withLimit(ask, backend.attemptTimeoutMs?.() ?? this.timeLimitMs, late);
-    // The attempt may have run, or may still run: also if the store says that it is unavailable.
+    // The attempt may have run, or may still run, even if the store says that it is unavailable.
     const giveBack = () => {
       const { key, hold, owner, others = [], ttlMs } = request;
       for (const each of [owner, ...others]) {
@@ -239,7 +240,7 @@ class LimitedBackend implements LockBackend {
     });
   }
 
-  /** If the backend has no `connect`, it has to inspect a lock until that succeeds. @throws LockError */
+  /** If the backend has no `connect`, inspects a lock until that succeeds. @throws LockError */
   async connect(timeoutMs: number): Promise<NodeError[]> {
     const { backend } = this;
     const endsAt = monotonic() + timeoutMs;
@@ -261,7 +262,7 @@ class LimitedBackend implements LockBackend {
     }
   }
 
-  /** If the backend has no `ping`, it has to inspect a lock. */
+  /** If the backend has no `ping`, inspects a lock. */
   ping(): Promise<BackendPing> {
     const { backend } = this;
     const ask = async () => {
@@ -307,7 +308,7 @@ class LimitedBackend implements LockBackend {
     return this.#withLimit(() => outcomeOf('release', this.backend.release(grant, how))).catch(unavailable);
   }
 
-  /** It ignores an answer that comes too late: the caller then undoes the transfer. */
+  /** Ignores an answer that comes too late: the caller then undoes the transfer. */
   async #tryTransfer(request: Transfer): Promise<TransferOutcome> {
     const sentAt = this.now();
     try {
@@ -346,7 +347,7 @@ class LimitedBackend implements LockBackend {
   }
 }
 
-/** The advice for an error that is a mistake in the code of the store, not an outage. An outage in `fetch` is a TypeError with a cause. */
+/** The advice for an error that shows a mistake in the store's code. For an outage, `fetch` throws a TypeError too, but with a cause. */
 function adviceOn(error: Error): string | undefined {
   const isMistake = error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
   return isMistake && error.cause === undefined
@@ -354,7 +355,7 @@ function adviceOn(error: Error): string | undefined {
     : undefined;
 }
 
-/** An answer whose form nobody has checked. */
+/** An answer before its form is checked. */
 type Unchecked = Readonly<
   Record<'grant' | 'others' | 'owner' | 'remainingMs' | 'reason' | 'causes' | 'mayHaveRun', unknown>
 >;
@@ -363,7 +364,7 @@ type UncheckedGrant = Readonly<Record<keyof Grant, unknown>>;
 /** What a part of an answer must be. */
 type Rule<Whole> = readonly [what: string, partOf: (whole: Whole) => unknown, isFit: (part: unknown) => boolean];
 
-const OF_GRANT: readonly Rule<UncheckedGrant>[] = [
+const GRANT_RULES: readonly Rule<UncheckedGrant>[] = [
   ['a key that is a string', ({ key }) => key, isString],
   ['an owner that is a string', ({ owner }) => owner, isString],
   ['a fencingToken that is a safe integer, or undefined,', ({ fencingToken }) => fencingToken, isToken],
@@ -371,7 +372,7 @@ const OF_GRANT: readonly Rule<UncheckedGrant>[] = [
 ];
 const GRANT: readonly Rule<Unchecked>[] = [
   ['a grant', ({ grant }) => grant, isObject],
-  ...OF_GRANT.map(([what, partOf, isFit]): Rule<Unchecked> => [
+  ...GRANT_RULES.map(([what, partOf, isFit]): Rule<Unchecked> => [
     `a grant with ${what}`,
     ({ grant }) => partOf(grant as UncheckedGrant),
     isFit,
@@ -384,7 +385,7 @@ const REASON: Rule<Unchecked> = ["the reason 'expired' or 'stolen'", ({ reason }
 const CAUSES: Rule<Unchecked> = ['causes that are an array of errors', ({ causes }) => causes, areErrors];
 const MAY_HAVE_RUN: Rule<Unchecked> = ['mayHaveRun that is a boolean', ({ mayHaveRun }) => mayHaveRun, isBoolean];
 
-/** The statuses of each operation, and what the library needs of an answer with them. */
+/** The statuses of each operation, and the parts that an answer with each of them must have. */
 const FORMS: Readonly<Record<string, Readonly<Record<string, readonly Rule<Unchecked>[]>>>> = {
   acquire: { acquired: [...GRANT, OTHERS], contended: [OWNER, REMAINING], unavailable: [CAUSES] },
   extend: { extended: [], lost: [REASON], unavailable: [CAUSES] },
@@ -393,7 +394,7 @@ const FORMS: Readonly<Record<string, Readonly<Record<string, readonly Rule<Unche
 };
 
 /**
- * Checks the answer of an operation: its author may have forgotten to return it, or may use no compiler.
+ * Checks the answer of an operation: the author of the store may have forgotten to return it, or may not use a compiler.
  * @throws Error that names the operation, for an answer that the library cannot use
  */
 async function outcomeOf<Outcome extends { status: string }>(
@@ -418,7 +419,7 @@ async function outcomeOf<Outcome extends { status: string }>(
   return outcome;
 }
 
-/** A wrong part of an answer, without its own parts: they may be owner values, which no error shows. */
+/** Shows a wrong part of an answer, but not its own parts: they may be owner values, which no error may show. */
 function shown(part: unknown): string {
   return inspect(part, { depth: 0 });
 }
@@ -453,7 +454,7 @@ function areErrors(value: unknown): boolean {
 
 function areGrants(value: unknown): boolean {
   const isGrant = (each: unknown) =>
-    isObject(each) && OF_GRANT.every(([, partOf, isFit]) => isFit(partOf(each as UncheckedGrant)));
+    isObject(each) && GRANT_RULES.every(([, partOf, isFit]) => isFit(partOf(each as UncheckedGrant)));
   return Array.isArray(value) && value.every(isGrant);
 }
 

@@ -1,27 +1,27 @@
 import { LinkedList, type Linked } from '../time/linked-list.js';
 
 /**
- * How many commands are in flight to a server, at most. Enough that the server is never idle while the client reads answers and writes commands.
- * Few enough that an extension that is sent now is answered some milliseconds later.
+ * Maximum number of commands in flight to a server. With so many, the server is never idle while the client reads answers and writes commands.
+ * With so few, the server answers a new extension within some milliseconds.
  */
 export const COMMANDS_IN_FLIGHT = 32;
 
-/** How many waiting commands of one kind can still take operations. */
-const ALIKE_AT_ONCE = 8;
+/** Maximum number of waiting commands of one kind that can still take operations. */
+const MAX_JOINABLE = 8;
 
 /** The order of the commands that wait for a server: releases (up to `RELEASE`), extensions, acquisitions, and then commands that only read. */
 export const [RELEASE, EXTENSION, ACQUISITION] = [1, 2, 3] as const;
 
 const NOTHING: never[] = [];
 
-/** Says just before an operation is sent whether its answer is still of use. */
+/** Says, just before an operation is sent, whether the caller still needs its answer. */
 export interface Wanted {
   readonly isWanted: boolean;
 }
 
 /** Says whether an operation has been sent. */
 export interface Sending {
-  /** Whether it waits in this process. If it is not wanted any more when there is room for it, it is never sent. */
+  /** Whether it still waits in this process. If it is no longer wanted by the time there is room for it, it is never sent. */
   readonly isWaiting: boolean;
 }
 
@@ -41,7 +41,7 @@ export abstract class Command<Self, Part extends Operation> implements Sending, 
   next?: Self;
   previous?: Self;
 
-  /** @param most how many operations it can have, at most */
+  /** @param most maximum number of its operations */
   constructor(
     readonly order: number,
     private readonly most: number,
@@ -72,7 +72,7 @@ export abstract class Command<Self, Part extends Operation> implements Sending, 
     return withdrawn;
   }
 
-  /** Removes the operations of a settled command, which may live on in old memory. @returns these operations */
+  /** Removes the operations of a settled command: the old generation of the heap may keep the command itself. @returns these operations */
   taken(): Part[] {
     const { operations } = this;
     this.operations = NOTHING;
@@ -123,7 +123,7 @@ export class Lane<One extends AnyCommand<One>> {
   #answered = 0;
   #answeredAt = -Infinity;
 
-  /** @param mostInFlight how many commands are in flight, at most */
+  /** @param mostInFlight maximum number of commands in flight */
   constructor(private readonly mostInFlight = COMMANDS_IN_FLIGHT) {}
 
   /** Whether a command may be sent. */
@@ -147,14 +147,14 @@ export class Lane<One extends AnyCommand<One>> {
     if (order <= EXTENSION) this.#urgent.push(command, order <= RELEASE ? 0 : 1);
     else this.#others.push(command, order === ACQUISITION ? 0 : 1);
     const latest = this.#latest.get(kind)?.filter(({ isWaiting, isFull }) => isWaiting && !isFull) ?? [];
-    this.#latest.set(kind, [...latest.slice(1 - ALIKE_AT_ONCE), command]);
+    this.#latest.set(kind, [...latest.slice(1 - MAX_JOINABLE), command]);
   }
 
   /** Takes the next command that waits, if there is room for it. */
   next(): One | undefined {
     if (!this.hasRoom) return undefined;
     const next = this.#urgent.take() ?? this.#others.take();
-    // A new Map: one that is cleared drags its earlier tables along in old memory.
+    // A new Map: a cleared one keeps its earlier tables alive in the old generation of the heap.
     if (!next && this.#latest.size > 0) this.#latest = new Map();
     return next;
   }
@@ -178,16 +178,14 @@ export class Lane<One extends AnyCommand<One>> {
   }
 
   /**
-   * Whether the server has answered a later command. On one connection that happens only if the client has sent this command to another
-   * server.
+   * Whether the server has answered a later command. On one connection this means that the client has sent this command to another server.
    */
   isPassed({ number }: One): boolean {
     return number < this.#answered;
   }
 
   /**
-   * The command that waits longest for its answer, and since when. As long as the server answers other commands, this one does not count as
-   * waiting.
+   * The command that has waited longest for its answer, and since when. While the server answers other commands, it does not count as waiting.
    */
   get owed(): { command: One; since: number } | undefined {
     const command = this.#open.first;

@@ -26,29 +26,30 @@ export const SHARED: Hold = { mode: 'shared' };
 /** The request of one attempt. */
 export interface AcquireRequest {
   readonly key: string;
-  /** A store that does not know the mode answers `unavailable`, with a sentence of its own. */
+  /** A store that does not know the mode answers `unavailable`, with its own message. */
   readonly hold: Hold;
   /**
-   * Marks the holder. Every attempt has its own, unless it is sent again because it may have run. With a place in a queue that hands over, it is
-   * the ticket of the place.
+   * Identifies the holder. Each attempt has its own value; only an attempt that is repeated, because it may have run, keeps its value. With a
+   * place in a queue that hands over, the value is the ticket of that place.
    */
   readonly owner: string;
   readonly ttlMs: number;
   /**
-   * Permits only: owner values of more calls of this process that each want the same number. They are granted together with the first one, in
-   * this order, as long as permits are free, and only while the queue is empty. They never wait in it.
+   * Permits only: the owner values of further calls of this process, each of which wants the same number of permits. The store grants them
+   * together with the first one, in this order, while permits are free and the queue is empty. They never wait in the queue.
    */
   readonly others?: readonly string[];
-  /** Where it waits if the lock is not free: only for a backend with a wait queue, which the line has to `leave`. */
+  /** Its place in the wait queue if the lock is not free; the line has to `leave` it. Only for a backend with a wait queue. */
   readonly place?: Place;
   /**
-   * Exclusive only: how many fencing tokens the store mints, for calls of this process that get the lock one after the other: 1 to 101. 1 if
-   * undefined. A store may always mint only one: then the process does not pass the lock on. `Place.turns` is the number of its first attempt.
+   * Exclusive only: how many fencing tokens the store mints, for calls of this process that get the lock one after the other. 1 to 101; 1 if
+   * undefined. A store may always mint a single one: then the process does not pass the lock on. `Place.turns` has the number that the first
+   * attempt with the place requested.
    */
   readonly turns?: number;
-  /** Whether to leave a free lock to the queue. Only where locks are handed over. */
+  /** Whether the store leaves a free lock to the queue. Only for a store that hands locks over. */
   readonly inOrder?: boolean;
-  /** The line that asks. If an attempt has to wait in this process, and is not wanted any more, it need not be sent. */
+  /** The line that asks. The backend need not send an attempt that waits in this process and is no longer wanted. */
   readonly asker?: { readonly isWanted: boolean };
 }
 
@@ -62,7 +63,7 @@ export interface Grant {
   readonly fencingToken?: number;
   /** The last token that was minted for this grant; undefined if it is the only one. */
   readonly lastToken?: number;
-  /** No call that waited in the queue at the time of the grant came earlier than this, by the monotonic clock. Undefined: unknown. */
+  /** All calls that were in the queue at the time of the grant came later than this, by the monotonic clock. Undefined: unknown. */
   readonly nobodyBefore?: number;
 }
 
@@ -79,16 +80,16 @@ export interface ExtendRequest {
 export interface CallsBehind {
   /** Their number: 1 or more. */
   readonly calls: number;
-  /** For how long the store shows them, in milliseconds: no message says when they are gone. */
+  /** For how long the store shows them, in milliseconds: no message reports that they are gone. */
   readonly forMs: number;
 }
 
 /** How a lock is released. */
 export interface Releasing {
   /**
-   * Until when the store keeps the lock, by the monotonic clock; then the lock ends by itself. While it is kept, nobody is granted the lock, and
-   * nobody can extend it, not even its owner. It is shown as kept, and can be taken by force. If the time has passed when the command
-   * is sent, the lock is released as usual.
+   * Until when the store keeps the lock, by the monotonic clock; then the lock expires. While the store keeps the lock, nobody can acquire or
+   * extend it, not even its owner. `inspect` shows it as kept, and `forceRelease` can take it. If the time has passed when the command is sent,
+   * the lock is released as usual.
    */
   readonly keepUntil?: number;
 }
@@ -101,7 +102,7 @@ export interface GuardStatement {
   readonly values: (string | number)[];
 }
 
-/** The operation has failed, or the store has not confirmed it. */
+/** The operation failed, or the store did not confirm it. */
 export interface Unavailable {
   status: 'unavailable';
   causes: NodeError[];
@@ -116,7 +117,7 @@ export type AcquireOutcome =
       others?: readonly Grant[];
       /** Permits only: the smallest limit that a holder names, if that is smaller than the limit of the request. */
       smallerLimit?: number;
-      /** When the command that won was about to be sent, by the clock of the service: the lease begins then. */
+      /** When the successful command was about to be sent, by the clock of the service: the lease begins then. */
       sentAt: number;
     }
   | {
@@ -135,9 +136,9 @@ export type AcquireOutcome =
       smallerLimit?: number;
       /** Whether the store keeps the lock although the work of its owner has ended. */
       isKept?: boolean;
-      /** Whether it has a place in the queue now. */
+      /** Whether the attempt now has a place in the queue. */
       queued: boolean;
-      /** What the store notes about that place, for itself: it comes back with the place, unchanged. */
+      /** A note of the store about that place: the next attempt passes it back unchanged, as `Place.hint`. */
       hint?: object;
     }
   | Unavailable;
@@ -157,13 +158,13 @@ export interface Transfer {
   readonly to: string;
   /** How long the lock lasts from now on, in milliseconds. */
   readonly ttlMs: number;
-  /** Whether the lock keeps the time that is left, if that is longer than `ttlMs`. @default false */
+  /** Whether the lock keeps its remaining time if that is longer than `ttlMs`. @default false */
   readonly atLeast?: boolean;
   /** Whether the store mints a fencing token for the new owner. If not, the lock keeps its token. */
   readonly mints: boolean;
   /**
-   * How the new owner holds the lock. If shared, the calls at the head of the queue that want to share it get it, too. The old owner always holds
-   * it exclusively. @default exclusive
+   * How the new owner holds the lock. If shared, the calls at the head of the queue that want a shared lock get it, too. The old owner always
+   * holds it exclusively. @default exclusive
    */
   readonly hold?: Hold;
 }
@@ -171,7 +172,7 @@ export interface Transfer {
 export type TransferOutcome =
   | {
       status: 'transferred';
-      /** Has the token that the lock has now. */
+      /** The new grant, with the current token of the lock. */
       grant: Grant;
       /** When the command was about to be sent, by the clock of the service. */
       sentAt: number;
@@ -205,7 +206,7 @@ export interface Holder {
   /** Permits only: how many it has, and the limit that it names. */
   permits?: number;
   limit?: number;
-  /** The last `CallsBehind.calls` of this owner; undefined if there was none, or if `forMs` is over. */
+  /** The last `CallsBehind.calls` that this owner reported; undefined if it reported none, or if `forMs` is over. */
   calls?: number;
 }
 
@@ -230,11 +231,11 @@ export interface Holding {
 /** A place in the queue of a lock, as the store shows it. */
 export interface Waiting {
   readonly ticket: string;
-  /** The last `Place.calls` of its process; undefined if there was none. */
+  /** The last `Place.calls` that its process reported; undefined if it reported none. */
   readonly calls?: number;
 }
 
-/** A bound of a time that calls ask for. */
+/** A bound for the times that calls ask for. */
 export interface Bound {
   readonly ms: number;
   /** Why the bound exists, and what to do: sentences for the error of a call that asks for a time out of bounds. */
@@ -258,7 +259,7 @@ export interface Listed {
   locks: { key: string; holding: Holding }[];
   /** Whether these are all locks that match: neither the limit nor the budget has ended the search. */
   complete: boolean;
-  /** About how many keys of the store the search has read. */
+  /** Approximate number of keys that the search has read in the store. */
   scanned: number;
 }
 
@@ -282,11 +283,11 @@ export interface LockBackend {
 
   /**
    * Tries once to take a lock, in one atomic step. What the step promises:
-   * - Others are in the way while their time runs by the clock of the store. A kept lock is in the way of everybody, also of its owner.
-   * - The same owner value again is the same attempt: it is granted again, and its ttl begins again.
-   * - Fencing tokens grow for each key, also after a lock has expired, or was deleted.
+   * - Other holders exclude the attempt until their time is over by the clock of the store. A kept lock excludes everybody, even its owner.
+   * - A request with the same owner value is the same attempt: the store grants it again, and its ttl starts again.
+   * - Fencing tokens grow for each key, even after a lock has expired or was deleted.
    * - After `unavailable` nothing stays behind: if the attempt may have run, the backend releases it in the background.
-   * - `sentAt` is by the clock of the service: the `now` that the maker of the backend was given, or `monotonic`.
+   * - `sentAt` is a time of the clock of the service: the `now` that the backend was made with, or `monotonic`.
    */
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void;
   /** Takes any grant: another process may have made it. */
@@ -314,7 +315,7 @@ export interface LockBackend {
    */
   forceRelease(key: string, from?: string): Promise<Taken | undefined>;
   /**
-   * Asks each server once whether it answers. It uses the connections of locks, and opens none, as health checks call it every few seconds.
+   * Asks each server once whether it answers. It uses the connections of the locks, and opens none: health checks call it every few seconds.
    * It takes at most the time limit of one command. Never rejects.
    */
   ping(): Promise<BackendPing>;
@@ -339,13 +340,13 @@ export interface LockBackend {
    */
   connect(timeoutMs: number): Promise<NodeError[]>;
   /**
-   * `Transfers` of the engine sets it. The backend calls it when the store can be reached again, so that failed transfers are repeated at once.
-   * A backend that does not know when that is, like one of `fromPromises`, never calls it: they are repeated after pauses as well.
+   * `Transfers` of the engine sets it. The backend calls it when the store can be reached again, so that the engine repeats failed transfers at
+   * once. A backend that cannot know this, such as one made by `fromPromises`, never calls it: the engine also repeats them after pauses.
    */
   onReachable?: () => void;
-  /** Called before the last tries of an application that closes: sends them although earlier commands are not answered. */
+  /** Called before the last attempts of a closing application: the backend sends them even if earlier commands are unanswered. */
   insist?(): void;
-  /** Tries unconfirmed releases once more, and closes the connections that the backend opened. */
+  /** Repeats unconfirmed releases one last time, and closes the connections that the backend opened. */
   close(): Promise<void>;
 
   // Its limits and capabilities.
@@ -399,13 +400,13 @@ export interface Place {
   /** Where locks are handed over, it is also the owner value of the attempt. */
   readonly ticket: string;
   readonly hold: Hold;
-  /** For how many turns of calls of this process the store hands the lock over. */
+  /** How many calls of this process get the lock, one after the other, when the store hands it over. */
   readonly turns: number;
   /** How many calls of this process wait for the key now, in all modes. The store only shows it. */
   readonly calls: number;
-  /** When it counts as taken, by the monotonic clock. Places are served in this order, as far as the clocks allow. */
+  /** When this place counts as taken, by the monotonic clock. The store serves places in this order, as far as the clocks allow. */
   readonly arrivedAt: number;
-  /** Whether an earlier attempt has taken it. */
+  /** Whether an earlier attempt has taken this place. */
   readonly isTaken: boolean;
   /** The `hint` of the last answer. */
   readonly hint?: object;
@@ -413,7 +414,7 @@ export interface Place {
 
 /** A lock that was handed over to a ticket. It is soon free again unless it is extended. */
 export interface HandOver {
-  /** How long it lasts, in milliseconds, from a time after the first attempt with this ticket. */
+  /** How long it lasts, in milliseconds, counted from a time after the first attempt with this ticket. */
   readonly ttlMs: number;
   /**
    * @param key the key of the lock
@@ -438,7 +439,7 @@ export interface WaitQueue {
   checkListening(key: string): void;
   /** The error bound of the server clocks that order the calls, in milliseconds; undefined if they are unknown. */
   clockErrorMs?(): number | undefined;
-  /** Gives up a place, and the lock if that has been handed over to the place. */
+  /** Gives up a place, and the lock if the store has handed it over to the place. */
   leave(key: string, place: Place): void;
   /**
    * A capability of a queue that hands over: releases a lock that was handed over to a ticket of no line. A kept lock stays.
@@ -454,7 +455,7 @@ export interface WaitListener {
    * @param key the key of the lock, if it was handed over, even without a `handOver` that can be used
    */
   onTurn(ticket?: string, handOver?: HandOver, key?: string): void;
-  /** The lock of this key may be free for any of its places: a release was heard, or listening has begun, so one may have been missed. */
+  /** The lock of this key may be free for any of its places: the queue has heard a release, or may have missed one before it listened. */
   onMayBeFree(key: string): void;
   /** Another process may have taken the lock by force from this owner value. */
   onTaken(key: string, owner: string): void;

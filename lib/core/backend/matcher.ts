@@ -1,6 +1,6 @@
 /**
- * Makes a function that says whether a key matches: `*` matches any text. With many of these, a regular expression would take exponential
- * time.
+ * Makes a function that says whether a key matches: `*` matches any text. A regular expression could take exponential time if a pattern has
+ * many `*`.
  */
 export function matcherOf(match: string): (key: string) => boolean {
   const [first = '', ...parts] = match.split('*');

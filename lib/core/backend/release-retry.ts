@@ -2,15 +2,15 @@ import { outsideOfCalls } from '../time/event-loop.js';
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 3_200;
-/** How many items are tried first after a pause, so that a store that does not answer costs little. */
+/** How many items are tried first after a pause: few, so that a store that does not answer costs little. */
 const TRIED_FIRST = 100;
 /** How many items are tried at once, after the store has confirmed some. */
 const TRIED_AT_ONCE = 500;
 
 /**
- * Repeats what a store did not confirm, until the store confirms it, or the lock has ended by itself: after growing pauses, and at once when the
- * store can be reached again. One timer serves all items. Nothing is sent without a connection, and little while the store does not answer: the
- * many releases at the beginning of an outage must not cost much as long as it lasts.
+ * Repeats what a store did not confirm, until the store confirms it or the lock has ended by itself. It does so after growing pauses, and at once
+ * when the store can be reached again. One timer serves all items. It sends nothing without a connection, and little while the store does not
+ * answer: an outage can begin with many releases, which must not cost much while it lasts.
  */
 export class ReleaseRetry<Item> {
   /** Each item with the time when it ends by itself. */
@@ -21,7 +21,7 @@ export class ReleaseRetry<Item> {
   #closed = false;
 
   /**
-   * @param giveBack tries an item once. Calls `done` once, after it has returned
+   * @param giveBack tries an item once, and calls `done` once, after it has returned
    * @param isReady whether anything can be sent
    */
   constructor(

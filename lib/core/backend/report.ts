@@ -27,8 +27,8 @@ export interface BackendReport {
   /** The errors come first. */
   findings: Finding[];
   /**
-   * Why the application must not start with these servers: with this set-up two calls could hold a lock, or no call can ever get one. A server
-   * that is only down is no reason.
+   * Why the application must not start with these servers: with this set-up two calls could hold the same lock, or no call can ever get a lock.
+   * A server that is just down is not a reason.
    */
   refusal?: LockError;
 }

@@ -9,11 +9,11 @@ import type { WaitListener, WaitQueue } from './lock-backend.js';
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [100, 3_200];
 /** How long a watch may take until it yields `undefined`, in milliseconds. */
 const BEGIN_LIMIT_MS = 10_000;
-/** If a wake-up does not come, and the watch has yielded nothing for this time, it restarts, in milliseconds. */
+/** The watch restarts if a wake-up is missing and the watch has yielded nothing for this time, in milliseconds. */
 const SILENT_MS = 10_000;
 /** After this number of keys it pauses for a millisecond: a watch that never stops yielding would block the process. */
 const KEYS_AT_ONCE = 100;
-/** The pause after all waiting calls were woken again, in milliseconds, as a watch could wake them again and again. */
+/** The pause after waking all waiting calls, in milliseconds: otherwise a watch could wake them again and again. */
 const WAKE_PAUSE_MS = 20;
 
 /** The watch of a store. When it yields a key, all calls that wait for this lock ask again: there is no order. */

@@ -3,7 +3,7 @@ import { LockKeyError, LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 
 const MAX_KEY_BYTES = 1024;
-/** How many keys one call can lock, at most. */
+/** Maximum number of keys that one call can lock. */
 const MAX_KEYS = 100;
 
 /** @throws LockKeyError for a key that is empty, over 1 KiB, or that Redis Cluster would misread */
@@ -180,7 +180,7 @@ const PASS_A_VALUE = 'Pass a value, or check it beforehand.';
 
 /**
  * The form of a value in a key, escaped so that values never run into each other.
- * @param read returns the value. May throw, also an InvalidKeyPart
+ * @param read returns the value. It may throw, for example an InvalidKeyPart
  * @param refuse makes the error for a value that is empty, has no string form of its own, or cannot be read
  */
 export function keyPart(read: () => unknown, refuse: (problem: string, cause?: unknown) => LockKeyError): string {

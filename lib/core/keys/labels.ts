@@ -1,6 +1,6 @@
 import { splitScope } from './scope.js';
 
-/** How many labels are made of keys, at most. Later keys share one label. */
+/** Maximum number of labels that are made from keys. Later keys share one label. */
 const MAX_LABELS = 100;
 const OTHERS = '_other';
 const WITHOUT_FIRST_PART = '_key';

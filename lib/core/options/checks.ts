@@ -90,7 +90,7 @@ export function invalidOption(name: string, got: unknown, expected: string): Loc
   return new LockOptionsError(`${name} must be ${expected}: got ${described(got)}.`);
 }
 
-/** A short form of a wrong value: of an object only its kind, as it may hold credentials. */
+/** A short form of a wrong value. For an object it is only the kind, since the object may hold credentials. */
 export function described(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
   if (Array.isArray(value)) return 'an array';

@@ -34,8 +34,8 @@ interface Row {
   readonly byDefault?: unknown;
 }
 
-/** All holders of permits are in one value of the store, which each call for the key reads. */
-const MOST_PERMITS = 1_000;
+/** The store keeps all holders of permits in one value, which each call for the key reads. */
+const MAX_PERMITS = 1_000;
 const MAX_LABEL = 100;
 const MAX_NOTE = 100;
 /** The maximum length of a key. */
@@ -44,7 +44,7 @@ const MAX_MATCH_BYTES = 1024;
 const flag = oneOf(true, false);
 const ttl = milliseconds(20, DAY_MS);
 const wait = milliseconds(0, MAX_TIMER_MS);
-const permits = count(1, MOST_PERMITS);
+const permits = count(1, MAX_PERMITS);
 const label = fits((value) => isText(value) && value.length <= MAX_LABEL, `a string of 1 to ${MAX_LABEL} characters`);
 const note = fits(
   (value) => isText(value) && value.length <= MAX_NOTE && value.search(UNSAFE) === -1,

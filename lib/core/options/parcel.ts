@@ -12,7 +12,7 @@ function invalidParcel(problem: string): LockOptionsError {
 }
 
 /**
- * Checks a parcel, which may have come over a network, except for its key. It refuses the owner value of a process, because that is not a secret.
+ * Checks everything in a parcel but its key: a parcel may have come over a network. Refuses the owner value of a process, which is not a secret.
  * @throws LockOptionsError
  */
 export function checkParcel(parcel: unknown): LockParcel {

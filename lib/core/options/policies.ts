@@ -49,7 +49,7 @@ export function checkPolicyBounds({ policies, ttlMs: defaultTtlMs }: CallDefault
   }
 }
 
-/** Makes the error of a check name the policy. */
+/** Puts the name of the policy into the error of a check. */
 function inPlace(place: string, check: () => void): void {
   try {
     check();

@@ -79,7 +79,7 @@ export class Election implements Leader {
     return this.toJSON();
   }
 
-  /** @throws LockOptionsError unless it has begun with the same options */
+  /** @throws LockOptionsError unless the election began with the same options */
   refuseOthers({ ttlMs }: Required<LeaderOptions>): void {
     if (ttlMs === this.options.ttlMs) return;
     throw new LockOptionsError(

@@ -103,8 +103,8 @@ function holds(frame: Frame): frame is Frame & { lock: LockHandle } {
 }
 
 /**
- * The innermost frame whose lock is not released, of any service. A job that schedules its next run would otherwise keep all earlier runs alive:
- * by their frames, and by the promises of their releases, to which Node.js 20 ties the frame.
+ * Finds the innermost frame of any service whose lock is not released. With other frames, a job that schedules its next run would keep all
+ * earlier runs alive: through their frames, and through the promises of their releases, which Node.js 20 ties to the frame.
  */
 function innermost(): Frame | undefined {
   let frame = context.getStore();

@@ -3,9 +3,9 @@ import { quoted } from '../../api/printable.js';
 import { splitScope } from '../keys/scope.js';
 import type { Lease } from '../locks/lease.js';
 
-/** How many classes of keys it remembers, at most: keys with names in them are unbounded, memory is not. */
+/** Maximum number of classes of keys that it remembers: keys with names in them are unbounded, memory is not. */
 const MAX_CLASSES = 1_000;
-/** How many orders of two classes it remembers, at most. */
+/** Maximum number of orders of two classes that it remembers. */
 const MAX_ORDERS = 10_000;
 /** The check ends after this number of warnings. */
 const MAX_WARNINGS = 100;
@@ -24,7 +24,7 @@ export interface AskingMethod {
   readonly label: string;
   /** The template of its key; undefined if it has several keys, or a function makes them. */
   readonly template?: string;
-  /** The HTTP status of an invalid key: 400 if the client has made it. */
+  /** The HTTP status of an invalid key: 400 if the key comes from the client. */
   readonly keyStatus: 400 | 500;
   /** What it does about contention: see `@Locked`. */
   readonly onContended?: unknown;

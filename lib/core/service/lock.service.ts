@@ -64,7 +64,7 @@ export type WorkOfSet<T> = (locks: LockSet) => T | PromiseLike<T>;
 
 /** A call with its options as the caller gave them. */
 interface UnresolvedCall {
-  /** The method that was called, which says what options there are. */
+  /** The method that was called: it determines which options the call can have. */
   readonly kind: CallKind;
   readonly key: string | readonly string[];
   /** @default false */
@@ -168,17 +168,18 @@ export class LockService {
   }
 
   /**
-   * Acquires a lock if it is free; tries exactly once. @returns null if another holder has it @throws like `acquire`, except
-   * that contention is not an error
+   * Acquires a lock if it is free; tries exactly once.
+   * @returns null if another holder has it
+   * @throws like `acquire`, except that contention is not an error
    */
   tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
     return nullIfContended(this.#acquire<LockHandle>({ kind: 'tryAcquire', key, options }));
   }
 
   /**
-   * Acquires the locks of all keys, 1 to 100, or none: in one round trip if they are free. Otherwise it holds those before the
-   * first one that is taken, and waits for that one, for up to `waitMs` milliseconds in all. All calls use the same order of
-   * keys, so no two of them wait for each other; work under one lock that acquires more locks still can.
+   * Acquires the locks of all keys, 1 to 100, or none: in one round trip if they are free. Otherwise it holds the locks before the
+   * first one that is taken, and waits for that one, for at most `waitMs` milliseconds in total. All calls use the same order of
+   * keys, so no two of them wait for each other. Work that acquires more locks under a lock can still cause a deadlock.
    * @throws like `acquire`; the error has the `key` of the lock that was refused
    */
   acquireAll(keys: readonly string[], options?: AcquireOptions): Promise<LockSet> {
@@ -186,8 +187,9 @@ export class LockService {
   }
 
   /**
-   * Acquires the locks of all keys if all are free; tries exactly once. @returns null if another holder has one of them @throws
-   * like `acquireAll`, except that contention is not an error
+   * Acquires the locks of all keys if all are free; tries exactly once.
+   * @returns null if another holder has one of them
+   * @throws like `acquireAll`, except that contention is not an error
    */
   tryAcquireAll(keys: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null> {
     return nullIfContended(
@@ -203,10 +205,10 @@ export class LockService {
    */
   withLock<T>(keys: readonly string[], work: WorkOfSet<T>): Promise<T>;
   withLock<T>(keys: readonly string[], options: WithLockOptions, work: WorkOfSet<T>): Promise<T>;
-  // Last, since some compilers show the error of the last one only.
+  // Last, since some compilers show only the error of the last overload.
   withLock<T>(key: string, work: Work<T>): Promise<T>;
   withLock<T>(key: string, options: WithLockOptions, work: Work<T>): Promise<T>;
-  // Not an async function, nor is any promise awaited twice, here and below: each hop costs as much as the rest of the call.
+  // Not an async function, and no promise is awaited twice, here and below: each extra hop costs as much as the rest of the call.
   withLock<T>(
     key: string | readonly string[],
     ...rest: [(held: never) => T | PromiseLike<T>] | [WithLockOptions, (held: never) => T | PromiseLike<T>]
@@ -218,9 +220,9 @@ export class LockService {
   }
 
   /**
-   * Acquires permits of a key, of which all processes together hold at most `limit` at a time, waiting for up to `waitMs` milliseconds. Nobody
-   * overtakes: a call that waits for several permits is not passed by one that needs fewer. A lock of the same key excludes all permits. Release
-   * it in a `finally`, or with `await using`; `withPermits` does that by itself.
+   * Acquires permits of a key, waiting for up to `waitMs` milliseconds. All processes together hold at most `limit` permits of the key at a
+   * time. No call overtakes another: a call that needs few permits waits behind an earlier one that needs many. A lock of the same key excludes
+   * all permits. Release the permits in a `finally`, or with `await using`; `withPermits` does that by itself.
    * @throws LockContendedError if others held too many for the whole `waitMs`
    * @throws LockSelfDeadlockError if this call holds the lock of the key, or fewer permits of it: it would wait for itself
    * @throws LockOptionsError if `permits` is larger than `limit`, or for a store that has no permits, such as a Redlock
@@ -231,8 +233,9 @@ export class LockService {
   }
 
   /**
-   * Acquires permits if they are free; tries exactly once. @returns null if others hold too many, or wait @throws like `acquirePermits`,
-   * except that contention is not an error
+   * Acquires permits if they are free; tries exactly once.
+   * @returns null if others hold too many, or wait
+   * @throws like `acquirePermits`, except that contention is not an error
    */
   tryAcquirePermits(key: string, options: TryPermitOptions): Promise<Permit | null> {
     return nullIfContended(this.#acquirePermits('tryAcquire', key, options));
@@ -249,7 +252,7 @@ export class LockService {
   }
 
   /**
-   * Like `withLock`, for callers that tell a refusal from an error of the work.
+   * Like `withLock`, for callers that must distinguish a refusal from an error of the work.
    * @param onRefused called with the reason of a refusal; its result or error is the outcome
    * @param method the method that is locked, for messages
    * @param hold how the lock is held; undefined: exclusively
@@ -268,15 +271,15 @@ export class LockService {
   }
 
   /**
-   * Takes over a lock that another process, or this one, has detached. It gets a new owner value and a larger fencing token, and is
-   * extended like any other lock. Only one call can adopt a parcel. **Anybody who has a parcel can take the lock**: never adopt a parcel from an
-   * HTTP client, unless you have checked that it is the one you gave out.
+   * Takes over a lock that this process or another one has detached. The lock gets a new owner value and a larger fencing token, and is extended
+   * like any other lock. Only one call can adopt a parcel. **Anyone who has a parcel can take the lock**: never adopt a parcel from an HTTP client
+   * before you have checked that you issued it.
    * @param parcel what `lock.detach` returned, as an object
    * @throws LockLostError with the reason `stolen` if it was adopted before and the lock has an owner, and `expired` if the lock has ended,
    *   or was released
-   * @throws LockUnavailableError if the store did not answer. If it may have happened, the parcel gets the lock back as soon as the store can
-   *   be reached, with the time that was left, so that it can be adopted again. If this process dies before, the lock ends after that time,
-   *   or after the `ttlMs` of this service if that is longer
+   * @throws LockUnavailableError if the store did not answer. If the lock may have been adopted, the library returns it to the parcel as soon as
+   *   the store can be reached, with its remaining time, so that it can be adopted again. If this process dies before that, the lock expires
+   *   after that time, or after the `ttlMs` of this service if that is longer
    * @throws LockOptionsError for an invalid parcel, or on a Redlock
    */
   async adopt(parcel: LockParcel): Promise<Lock> {
@@ -296,9 +299,9 @@ export class LockService {
   }
 
   /**
-   * Extends a detached lock by `ttlMs` from now on, without adopting it: for a lock that a person, or a workflow, holds.
+   * Extends a detached lock to `ttlMs` from now, without adopting it: for a lock that a person or a workflow holds.
    * @throws LockLostError with the reason `stolen` if it was adopted, and `expired` if it has ended, or was released
-   * @throws LockUnavailableError if the store did not answer: the lock may then last for either time
+   * @throws LockUnavailableError if the store did not answer: the lock then has its old or its new remaining time
    * @throws LockOptionsError for an invalid parcel, or an invalid `ttlMs`
    */
   async extend(parcel: LockParcel, options: ParcelOptions): Promise<void> {
@@ -313,8 +316,8 @@ export class LockService {
 
   /**
    * Releases a detached lock, without adopting it: waiting calls get it.
-   * @returns `true` if the lock was removed; `false` if the parcel had it no more: it was adopted, has ended, or was released before
-   * @throws LockUnavailableError if the store did not confirm it: the release is repeated in the background
+   * @returns `true` if the lock was removed; `false` if the parcel no longer had it: it was adopted, has ended, or was released before
+   * @throws LockUnavailableError if the store did not confirm it; the library repeats the release in the background
    * @throws LockOptionsError for an invalid parcel
    */
   async release(parcel: LockParcel): Promise<boolean> {
@@ -326,9 +329,8 @@ export class LockService {
   }
 
   /**
-   * The lock that this call runs under, by its async context: the innermost one, or the one of the key, with or without its scope. @throws
-   * LockOptionsError if this call runs under no such lock, or without a key, if it runs under several that were acquired at
-   * once
+   * Returns the lock that this call runs under, by its async context: the innermost lock, or the lock of the key, with or without its scope.
+   * @throws LockOptionsError if this call runs under no such lock; without a key, also if it runs under several locks that were acquired at once
    */
   current(key?: string): Lock {
     return this.#context.current(key);
@@ -338,8 +340,9 @@ export class LockService {
    * Takes part in the election of a key, from this call until the application closes. Only one of the participating processes leads at a
    * time. There is one election for each registration and key, however often you call this.
    *
-   * The leader holds the lock of the key: `acquire` and similar calls wait for it, and fail in the process that leads. @throws
-   * LockKeyError, or LockOptionsError, also if the election was begun with other options
+   * The leader holds the lock of the key: `acquire` and similar calls wait for it, and fail in the process that leads.
+   * @throws LockKeyError
+   * @throws LockOptionsError for invalid options, or if the election began with other options
    */
   leader(key: string, options: LeaderOptions = {}): Leader {
     return this.#electionOf(key, options);
@@ -369,13 +372,12 @@ export class LockService {
     } catch (error) {
       return this.#engine.refuse(error);
     }
-    if (!running) await yieldToEventLoop(); // or a loop of such calls would stop the event loop
+    if (!running) await yieldToEventLoop(); // otherwise a loop of such calls would block the event loop
     return running;
   }
 
   /**
-   * How many locks of each label this process holds, and how many of its calls wait. Counted on each call. For gauges and
-   * monitoring.
+   * Counts, for each label, the locks that this process holds, and its calls that wait. For gauges and monitoring.
    */
   stats(): LockStats[] {
     const stats = new Map<string, LockStats>();
@@ -392,7 +394,8 @@ export class LockService {
   }
 
   /**
-   * The holder of a lock, or all holders, since when and for how long they hold it, and which processes wait for it. @returns null if it is free
+   * Returns the holders of a lock, since when they hold it, when their leases expire, and which processes wait for it.
+   * @returns null if the lock is free
    * @throws LockUnavailableError
    */
   inspect(key: string, options: ScopeOptions = {}): Promise<LockInfo | null> {
@@ -405,11 +408,11 @@ export class LockService {
   }
 
   /**
-   * The locks of all processes with the same `keyPrefix` that are held or kept now. For operators: this searches the store key
-   * by key, including keys of other programs (docs/who-holds-what.md has the costs). A lock that is held during the whole search is
-   * found; one that is acquired or released during the search may be missing.
-   * @throws LockUnavailableError if the store could not be searched, or its user lacks the right to that: the list is never
-   *   partial for such a reason
+   * Lists the locks of all processes with the same `keyPrefix` that are held or kept now. For operators: this searches the store key
+   * by key, including keys of other programs (docs/who-holds-what.md has the costs). The list has every lock that is held during the
+   * whole search; a lock that is acquired or released meanwhile may be missing.
+   * @throws LockUnavailableError if the store could not be searched, or its user lacks the right to search it: such a failure never
+   *   makes the list partial
    * @throws LockOptionsError
    */
   list(options: ListOptions = {}): Promise<LockList> {
@@ -419,9 +422,9 @@ export class LockService {
   /**
    * Takes a lock away from its holder, or from all holders. A holder in this process notices at once. A holder in another process notices at its
    * next extension at the latest, or at once if that process waits, or has waited, for any lock. The lock is lost with the
-   * reason `forced`, or with what the extension finds: `expired` or `stolen`. For operators who know that the holder is gone.
+   * reason `forced`, or with the reason that the extension finds: `expired` or `stolen`. For operators who know that the holder is gone.
    * @param options.owner a `digest` that `inspect` returned: takes the lock only from this holder, not from others or later ones
-   * @returns whether the lock had a holder; with `owner`, whether it had that one
+   * @returns whether the lock had a holder; with `owner`, whether it had this holder
    * @throws LockUnavailableError; the release may then still happen
    * @throws LockOptionsError if `owner` is not a digest, such as the owner value of a `LockHolder`
    */
@@ -469,7 +472,7 @@ export class LockService {
   /** Called when nothing runs any more: closes the connections. @internal */
   async onApplicationShutdown(): Promise<void> {
     await this.#shutdown.drain();
-    await this.close(); // called by each module that has it, and there may be several
+    await this.close(); // each module with this service calls it, and there may be several
   }
 
   /** Closes the connections of a service whose locks are all released. @internal */
@@ -498,7 +501,7 @@ export class LockService {
     return this.#engine.refuse(new LockOptionsError(`${call} needs a function as its last argument: got ${got}.`));
   }
 
-  /** Every call for locks comes here. Not an async function: its hops would come between each answer and its waiter. */
+  /** Every call for locks comes here. Not an async function: its hops would delay each answer on the way to its waiter. */
   #acquire<H extends Held>(asked: UnresolvedCall): Promise<H>;
   #acquire(asked: UnresolvedCall): Promise<Held> {
     try {
@@ -564,7 +567,7 @@ export class LockService {
   }
 
   /**
-   * Checks the options of a decorated method once, as they would refuse all of its calls.
+   * Checks the options of a decorated method once: invalid options would refuse all of its calls.
    * @returns the options of each call
    * @throws LockOptionsError
    * @internal
@@ -721,7 +724,7 @@ export class LockService {
     const ofPolicy = options?.policy === undefined ? undefined : policyOf(options, this.#options.policies);
     const { onLost = this.#options.onLost, awaitRelease = ofPolicy?.awaitRelease ?? true } = options ?? {};
     const released = held.release();
-    // The lease of such a lock goes on: an outer call holds it, or its release has to wait for the answer to an extension.
+    // The lease of such a lock is still alive: an outer call holds it, or its release has to wait for the answer to an extension.
     if (awaitRelease || leasesOf(held).some((lease) => lease.checkAlive())) await released;
     const lost = onLost === 'reject' ? leasesOf(held).find((lease) => lease.checkLost()) : undefined;
     if (lost) throw lost.lostError(outcome satisfies LockOutcome);

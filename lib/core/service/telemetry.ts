@@ -62,7 +62,7 @@ export class Telemetry {
       const outcome = status === 'unavailable' ? 'failed' : status;
       LockContext.outside(() => this.#safely(key, () => this.observer?.extended({ tookMs, outcome })));
     };
-    // An error of a subscriber would end the process.
+    // An uncaught error of a subscriber would end the process.
     if (observer.noted) events.subscribe((event) => this.#safely(event.key, () => observer.noted?.(event)));
   }
 

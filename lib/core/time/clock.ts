@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 /** Elapsed time, in milliseconds. It stops while the machine is suspended, and does not change when the wall clock is set. */
 export const monotonic = (): number => performance.now();
 
-/** The date, in milliseconds since 1970. Taken on load, as test frameworks replace the global `Date`. */
+/** The date, in milliseconds since 1970. Taken on load, because test frameworks replace the global `Date`. */
 export const machineDate: () => number = Date.now;
 
 /** How long it is until a time of the monotonic clock, in whole milliseconds; 0 if the time has passed. */
@@ -11,13 +11,13 @@ export function leftMs(until = 0): number {
   return until === 0 ? 0 : Math.max(0, Math.ceil(until - monotonic()));
 }
 
-/** If the wall clock gains more than this on the monotonic clock, it was set, or the machine slept. A smaller gain is rounding and slewing. */
+/** If the wall clock gains more than this on the monotonic clock, it was set, or the machine slept. Smaller gains come from rounding and slewing. */
 const JUMP_MS = 100;
 
 /**
  * Elapsed time, in milliseconds, that never runs slower than the clock of a server. Linux stops the monotonic clock while the machine is
  * suspended, so the time that the wall clock gains on it counts as elapsed, too. If the wall clock is set ahead, leases end early, which is
- * safe. If it is set back, nothing changes, unless the machine slept since the last reading: then neither clock shows that.
+ * safe. If it is set back, nothing changes. Only if the machine also slept since the last reading, neither clock shows the sleep.
  */
 export class Clock {
   #skippedMs = 0;

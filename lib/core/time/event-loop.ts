@@ -1,13 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import * as timers from 'node:timers';
 
-// Taken from the module on load: test frameworks replace the global functions by timers that do not run.
+// Taken from the module on load: test frameworks replace the global functions with timers that do not run.
 export const { clearImmediate, setImmediate, setTimeout } = timers;
 export const nextTick = process.nextTick.bind(process);
 
 /**
  * Runs work in the async context in which the library was loaded, which belongs to no call. Timers, batches and subscriptions serve many calls,
- * and must not show up in the traces of the call that caused them.
+ * so they must not appear in the traces of the call that happened to start them.
  */
 export const outsideOfCalls: <R>(work: () => R) => R = AsyncLocalStorage.snapshot();
 

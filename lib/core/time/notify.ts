@@ -2,9 +2,9 @@ import { setMaxListeners } from 'node:events';
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 /**
- * Calls a callback of users: observers of events and states, listeners of signals. It runs outside of the call that caused it, and so under
- * none of its locks: docs/adr/0044-called-back.md. It has an async context of its own: before Node.js 24, an observer that calls `enterWith`
- * leaves its store there, and the timers and commands of the library must not get that.
+ * Calls a callback of users: an observer of events or states, or a listener of a signal. It runs outside of the call that caused it, and so
+ * under none of its locks: docs/adr/0044-called-back.md. It has its own async context: before Node.js 24, an observer that calls `enterWith`
+ * leaves its store there, which must not reach the timers and commands of the library.
  */
 export const notify: <R, Args extends unknown[]>(call: (...args: Args) => R, ...args: Args) => R =
   AsyncLocalStorage.snapshot();

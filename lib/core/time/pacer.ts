@@ -1,10 +1,10 @@
 import { outsideOfCalls } from './event-loop.js';
 import { LinkedList, type Linked } from './linked-list.js';
 
-/** The pause between two batches of items, in milliseconds: answers are read in it, and other work can run. */
+/** The pause between two batches of items, in milliseconds: meanwhile the process reads answers and does other work. */
 export const PAUSE_MS = 3;
 
-/** How many empty queues it keeps. */
+/** How many empty queues a pacer keeps. */
 const EMPTY_QUEUES = 8;
 
 /** The period of items that are due at once. */
@@ -19,9 +19,9 @@ export interface Paced<Item> extends Linked<Item> {
 /** How the items of a pacer come due. */
 export interface Pace<Item> {
   readonly now: () => number;
-  /** How many items come due at once, at most: very many would delay the process, and the other clients of a server. */
+  /** Maximum number of items that come due at once: too many would delay the process, and the other clients of a server. */
   readonly atOnce: number;
-  /** How much earlier than its time an item may come due, in milliseconds: few large batches cost less than many small ones. */
+  /** How early an item may come due, in milliseconds: a few large batches cost less than many small ones. */
   leewayMs(item: Item): number;
   /** Whether an item comes first at this time, without a pause. */
   isUrgent(item: Item, at: number): boolean;
@@ -44,7 +44,7 @@ class Queue<Item extends Linked<Item>> extends LinkedList<Item> {
  * in which they are added, so there is a queue for each period. Other items are in a list, which it checks one by one.
  */
 export class Pacer<Item extends Paced<Item>> {
-  /** By their periods. The items that are due at once come first. */
+  /** By period. The first queue has the items that are due at once. */
   readonly #queues = new Map([[NONE, new Queue<Item>(NONE)]]);
   readonly #outOfOrder = new LinkedList<Item>();
   #timer?: NodeJS.Timeout;
@@ -62,7 +62,7 @@ export class Pacer<Item extends Paced<Item>> {
     return [...this.#queues.values(), this.#outOfOrder].flatMap((list) => list.filter(() => true));
   }
 
-  /** How late its timer is, in milliseconds: as long as the process did not run. */
+  /** How late its timer is, in milliseconds: for so long the process did not run. */
   get lateMs(): number {
     return this.pace.now() - this.#timerDue;
   }
@@ -75,7 +75,7 @@ export class Pacer<Item extends Paced<Item>> {
     this.#wakeAt(dueAt);
   }
 
-  /** Has items come due as soon as possible, in their order. */
+  /** Makes items come due as soon as possible, in their order. */
   hurry(items: Iterable<Item>): void {
     const now = this.pace.now();
     for (const item of items) {
@@ -86,7 +86,7 @@ export class Pacer<Item extends Paced<Item>> {
     outsideOfCalls(() => this.#look());
   }
 
-  /** The item does not come due any more. Does nothing for an item that was not added. */
+  /** Removes an item, so that it does not come due. Does nothing for an item that was not added. */
   remove(item: Item): void {
     const { list } = item;
     list?.remove(item);
@@ -119,7 +119,7 @@ export class Pacer<Item extends Paced<Item>> {
     if (dueAt >= this.#timerDue) return;
     clearTimeout(this.#timer);
     this.#timerDue = dueAt;
-    // Rounded up: a timer before the deadline of a lease would find it not yet ended.
+    // Rounded up: a timer that fires before the deadline of a lease would find the lease still valid.
     const delayMs = Math.max(1, Math.ceil(dueAt - this.pace.now()));
     this.#timer = outsideOfCalls(() => setTimeout(() => this.#look(), delayMs)).unref();
   }

@@ -3,13 +3,13 @@ const DRIFT_US_PER_MS = 0.2;
 const FRESH_MS = 1_000;
 
 /**
- * The clock of a server, estimated from its answers. The server reads it after a command was sent, and before the answer arrives. So each answer
- * says in which interval the lead over the monotonic clock lies. The interval is as long as the round trip. Apart from the drift, the lead lies
- * in all of these intervals (Marzullo and Owicki, 1983). So the error is at most half of the best round trip. If the intervals do not overlap, the
+ * The clock of a server, estimated from its answers. The server reads its clock after a command was sent, and before the answer arrives. So each
+ * answer gives an interval, as long as the round trip, for the server's lead over the monotonic clock. Apart from the drift, the lead lies in all
+ * of these intervals (Marzullo and Owicki, 1983), so the error is at most half of the shortest round trip. If the intervals do not overlap, the
  * clock was set, or another server answers: then the estimate starts again.
  */
 export class ServerClock {
-  /** The lead of the server's clock, in microseconds: at least, and at most. */
+  /** The bounds of the lead of the server's clock, in microseconds. */
   #low = -Infinity;
   #high = Infinity;
   #learnedAt = -Infinity;
