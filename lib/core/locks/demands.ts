@@ -2,7 +2,7 @@ import { leftMs } from '../time/clock.js';
 
 const NONE: readonly number[] = [];
 
-/** What the calls that hold a lease ask for: mostly one call, and nothing but its ttl. */
+/** What the calls that hold a lease ask for. Most leases have one call, which asks only for its ttl. */
 export class Demands {
   /** The ttl of one of the calls. */
   #ttlMs: number;
@@ -12,14 +12,14 @@ export class Demands {
   #ends = NONE;
   #overstaysAt = Infinity;
   #keptUntil = 0;
-  /** Until when each call with `holdMs` that still waits for its lock wants it kept. Such a call may yet be refused. */
+  /** For each call with `holdMs` that may still be refused: until when it wants the store to keep the lock. */
   #requested = NONE;
 
   constructor(ttlMs: number) {
     this.#ttlMs = ttlMs;
   }
 
-  /** How many calls hold the lease. The last one to release it ends it. */
+  /** How many calls hold the lease. It ends when the last of them releases it. */
   get calls(): number {
     return 1 + (this.#otherTtls?.length ?? 0);
   }
@@ -66,8 +66,8 @@ export class Demands {
   }
 
   /**
-   * Until when the store keeps the lock at least, even after its work has ended; 0: no longer than the work. By the monotonic clock: a wall
-   * clock that is set ahead may end a lease early, which is safe, but must not end this early.
+   * The store keeps the lock at least until then, even after its work has ended; 0: no longer than the work. By the monotonic clock: a wall
+   * clock that is set ahead may end a lease early, which is safe, but must not shorten this time.
    */
   get keptUntil(): number {
     return this.#keptUntil;
@@ -83,7 +83,7 @@ export class Demands {
     return this.#requested.length === 0 ? this.#keptUntil : Math.max(this.#keptUntil, ...this.#requested);
   }
 
-  /** A call wants the lock kept until then. No extension may be shorter from now on. */
+  /** A call wants the store to keep the lock until then. From now on, no extension may be shorter. */
   requestHold(until: number): void {
     this.#requested = [...this.#requested, until];
   }

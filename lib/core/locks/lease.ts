@@ -57,7 +57,7 @@ export interface LeaseTerms {
   readonly autoExtend: boolean;
   /** The ttl for its first extension, which is sent at once, where the grant lasts for a short time only. */
   readonly extendTo?: number;
-  /** The label of its call, if that has one of its own. */
+  /** The label of its call, if the call has its own. */
   readonly label?: string;
 }
 
@@ -121,14 +121,14 @@ export class Lease implements Linked<Lease> {
   /** The extension in flight, until its answer comes, even if the lease was released meanwhile. */
   #extension?: Extension;
   #whenAnswered?: (() => void)[];
-  /** Whether an unconfirmed extension has changed the ttl: nobody knows then which ttl the store has. */
+  /** Whether an unconfirmed extension has changed the ttl: then nobody knows which ttl the store has. */
   #isUnsettled = false;
   #isDetaching = false;
   /** The error of its last extension, or of its transfer, if that failed. */
   #fault?: Error;
   /** Until when the store may keep it, if an extension was longer than the ttl, by the monotonic clock. */
   #lastsUntil = 0;
-  /** When another call of this process passed it on, by the monotonic clock, as a wall clock can be set back. */
+  /** When another call of this process passed it on, by the monotonic clock: a wall clock can be set back. */
   #passedOnAt = -Infinity;
   #lost?: LockLostError;
   #lostAt = 0;
@@ -170,7 +170,7 @@ export class Lease implements Linked<Lease> {
     return Math.max(this.#deadline, this.#extension?.deadline ?? 0);
   }
 
-  /** Whether another process may have taken its lock by force, as a message or a call says. */
+  /** Whether another process may have taken its lock by force, according to a message or a call. */
   get isSuspectedForced(): boolean {
     return this.leases.suspectedForced.has(this.grant);
   }
@@ -182,8 +182,8 @@ export class Lease implements Linked<Lease> {
   }
 
   /**
-   * Whether it may be passed on to another call of this process. A transaction that guards it may still run after the release. Its next
-   * holder must not begin with a lease that is nearly over, or that ends in the store at another time than by its ttl.
+   * Whether it may be passed on to another call of this process. A transaction that guards it may still run after the release. The next
+   * holder must not begin with a lease that is nearly over, or whose end in the store does not follow from its ttl.
    */
   canBePassedOn(now: number): boolean {
     const { cohort, isGuarded, sentAt, provisionalTtlMs } = this;
@@ -240,7 +240,7 @@ export class Lease implements Linked<Lease> {
   }
 
   /**
-   * An extension is about to be sent. Until its answer comes, the earlier of both deadlines counts.
+   * An extension is about to be sent. Until its answer comes, the earlier of the two deadlines counts.
    * @returns undefined when it may not be extended now
    */
   beginExtension(ttlMs: number): Extension | undefined {
@@ -289,7 +289,7 @@ export class Lease implements Linked<Lease> {
   }
 
   /**
-   * A transfer is about to be sent. Until its answer comes, the earlier of both deadlines counts.
+   * A transfer is about to be sent. Until its answer comes, the earlier of the two deadlines counts.
    * @returns the deadline if the transfer fails; undefined when it may not be transferred now
    */
   beginDetaching(ttlMs: number): number | undefined {
@@ -318,7 +318,7 @@ export class Lease implements Linked<Lease> {
 
   /**
    * Passes the released lock on to the next call of this process.
-   * @returns the lease of that call: it has the time that is left, and gets the answer to the extension in flight
+   * @returns the lease of that call, which has the remaining time, and gets the answer to the extension in flight
    */
   passOn(fencingToken: number | undefined, label: string | undefined): Lease {
     const { grant, ttlMs, sentAt } = this;

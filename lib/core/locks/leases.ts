@@ -21,18 +21,18 @@ import type { Line } from './line.js';
 import { heldAs, Lease, type LeaseTerms } from './lease.js';
 import { lostBefore } from './refusals.js';
 
-/** A lease is first extended after this fraction of its ttl, so that two more tries fit in before the deadline. */
+/** A lease is first extended after this fraction of its ttl, so that two more attempts fit in before the deadline. */
 const EXTEND_AFTER = 1 / 3;
 /**
- * By up to this fraction of that time the first try is earlier, in each process by another: processes whose leases were extended at the same
- * moment, as after an outage, drift apart. It is never later, so that a loss is noticed within a third of the ttl.
+ * The first attempt is earlier by up to this fraction of that time, in each process by a different one. So processes that extended their leases
+ * at the same moment, for example after an outage, drift apart. It is never later, so that a loss is noticed within a third of the ttl.
  */
 const JITTER = 1 / 10;
-/** The latest first try, as a fraction of the lease: where `marginMs` takes a large part of the ttl. */
+/** The latest first attempt, as a fraction of the lease: it matters if `marginMs` takes a large part of the ttl. */
 const EXTEND_AFTER_AT_MOST = 1 / 2;
-/** The next try after a failed one, as a fraction of the lease. */
+/** The pause after a failed attempt, as a fraction of the lease. */
 const RETRY_AFTER = 1 / 10;
-/** The store shows for this fraction of the ttl how many calls wait for a lease: a little longer than until the next extension. */
+/** For this fraction of the ttl, the store shows how many calls wait for a lease: a little longer than until the next extension. */
 const SHOWN_FOR = 1 / 2;
 /** Leases that come due within this fraction of their length are extended together. */
 const COALESCE = 1 / 15;
@@ -40,7 +40,7 @@ const COALESCE = 1 / 15;
 const HURRY_AFTER = 1 / 10;
 /** The process did not run if a timer is late by this fraction of the lease. */
 const STALLED_AFTER = 1 / 10;
-/** How many leases are extended at once, at most. */
+/** Maximum number of leases that are extended at once. */
 export const EXTENSIONS_AT_ONCE = 300;
 
 /** The needs of all leases of a service. */
@@ -60,7 +60,7 @@ export interface MinimumHold {
   assertHeld(): void;
   /** The call goes on with its lock. */
   confirm(): void;
-  /** The call is refused: the lock lasts no longer than without it. */
+  /** The call is refused: it no longer prolongs the lock. */
   cancel(): void;
 }
 
@@ -73,16 +73,16 @@ interface LeaseIdentity extends Readonly<HeldAs> {
 }
 
 /**
- * All leases of one service. The methods follow the life of a lease: it begins, is extended in time, and is released, or lost. At the end are
- * what calls and the shutdown ask for.
+ * All leases of one service. The methods follow the life of a lease: it begins, is extended in time, and is released, or lost. The last methods
+ * serve single calls and the shutdown.
  */
 export class Leases {
   readonly marginMs: number;
   readonly now: () => number;
   readonly labels = new Labels();
-  /** Grants that another process may have taken by force, as a message or a call says. If the store has one no more, that is why. */
+  /** Grants that another process may have taken by force, according to a message or a call: the reason if the store no longer has one. */
   readonly suspectedForced = new WeakSet<Grant>();
-  /** Set where extensions are observed. */
+  /** Set if extensions are observed. */
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
   readonly #events: Subject<LockEvent>;
@@ -95,7 +95,7 @@ export class Leases {
   readonly #lateReleases: LateReleases;
   /** Leases whose release is not answered yet. */
   readonly #releasing = new LinkedList<Lease>();
-  /** Leases whose handles are garbage: nobody can release them any more, so nobody waits for that. */
+  /** Leases whose handles are garbage: nobody can release them any more, so the shutdown does not wait for them. */
   readonly #abandoned = new Set<Lease>();
   #onIdle?: () => void;
   #isClosing = false;
@@ -152,13 +152,13 @@ export class Leases {
   watch(lease: Lease): void {
     const { ttlMs, sentAt, endsAt } = lease;
     const extendAt = sentAt + Math.min(ttlMs * this.#extendAfter, lengthMs(lease) * EXTEND_AFTER_AT_MOST);
-    // The third argument is a period: leases that end before they are extended come due in an order of their own.
+    // The third argument is a period: leases that end before they are extended come due in their own order.
     if (lease.isExtending) this.#watchdog.add(lease, endsAt);
     else if (lease.autoExtend && extendAt < endsAt) this.#watchdog.add(lease, extendAt, ttlMs);
     else this.#watchdog.add(lease, endsAt, -ttlMs);
   }
 
-  /** Watches a lease whose extension has failed: it is due for the next try, if it is extended at all. */
+  /** Watches a lease whose extension has failed: it is due for the next attempt, if the watchdog extends it at all. */
   watchFailed(lease: Lease): void {
     const retryAt = lease.autoExtend ? this.now() + lengthMs(lease) * RETRY_AFTER : Infinity;
     this.#watchdog.add(lease, Math.min(retryAt, lease.endsAt));
@@ -172,7 +172,7 @@ export class Leases {
     else if (state === 'lost') this.#unwatch(lease);
   }
 
-  /** After a pause of this process timers come first: an extension that was answered meanwhile counts. */
+  /** After a pause of this process, timers run before answers: an extension that was answered meanwhile still counts. */
   #loseUnlessAnswered(lease: Lease): void {
     const reason = this.expiryReason(lease);
     setImmediate(() => {
@@ -252,7 +252,7 @@ export class Leases {
     return this.#watchdog.lateMs > lengthMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
 
-  /** Called by a lease that was found lost. What asked it goes on first. */
+  /** Called by a lease that was found lost. The code that found it so goes on first. */
   onLossDetected(lease: Lease): void {
     this.#lost.add(lease);
     void SOON.then(() => this.settle()); // once for each lease: if a listener throws, the next loss is still settled
@@ -289,7 +289,7 @@ export class Leases {
       return Promise.resolve(isHeld);
     }
     if (!isHeld) return this.#releaseLost(lease);
-    // In this order and at once: behind the release, no extension is sent and no waiter is let in.
+    // In this order and at once: after the release, no extension may be sent and no waiter may join.
     this.#unwatch(lease);
     lease.release();
     const heldMs = this.heldMs(lease);
@@ -318,7 +318,7 @@ export class Leases {
         this.#reportReleased(lease, heldMs, keptUntil);
         return true;
       case 'gone':
-        // Nobody knows since when: the work may not have been alone.
+        // Nobody knows since when it was gone: the work may have overlapped with another holder.
         lease.markMissing();
         this.#events.next({ type: 'lost', reason: lease.lostReason, heldMs, ...this.identity(lease) });
         return false;
@@ -329,8 +329,8 @@ export class Leases {
   }
 
   /**
-   * The work under a lost lease has ended. A lock that was held for too long is released now, as it runs on for nobody. Any other loss has
-   * been settled.
+   * The work under a lost lease has ended. A lock that was held for too long is released now, since nobody needs it any more. `settle` handles
+   * every other loss.
    * @returns whether the lock was released
    */
   #releaseLost(lease: Lease): Promise<boolean> {
@@ -345,7 +345,7 @@ export class Leases {
     });
   }
 
-  /** Only for observers, and when it was said that the application waits for the lock: most events are of this type. */
+  /** Reports a release, but only to observers, or while the application closes: most events are of this type. */
   #reportReleased(lease: Lease, heldMs: number, keptUntil = 0): void {
     if (this.#events.observed || this.#isClosing)
       this.#events.next({ type: 'released', heldMs, ...until(keptUntil), ...this.identity(lease) });
@@ -411,15 +411,15 @@ export class Leases {
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);
   }
 
-  /** Extends a lease by its ttl, and has the store keep the lock for at least `holdMs`, even if this process dies. */
+  /** Extends a lease to its ttl, and makes the store keep the lock for at least `holdMs`, even if this process dies. */
   holdAtLeast(lease: Lease, holdMs: number): MinimumHold {
     const { key, demands } = lease;
     const assertHeld = () => {
       if (!lease.checkHeld()) throw lostBefore('it could be kept', lease, 'kept');
     };
-    if (lease.checkHeld() && demands.keptForMs >= holdMs) return { key, assertHeld, ...HELD_LONG_ENOUGH }; // by a call around this one
+    if (lease.checkHeld() && demands.keptForMs >= holdMs) return { key, assertHeld, ...HELD_LONG_ENOUGH }; // for an outer call
     const until = monotonic() + holdMs;
-    demands.requestHold(until); // before others extend it, while this call waits for its other locks
+    demands.requestHold(until); // at once: others may extend the lease while this call waits for its other locks
     return {
       key,
       assertHeld,
@@ -460,7 +460,7 @@ export class Leases {
     return this.#backend.guard(grants, passedOnForMs);
   }
 
-  /** Another process may have taken the lock by force: an extension finds that out, unless it would change when the lease ends. */
+  /** Another process may have taken the lock by force: an extension finds out. Without the watchdog, it would change when the lease ends. */
   check(lease: Lease): void {
     this.suspectedForced.add(lease.grant);
     if (!lease.autoExtend) return;

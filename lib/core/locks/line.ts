@@ -25,7 +25,7 @@ import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
  * call waits longer for a lost message.
  */
 export const CHECK_MS = 1_000;
-/** When an attempt has taken this long, in milliseconds, its call gets a timer. Most are answered earlier. */
+/** When an attempt has taken this long, in milliseconds, its call gets a timer. Most attempts are answered earlier. */
 const SLOW_MS = CHECK_MS;
 
 /** How many more turns are requested, as a fraction of those that the waiting calls need. */
@@ -35,7 +35,7 @@ const EXTRA_TURNS_FRACTION = 1 / 4;
  * would save less than a hundredth of a command for each call.
  */
 const COHORT_PASSES = 100;
-/** How many calls after the first one request their permits with it, at most. */
+/** Maximum number of calls that request their permits together with the first one. */
 const MAX_BATCHED_CALLS = 100;
 /** A call begins with a handed-over lock only while this fraction of its time remains: enough to extend it. */
 const MIN_REMAINING_FRACTION = 0.45;
@@ -105,9 +105,9 @@ export class Line implements Paced<Line> {
   readonly #waiters = new WaiterList();
   readonly #leases = new LineLeases();
   #state: LineState = 'idle';
-  /** The last refusal: who holds the lock, or held it until now. Undefined: no other process, as far as this one knows. */
+  /** The last refusal: who holds the lock, or held it until now. Undefined: as far as this process knows, no other process does. */
   #seen?: HolderSeen;
-  /** Its place in the queue of the store. The next attempt takes it, unless it is taken. */
+  /** Its place in the queue of the store. If no attempt has taken the place yet, the next one does. */
   #place?: Place;
   /** Whether its turn may have come since it last began to ask: the answer in flight may be older. */
   #isWoken = false;
@@ -134,7 +134,7 @@ export class Line implements Paced<Line> {
     return this.mode === 'exclusive' ? this.#waiters.size : 0;
   }
 
-  /** Whether an attempt is still of use. The backend reads it before it sends an attempt that had to wait. */
+  /** Whether a call still needs the attempt. The backend reads it before it sends an attempt that had to wait. */
   get isWanted(): boolean {
     return this.#waiters.size > 0;
   }
@@ -186,9 +186,9 @@ export class Line implements Paced<Line> {
   }
 
   /**
-   * Decides what comes next, after a call came or went, an answer, or the end of a lease: it asks for the first call, unless it waits already.
-   * Without calls it waits for nothing.
-   * @param back a grant to give back: in one step with the attempt, where the store can
+   * Decides what comes next, after a call came or went, an answer arrived, or a lease ended. It asks for the first call, unless it asks or waits
+   * already. Without calls it stops waiting.
+   * @param back a grant to give back: in one step with the attempt, if the store can do that
    */
   #goOn(back?: GivenBack): void {
     this.#letJoin();
@@ -201,7 +201,7 @@ export class Line implements Paced<Line> {
     }
     if (this.#state === 'queued' || this.#state === 'resting') this.#stopAsking();
     if (this.#state !== 'idle') return;
-    this.#seen = undefined; // the line may stay for its leases, and nothing would renew this
+    this.#seen = undefined; // the line may stay because of its leases, and nothing would update this
     if (!this.#leases.first) this.engine.forget(this);
   }
 
@@ -229,7 +229,7 @@ export class Line implements Paced<Line> {
     backend.acquire(request, done);
   }
 
-  /** Makes the request. It takes a place in the queue, or leaves the place out, and uses up owner values. */
+  /** Makes the request, with or without a place in the queue. It uses up owner values. */
   #prepareRequest(first: Waiter): AcquireRequest {
     const { backend, nextOwner, order } = this.engine;
     const { hold } = first;
@@ -242,13 +242,13 @@ export class Line implements Paced<Line> {
     return { key: this.key, hold, owner, others, ttlMs, place, turns, inOrder: order.isByArrival, asker: this };
   }
 
-  /** An attempt that will probably win, or has no call behind it, does without a place, which costs arguments. */
+  /** Whether an attempt takes a place, which costs arguments. It does not if it will probably succeed, or tries only once. */
   #takesPlace(first: Waiter): boolean {
     const isContested = this.#seen !== undefined || this.#waiters.size > 1;
     return this.#place !== undefined || isContested || (!first.triesOnce && this.engine.wasContested(this.key));
   }
 
-  /** How many turns it asks for: one for each waiting call, and a quarter more, as more calls come meanwhile. */
+  /** How many turns it asks for: one for each waiting call, and a quarter more, since more calls come meanwhile. */
   #turns(first: Waiter): number {
     if (this.mode !== 'exclusive' || first.request.cohort === false) return 1;
     const { size } = this.#waiters;
@@ -265,8 +265,8 @@ export class Line implements Paced<Line> {
   }
 
   /**
-   * The place for an attempt. A later attempt can name other calls, another time and another hint.
-   * @param turns for a new place: the store finds its entry by them, so they stay
+   * The place for an attempt. A later attempt with it can have another number of calls, another time and another hint.
+   * @param turns for a new place: they never change, since the store finds its entry by them
    */
   #placeFor(first: Waiter, turns: number): Place {
     const { hold } = first;
@@ -313,9 +313,9 @@ export class Line implements Paced<Line> {
   }
 
   /**
-   * Begins with a grant, if that is of use for the first call. The call that it was for may have given up. The next call may want to hold the
-   * lock in another way, or may have come later than calls elsewhere.
-   * @returns false when it is of no use
+   * Begins with a grant if the first call can use it. The call for which it was requested may have given up. The next call may want to hold the
+   * lock in another way, or may have come later than calls of other processes.
+   * @returns false if the first call cannot use it
    */
   #use(grant: Grant, { request, cameAt }: Attempt, sentAt: number): boolean {
     const { ttlMs, hold } = request;
@@ -328,7 +328,7 @@ export class Line implements Paced<Line> {
       this.#begin(first, grant, ttlMs, sentAt);
       return true;
     }
-    // The lease is over where this process was paused, or the store takes longer than the ttl.
+    // The lease is over if this process was paused, or the store took longer than the ttl.
     if (isOver && first?.remainingMs === 0) this.#refuse(first, answeredTooLate(this.key, ttlMs, answeredAt - sentAt));
     else if (first) this.#letGiveUp(first);
     return false;
@@ -355,7 +355,7 @@ export class Line implements Paced<Line> {
     else this.#wait(refusal, askedAt, answeredAt);
   }
 
-  /** Refuses the calls that waited for a failed attempt. With an attempt for each of them, a queue would fail one by one. */
+  /** Refuses the calls that waited for a failed attempt. With one attempt for each call, the calls would fail one after the other. */
   #unavailable({ askedAt }: Attempt, causes: readonly NodeError[]): void {
     this.#leavePlace();
     for (const waiter of this.#waiters.filter(({ startedAt }) => startedAt <= askedAt))
@@ -387,7 +387,7 @@ export class Line implements Paced<Line> {
     this.#timer = setTimeout(Line.#pauseIsOver, ms, this);
   }
 
-  // One function for all, as a closure for each line would use memory as long as it waits.
+  // One function for all lines: a closure for each line would use memory while it waits.
   static readonly #pauseIsOver = (line: Line): void => line.engine.pacer.hurry([line]);
 
   /** Its pause is over, its check is due, or its attempt is slow. */
@@ -397,7 +397,7 @@ export class Line implements Paced<Line> {
     else if (first) this.#letGiveUp(first);
   }
 
-  /** Messages did not arrive until now. @returns whether it waits for one, and so has to ask */
+  /** Until now, messages did not arrive. @returns whether the line waits for one, and so has to ask */
   noteMissedMessages(): boolean {
     if (!this.#place) return false;
     this.#isWoken = true;
@@ -429,7 +429,7 @@ export class Line implements Paced<Line> {
     if (remainingMs < handOver.ttlMs * MIN_REMAINING_FRACTION) return false;
     this.#becomeIdle();
     this.#endStale();
-    // The place of a line that waits is of use for its first call, and so is the grant.
+    // The first call of a waiting line can use its place, and so it can use the grant.
     const mayBegin = this.#mayBegin(first, grant, place.arrivedAt);
     if (mayBegin) this.#begin(first, grant, handOver.ttlMs, sentAt, ttlMs);
     this.#goOn(mayBegin ? undefined : { grant, released: ignore });
@@ -460,15 +460,16 @@ export class Line implements Paced<Line> {
 
   #grant(waiter: Waiter, lease: Lease, how: LockGrant): void {
     this.#waiters.remove(waiter);
-    if (this.#seen?.owner !== undefined) this.engine.noteContested(this.key); // until now: the refusal may have been long ago
-    if (this.#state === 'idle') this.#seen = undefined; // a line that asks for more permits still has the others in its way
+    if (this.#seen?.owner !== undefined) this.engine.noteContested(this.key); // noted again: the refusal may have been long ago
+    if (this.#state === 'idle') this.#seen = undefined; // a line that asks for more permits still competes with the other holders
     this.#leases.add(lease);
     waiter.grant(lease, how);
   }
 
   /**
-   * The holder of a lease is done: passes the lock on to the next call of this process. A call that can have a shared lock shares it earlier.
-   * @returns false when no call may have it: `giveBack` has to follow
+   * The holder of a lease is done: passes the lock on to the next call of this process. Calls that can share a shared lock have joined it
+   * earlier.
+   * @returns false when no call may have it: then the caller has to call `giveBack`
    */
   passOn(lease: Lease): boolean {
     const next = this.#waiters.first;
@@ -485,7 +486,7 @@ export class Line implements Paced<Line> {
     return true;
   }
 
-  /** Whether a call may have the lease of another: one that it would have, or share, exactly like this. */
+  /** Whether a call may take over, or share, the lease of another call: only if it wants to hold the lock in the same way. */
   #canPassOn(lease: Lease, waiter: Waiter): boolean {
     const { request, arrivedAt } = waiter;
     const { cohort, grant } = lease;
@@ -518,7 +519,7 @@ export class Line implements Paced<Line> {
     if (this.#waiters.first) this.#seen = {};
   }
 
-  /** Has a lock that a call of this process has adopted, or downgraded. Calls that wait came earlier, and keep their place. */
+  /** Takes on a lock that a call of this process has adopted or downgraded. Waiting calls came earlier, and keep their place. */
   adopt(lease: Lease): void {
     this.#endStale();
     this.#leases.add(lease);
@@ -530,7 +531,7 @@ export class Line implements Paced<Line> {
     this.#goOn();
   }
 
-  /** The store has granted the lock again, so a lease that was adopted before has ended there, even if it seems to be held. */
+  /** Ends a lease that was adopted before, even if it seems to be held: the store has granted the lock again, so it has ended there. */
   #endStale(): void {
     const { first } = this.#leases;
     if (this.mode !== 'exclusive' || !first) return;
@@ -546,7 +547,7 @@ export class Line implements Paced<Line> {
     this.engine.leases.check(lease);
   }
 
-  /** Calls that wait share a lease that was granted. */
+  /** Lets waiting calls share a granted lease. */
   #letJoin(): void {
     for (let next = this.#waiters.first; next; next = this.#waiters.first) {
       const lease = this.#sharedWith(next);
@@ -579,8 +580,8 @@ export class Line implements Paced<Line> {
     if (signal?.aborted) this.#giveUp(waiter, signal.reason);
   }
 
-  // One function for all, as a closure for each waiter would use memory as long as it waits.
-  // After a pause of this process timers run first: the answers that arrived meanwhile are read before the call is refused.
+  // One function for all waiters: a closure for each of them would use memory while it waits.
+  // After a pause of this process, timers run before answers: answers that arrived meanwhile must be read before it refuses the call.
   static readonly #timeIsOver = (line: Line, waiter: Waiter): void =>
     void setImmediate(() => {
       if (!waiter.isSettled) line.#giveUp(waiter, timedOut(waiter, line.#known));
@@ -598,7 +599,7 @@ export class Line implements Paced<Line> {
       this.#giveUp(waiter, closed(this.key));
   }
 
-  /** Refuses the calls that try once: others were before them. */
+  /** Refuses the calls that try only once: others came before them. */
   #refuseTriers(): void {
     if (this.#waiters.triers === 0 || this.#mayBeFree) return;
     for (const waiter of this.#waiters.filter(({ triesOnce }) => triesOnce))
@@ -613,7 +614,7 @@ export class Line implements Paced<Line> {
 
   get #known(): Knowledge {
     const { backend, now } = this.engine;
-    // To ask may find the lease lost before `onLeaseGone` is called: then the lock was held until now.
+    // `checkAlive` may find the lease lost before `onLeaseGone` is called: then the lock was held until now.
     const own = this.#isHeldHere ? this.#leases.first : undefined;
     const lease = own?.checkAlive() ? own : undefined;
     const seen = this.#seen ?? (own ? {} : undefined);
@@ -626,7 +627,7 @@ export class Line implements Paced<Line> {
     this.engine.pacer.remove(this);
   }
 
-  /** No call is left that it could ask for. */
+  /** No waiting call is left. */
   #stopAsking(): void {
     this.#leavePlace();
     this.#becomeIdle();

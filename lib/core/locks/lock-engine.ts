@@ -34,9 +34,9 @@ import { Transfers } from './transfers.js';
 const PROBE_TTL_MS = 1_000;
 /** Lines that come due within this fraction of a second come due together. */
 const COALESCE = 1 / 10;
-/** How many lines come due at once, at most. */
+/** Maximum number of lines that come due at once. */
 const LINES_AT_ONCE = 500;
-/** For how many keys a warning says that calls name different limits. */
+/** Maximum number of keys for which it warns that calls use different limits. */
 const MAX_LIMIT_WARNINGS = 100;
 
 /** The bounds of a service. */
@@ -52,8 +52,8 @@ export interface EngineParts {
 }
 
 /**
- * The locks of one service. It has a line for each key and mode that a call wants or holds. Lines, waiters, leases and handles find here what
- * they have in common.
+ * The locks of one service. It has a line for each key and mode that a call wants or holds, and everything that lines, waiters, leases and
+ * handles share.
  */
 export class LockEngine implements WaitListener {
   readonly backend: LockBackend;
@@ -80,7 +80,7 @@ export class LockEngine implements WaitListener {
   };
   /** Undefined as long as no call had to wait. */
   #contested?: ContestedKeys;
-  /** The keys of the warnings that calls name different limits. */
+  /** The keys for which it has warned that calls use different limits. */
   readonly #limitMismatchWarned = new Set<string>();
 
   constructor({ backend, now, limits, processName, registration }: EngineParts) {
@@ -111,7 +111,7 @@ export class LockEngine implements WaitListener {
     return lines + this.byTicket.size + this.leases.size + this.transfers.size;
   }
 
-  /** The error of the clocks that order the calls of all processes, in milliseconds; undefined where it is unknown. */
+  /** The error bound of the clocks that order the calls of all processes, in milliseconds; undefined if it is unknown. */
   get clockErrorMs(): number | undefined {
     return this.backend.waitQueue?.clockErrorMs?.();
   }
@@ -141,7 +141,7 @@ export class LockEngine implements WaitListener {
     return this.#linesOf(key).flatMap((line) => line.leases);
   }
 
-  /** Warns once for each key that calls for its permits name different limits. */
+  /** Warns, once for each key, that calls for its permits use different limits. */
   noteLimits(key: string, hold: Hold, smaller: number): void {
     if (
       hold.mode !== 'permits' ||
@@ -190,9 +190,9 @@ export class LockEngine implements WaitListener {
   }
 
   /**
-   * Acquires a lock, waiting for up to `waitMs`. Not an async function: its hops would come between each answer and its call.
+   * Acquires a lock, waiting for up to `waitMs`. Not an async function: its hops would delay each answer on the way to its call.
    * @param closing how far the application has closed, for calls of this kind
-   * @param label undefined: the label is made of the key
+   * @param label undefined: the label is made from the key
    * @throws LockUnavailableError when the application has closed; or the reason of a signal that has aborted
    */
   acquire(key: string, request: WaitRequest, closing: Closing, label?: string): Promise<LockHandle> {
@@ -209,8 +209,8 @@ export class LockEngine implements WaitListener {
   }
 
   /**
-   * Has the store keep the locks of a call for at least `holdMs`, before the call gets them. If that fails, the call is refused, and its locks are
-   * released at once.
+   * Makes the store keep the locks of a call for at least `holdMs`, before the call gets them. If that fails, it refuses the call, and releases
+   * its locks at once.
    * @param since when the call began, by the clock of the service
    * @throws LockUnavailableError, also when the time of the call is over; or the reason of its signal
    */
@@ -242,7 +242,7 @@ export class LockEngine implements WaitListener {
 
   /**
    * Takes a lock from its holder.
-   * @param digest of the only owner that it may be taken from; undefined: of any owner
+   * @param digest the digest of the only owner that it may be taken from; undefined: any owner
    * @returns whether the lock had a holder, or this holder
    */
   async forceRelease(key: string, digest?: string): Promise<boolean> {
@@ -330,7 +330,7 @@ export class LockEngine implements WaitListener {
     return Object.values(this.#lines).flatMap((lines) => [...lines.values()]);
   }
 
-  /** Whether this process may have the lock of this owner value. If not, it has given the place up, or the store has lost that. */
+  /** Whether this process may have the lock of this owner value. If not, it has given up the place, or the store has lost the place. */
   #mayHold(key: string, owner: string): boolean {
     return this.leases.mayStillHold(owner) || this.leasesOf(key).some(({ grant }) => grant.owner === owner);
   }
@@ -353,7 +353,7 @@ export class LockEngine implements WaitListener {
 }
 
 /**
- * Makes the owner values of one lock service: its process name, and a number that tells its attempts apart.
+ * Makes the owner values of one lock service: its process name, and the number of the attempt.
  * @param processName `host/pid/random`
  */
 export function ownerSequence(processName: string): (note?: string) => string {

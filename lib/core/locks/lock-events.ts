@@ -7,11 +7,11 @@ import { notify } from '../time/notify.js';
 const published = channel('nest-redis-lock:event');
 
 /**
- * The events of a service, which are also published on a channel of Node.js while that has subscribers. Observers run outside of the call that
- * caused an event. Most events are grants, releases and contention: they need not be made unless `observed`.
+ * The events of a service, which are also published on a channel of Node.js while it has subscribers. Observers run outside of the call that
+ * caused an event. Most events are grants, releases and contention: the service need not make them unless `observed`.
  */
 export class LockEvents extends Subject<LockEvent> {
-  /** The same events, for subscribers that need no grants, releases and contention: to subscribe here does not count as observing. */
+  /** The same events, for subscribers that do not need grants, releases and contention. A subscription here does not count as `observed`. */
   readonly problems = new Subject<LockEvent>();
 
   constructor(private readonly registration: string) {

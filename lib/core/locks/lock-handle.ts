@@ -36,7 +36,7 @@ export class LockHandle implements Lock {
     this.#asks = { ttlMs: asksMs };
   }
 
-  /** One more handle of a lease. @param ttlMs the ttl of its call, which does not make the lease longer */
+  /** Makes one more handle of a lease. @param ttlMs the ttl of its call, which does not make the lease longer */
   static another(lease: Lease, engine: LockEngine, ttlMs = lease.ttlMs): LockHandle {
     const asksMs = Math.min(ttlMs, lease.ttlMs);
     lease.demands.join(asksMs);
@@ -44,9 +44,9 @@ export class LockHandle implements Lock {
   }
 
   /**
-   * The statement with which a transaction keeps the locks of one service until it ends; undefined where their store has none.
+   * The statement by which a transaction keeps the locks of one service until it ends; undefined if their store has none.
    * @param handles at least one
-   * @param passedOnForMs see `LockBackend`; Infinity as well if the caller checks that itself
+   * @param passedOnForMs see `LockBackend`; also Infinity if the caller checks that itself
    */
   static guard(handles: readonly LockHandle[], passedOnForMs: number): GuardStatement | undefined {
     const leases = handles.map(({ lease }) => lease);
@@ -126,7 +126,7 @@ export class LockHandle implements Lock {
       this.assertHeld();
       await this.engine.leases.extend(this.own, ttlMs, () => this.#ask(ttlMs));
     } catch (error) {
-      await yieldToEventLoop(); // or a loop that tries again at once would stop the event loop
+      await yieldToEventLoop(); // otherwise a loop that tries again at once would block the event loop
       throw error;
     }
   }
@@ -144,7 +144,7 @@ export class LockHandle implements Lock {
     else this.own.unregistered = this;
   }
 
-  /** Called with the first extension of its lease, which would end by itself without one. */
+  /** Called with the first extension of its lease: without extensions the lease ends by itself. */
   register(): void {
     unreleased.register(this, { lease: this.own, leases: this.engine.leases, asks: this.#asks }, this);
   }
@@ -179,7 +179,7 @@ export class LockHandle implements Lock {
     await this.release();
   }
 
-  /** Until it has ended, a release waits. */
+  /** Makes a release wait until the change has ended. */
   async #change<T>(changing: Promise<T>): Promise<T> {
     this.#changing = Promise.allSettled([this.#changing, changing]).then(ignore);
     try {

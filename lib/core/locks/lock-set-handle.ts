@@ -13,7 +13,7 @@ export type Held = LockHandle | LockSetHandle;
 export class LockSetHandle implements LockSet {
   #signal?: AbortSignal;
   #closing?: AbortSignal;
-  /** Aborts when the set is released. A lock that an outer call holds goes on. */
+  /** Aborts when the set is released. Locks that an outer call also holds stay held. */
   #ended?: AbortController;
 
   /** @param locks at least one, in the order in which they were acquired */
@@ -34,7 +34,7 @@ export class LockSetHandle implements LockSet {
   }
 
   get signal(): AbortSignal {
-    const signals = this.locks.map(({ signal }) => signal); // to read a signal may abort it
+    const signals = this.locks.map(({ signal }) => signal); // reading a signal may abort it
     return (this.#signal ??= this.#anyOf(signals));
   }
 

@@ -25,8 +25,8 @@ export const ROUND_ROBIN: Order = {
 };
 
 /**
- * A call may be served before a call of another process that came earlier by this time, in milliseconds. The clocks are about as imprecise.
- * With it, calls that arrive at nearly the same time are served in batches, which is several times as fast.
+ * A call may be served before a call of another process that came at most this much earlier, in milliseconds. The clocks are not more precise.
+ * So calls that arrive at nearly the same time are served in batches, which is several times as fast.
  */
 const SLACK_MS = 1;
 

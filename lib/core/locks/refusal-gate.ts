@@ -6,9 +6,9 @@ import { setImmediate, setTimeout } from '../time/event-loop.js';
 const OUTAGE_PACE_MS = 10;
 
 /**
- * Settles the refusals of a service. If a call were refused in a microtask, and asked again at once, it would stop the event loop: no timer and
- * no answer would come through any more. So no refusal is settled before the loop has run. During an outage, refusals are settled
- * every 10 ms at most.
+ * Settles the refusals of a service. A call that is refused in a microtask, and asks again at once, would block the event loop: timers and
+ * answers would not be handled any more. So no refusal is settled before the loop has run. During an outage, refusals are settled at most every
+ * 10 ms.
  */
 export class RefusalGate {
   readonly #refused = new DeferredBatch((settle) => void setImmediate(settle));

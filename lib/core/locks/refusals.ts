@@ -40,7 +40,7 @@ export function timedOut(call: Waiter, known: Knowledge): LockContendedError | L
   return LockUnavailableError.from('acquired', key, unansweredCauses(key, unansweredMs, call.request, known.backend));
 }
 
-/** The refusal of a call whose lock was granted, and lost before the call could use it. @param what what the loss came before */
+/** The refusal of a call whose lock was granted, and lost before the call could use it. @param what the clause after "lost before" */
 export function lostBefore(
   what: string,
   { key, lostReason }: Lease,
@@ -51,7 +51,7 @@ export function lostBefore(
   return LockUnavailableError.from(done, key, [new NodeError('the store', problem, advice, true)]);
 }
 
-/** The refusal of a call that has its lock, but not in time the confirmation of `holdMs`. */
+/** The refusal of a call that has its lock, but did not get the confirmation of `holdMs` in time. */
 export function notKept(
   key: string,
   unansweredMs: number,

@@ -56,7 +56,7 @@ export class Transfers {
   }
 
   /**
-   * Has the store keep the lock for `ttlMs` under an owner value that only the parcel names, and ends the lease here.
+   * Makes the store keep the lock for `ttlMs` under an owner value that only the parcel names, and ends the lease here.
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async detach(lease: Lease, { ttlMs, note }: DetachOptions): Promise<LockParcel> {
@@ -80,7 +80,7 @@ export class Transfers {
   }
 
   /**
-   * Has the store share a lock that this process holds exclusively. The lock gets a new owner value, and the token of the shared phase.
+   * Turns a lock that this process holds exclusively into a shared one. The lock gets a new owner value, and the token of the shared phase.
    * @returns the new lease
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
@@ -113,7 +113,7 @@ export class Transfers {
     if (closing.phase === 'closed') throw closed(key);
     if (!backend.transfer)
       throw new LockOptionsError(`Lock ${quoted(key)} cannot be adopted. ${whyNoTransfer(backend)}`);
-    // At least: if the transfer is undone, the parcel must not have lost time.
+    // With `atLeast`, the parcel does not lose time if the transfer is undone.
     const transfer: Transfer = { key, from: owner, to: nextOwner(noteIn(owner)), ttlMs, atLeast: true, mints: true };
     const since = now();
     inFlight.begin();
@@ -169,7 +169,7 @@ export class Transfers {
   /**
    * Transfers a lock of this process to another owner value. If nobody knows whether that has happened, the lease is lost, and the lock is
    * released for both owner values: for the old one first, so that a transfer that runs late finds nothing.
-   * @param done what the lock is then, for errors
+   * @param done the new state of the lock, for errors
    */
   async #transfer(lease: Lease, done: 'detached' | 'downgraded', transfer: Transfer): Promise<Transferred> {
     const { backend, inFlight, leases } = this.engine;
@@ -223,7 +223,7 @@ export class Transfers {
     });
   }
 
-  /** Why an adopted lock is of no use for its caller. */
+  /** Why the caller cannot use an adopted lock. */
   #refusalOf(key: string, ttlMs: number, sentAt: number, closing: Closing): Error | undefined {
     if (closing.phase === 'closed') return closed(key);
     const { leases, now } = this.engine;
@@ -237,7 +237,7 @@ export class Transfers {
     events.next({ type: 'acquired', waitedMs: Math.round(waitedMs), grant: 'adopted', ...leases.identity(lease) });
   }
 
-  /** Gives the lock back to the parcel, with the time that is left. */
+  /** Gives the lock back to the parcel, with its remaining time. */
   #undo({ key, from, to }: Transfer): void {
     const back: Transfer = { key, from: to, to: from, ttlMs: 1, atLeast: true, mints: false };
     if (this.#undoing.size === 0) this.#undos.clear(); // all of them have ended by themselves

@@ -65,7 +65,7 @@ export class Waiter implements Linked<Waiter> {
     readonly request: WaitRequest,
     readonly closing: Closing,
     private readonly engine: LockEngine,
-    /** Undefined: the label is made of the key. */
+    /** Undefined: the label is made from the key. */
     readonly label?: string,
   ) {
     request.signal?.throwIfAborted();
@@ -104,7 +104,7 @@ export class Waiter implements Linked<Waiter> {
     return isSameHold(held, this.hold) && noteIn(owner) === this.request.note;
   }
 
-  /** Whether permits for this call are of use for the other one. */
+  /** Whether permits for this call can serve the other one. */
   isInterchangeableWith({ request, hold }: Waiter): boolean {
     const { ttlMs, note } = this.request;
     return request.ttlMs === ttlMs && request.note === note && isSameHold(this.hold, hold);
@@ -120,7 +120,11 @@ export class Waiter implements Linked<Waiter> {
     return this.#mayGiveUp;
   }
 
-  /** Both end when it is settled. @param timer of its deadline @param stopListening to the signal of its caller */
+  /**
+   * Lets the call give up. The timer and the listener end when the call is settled.
+   * @param timer the timer of its deadline
+   * @param stopListening removes the listener from the signal of its caller
+   */
   giveUpBy(timer: NodeJS.Timeout | undefined, stopListening: (() => void) | undefined): void {
     this.#mayGiveUp = true;
     this.#timer = timer;
@@ -194,7 +198,7 @@ export class Waiter implements Linked<Waiter> {
   }
 }
 
-/** Whether a call that holds a lock so can pass it on to a call that wants it so. */
+/** Whether a call that holds a lock in one way can pass it on to a call that wants it in the other. */
 function isSameHold(held: Hold, wanted: Hold): boolean {
   if (held === wanted) return true;
   if (held.mode !== 'permits' || wanted.mode !== 'permits') return held.mode === wanted.mode;

@@ -100,7 +100,7 @@ export class LockService {
    * an event: they hold none of its locks.
    */
   readonly events$: Observable<LockEvent>;
-  /** The same events, for subscribers that need no grants, releases and contention. @internal */
+  /** The same events, for subscribers that do not need grants, releases and contention. @internal */
   readonly problems$: Observable<LockEvent>;
 
   readonly #options: ResolvedServiceOptions;
