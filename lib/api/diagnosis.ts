@@ -62,13 +62,13 @@ export interface LockDiagnosis<Node extends NodeReport = NodeReport> {
 }
 
 /** The maximum length of the text about one server or one finding. Only a server that sends long replies reaches it. */
-const LONGEST = 2_000;
+const MAX_TEXT_LENGTH = 2_000;
 
 /** Formats a diagnosis as one block of text for a log: a line for each server, then a line for each finding. */
 export function formatDiagnosis({ registration, where, nodes, findings }: LockDiagnosis): string {
   return [
     `Locks of ${quoted(registration)}, ${where}${nodes.length > 0 ? ':' : '.'}`,
-    ...nodes.map(({ name, summary }) => `  ${printable(name)}: ${printable(summary, LONGEST)}`),
-    ...findings.map(({ severity, message }) => `  ${severity}: ${printable(message, LONGEST)}`),
+    ...nodes.map(({ name, summary }) => `  ${printable(name)}: ${printable(summary, MAX_TEXT_LENGTH)}`),
+    ...findings.map(({ severity, message }) => `  ${severity}: ${printable(message, MAX_TEXT_LENGTH)}`),
   ].join('\n');
 }

@@ -154,7 +154,7 @@ export class LockContendedError extends LockRefusal {
     super(
       `${subjectOf(key, permits)} ${state}; ${waited}, or ${keptUntil ? 'lower holdMs' : `shorten the work under the ${under}`}. ` +
         `To do something else instead, use ${instead}.` +
-        whatItHeld(key, holding, permits !== undefined) +
+        describeHeldLocks(key, holding, permits !== undefined) +
         (unreleased
           ? ` This process has released the lock, but the release was not confirmed: ${whyAndAdvice([unreleased])}`
           : ''),
@@ -178,7 +178,7 @@ function subjectOf(key: string, permits: number | undefined): string {
 }
 
 /** Returns the sentence about the locks that a refused call held: its wait may have been part of a deadlock. */
-function whatItHeld(key: string, holding: readonly string[], isForPermits: boolean): string {
+function describeHeldLocks(key: string, holding: readonly string[], isForPermits: boolean): string {
   if (holding.length === 0) return '';
   const held = inWords(holding.map(quoted));
   const [one, both] = holding.length === 1 ? [held, 'both'] : ['one of them', 'all'];
@@ -189,7 +189,7 @@ function whatItHeld(key: string, holding: readonly string[], isForPermits: boole
 }
 
 /** How many characters of a server's reply an error shows. */
-const LONGEST_PROBLEM = 500;
+const MAX_PROBLEM_LENGTH = 500;
 
 /** The error of one node that did not answer, or gave an unexpected answer. Never contains credentials. */
 export class NodeError extends Error {
@@ -208,7 +208,7 @@ export class NodeError extends Error {
     /** The error that your own store threw. */
     cause?: Error,
   ) {
-    const shown = printable(problem, LONGEST_PROBLEM);
+    const shown = printable(problem, MAX_PROBLEM_LENGTH);
     super(`${printable(node)}: ${shown}`, cause && { cause });
     this.problem = shown;
     withoutFrames(this);

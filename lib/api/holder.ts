@@ -20,9 +20,9 @@ export interface LockHolder {
 
 /** The note at the end of an owner value, after the last slash. */
 const NOTE = /\.([\w-]{1,267})$/;
-const OF_PROCESS = /^([\w.-]+)\/(\d+)\/[\w-]+\/[0-9a-z]+$/;
+const PROCESS_OWNER = /^([\w.-]+)\/(\d+)\/[\w-]+\/[0-9a-z]+$/;
 /** Limits each part to the length that this library writes. Only the owner value of a parcel ends with a UUID. */
-const OF_PARCEL = /^detached\/([\w.-]{1,64})\/(\d{1,10})\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const PARCEL_OWNER = /^detached\/([\w.-]{1,64})\/(\d{1,10})\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Returns a digest that identifies an owner value without revealing it. */
 export function digestOf(owner: string): string {
@@ -47,9 +47,9 @@ export function noteIn(owner: string): string | undefined {
 export function parseOwner(owner: string): LockHolder {
   const withoutNote = owner.replace(NOTE, '');
   const note = withoutNote === owner ? {} : { note: noteIn(owner) };
-  const [, host, pid] = OF_PROCESS.exec(withoutNote) ?? [];
+  const [, host, pid] = PROCESS_OWNER.exec(withoutNote) ?? [];
   if (host !== undefined) return { owner, host, pid: Number(pid), ...note };
-  const [, byHost, byPid] = OF_PARCEL.exec(withoutNote) ?? [];
+  const [, byHost, byPid] = PARCEL_OWNER.exec(withoutNote) ?? [];
   if (byHost === undefined) return { owner };
   return { owner: digestOf(owner), host: byHost, pid: Number(byPid), detached: true, ...note };
 }
@@ -67,14 +67,14 @@ export function detachedOwner(by: string, random: string, note = noteIn(by)): st
 
 /** Whether this is the owner value of a detached lock: unlike the owner value of a process, it is a secret. */
 export function isDetachedOwner(owner: string): boolean {
-  return OF_PARCEL.test(owner.replace(NOTE, ''));
+  return PARCEL_OWNER.test(owner.replace(NOTE, ''));
 }
 
 /** Describes a holder for messages: `pid 17 on web-3 (note "editing")`, or the bare owner value. */
 export function describeHolder({ owner, host, pid, detached, note }: LockHolder): string {
-  const said = note === undefined ? '' : ` (note ${quoted(note)})`;
-  if (detached) return `the parcel ${owner}, detached by pid ${pid} on ${host}${said}`;
-  return host === undefined ? `owner ${quoted(owner)}` : `pid ${pid} on ${host}${said}`;
+  const noteText = note === undefined ? '' : ` (note ${quoted(note)})`;
+  if (detached) return `the parcel ${owner}, detached by pid ${pid} on ${host}${noteText}`;
+  return host === undefined ? `owner ${quoted(owner)}` : `pid ${pid} on ${host}${noteText}`;
 }
 
 /** Describes one holder and counts the others: `pid 17 on web-3 and 2 others`. */

@@ -2,16 +2,16 @@
 export const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
 /** Maximum number of UTF-16 units of a text that a message shows. Most keys and owner values are shorter. */
-const MOST = 200;
+const MAX_LENGTH = 200;
 
 /**
  * Escapes a text that others may have chosen, such as a key or an owner value, and cuts it, so that it can neither forge nor fill a
  * log line. Call it when you print such a text; fields such as `error.key` stay unescaped.
- * @param most how many UTF-16 units to show; the result says how many are left out
+ * @param maxLength how many UTF-16 units to show; the result says how many are left out
  */
-export function printable(text: string, most = MOST): string {
-  if (text.length <= most) return escaped(text);
-  const end = isHighSurrogate(text.charCodeAt(most - 1)) ? most - 1 : most;
+export function printable(text: string, maxLength = MAX_LENGTH): string {
+  if (text.length <= maxLength) return escaped(text);
+  const end = isHighSurrogate(text.charCodeAt(maxLength - 1)) ? maxLength - 1 : maxLength;
   return `${escaped(text.slice(0, end))}… (${text.length - end} more characters)`;
 }
 

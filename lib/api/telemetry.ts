@@ -4,7 +4,7 @@ import type { HeldAs, LockEvent, LockGrant } from './events.js';
 import type { LockHolder } from './holder.js';
 import type { LockMode, LockStats } from './lock.js';
 
-interface OfCall extends Readonly<HeldAs> {
+interface CallIdentity extends Readonly<HeldAs> {
   /** Name of the registration. */
   readonly registration: string;
   readonly label: string;
@@ -18,7 +18,7 @@ interface OfCall extends Readonly<HeldAs> {
  * One call for a lock, or for several at once, until the caller has its answer: the context of the tracing channel
  * `nest-redis-lock:acquire`. Optional fields are set at the end.
  */
-export interface AcquireTrace extends OfCall {
+export interface AcquireTrace extends CallIdentity {
   readonly ttlMs: number;
   readonly waitMs: number;
   /** The outcome. `refused`: the call was wrong, or would wait for itself. `aborted`: the caller's signal aborted. */
@@ -38,7 +38,7 @@ export interface AcquireTrace extends OfCall {
  * The work of `withLock`, of a locked method or of a leader, under its lock: the context of the tracing channel
  * `nest-redis-lock:hold`. Optional fields, except for the token, are set at the end.
  */
-export interface HoldTrace extends OfCall {
+export interface HoldTrace extends CallIdentity {
   readonly fencingToken?: number;
   /** The loss of the lock: its reason, and how many milliseconds before the end of the work it happened. */
   lost?: { reason: LockLostReason; beforeMs: number };

@@ -24,7 +24,7 @@ const SERVERS = {
 };
 
 /** The options that need no command. */
-const ALONE = {
+const STANDALONE = {
   version: flag('print the version of the package'),
   help: { ...flag('show this, or the options of a command'), short: 'h' },
 };
@@ -49,7 +49,7 @@ const OPTIONS = {
 export type OptionName = keyof typeof OPTIONS;
 
 export const SERVER_OPTIONS = Object.keys(SERVERS) as OptionName[];
-export const LONE_OPTIONS = Object.keys(ALONE) as OptionName[];
+export const STANDALONE_OPTIONS = Object.keys(STANDALONE) as OptionName[];
 
 /** Returns the help on options, one line for each. */
 export function helpOn(names: readonly OptionName[]): string {

@@ -2,12 +2,12 @@ import { describeHolder } from '../api/holder.js';
 import type { HolderInfo, LockInfo, WaitingProcess } from '../api/lock.js';
 import { printable } from '../api/printable.js';
 import { EXIT, type Action } from './command.js';
-import { TO_LOOK, withLocks } from './open.js';
+import { READ_ONLY_SETTINGS, withLocks } from './open.js';
 import { duration, json, plural, whole, wrap } from './text.js';
 
 /** Shows who holds a lock. */
 export const inspect: Action = (call) =>
-  withLocks(call, TO_LOOK, async (locks) => {
+  withLocks(call, READ_ONLY_SETTINGS, async (locks) => {
     const { key, options, terminal } = call;
     const info = await locks.inspect(key);
     if (options.json) terminal.print(json(info && withoutOwn(info)));

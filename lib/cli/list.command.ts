@@ -5,7 +5,7 @@ import { printable } from '../api/printable.js';
 import { EXIT, type Action, type Call } from './command.js';
 import { countOf } from './command-line.js';
 import { modeOf, withoutOwn } from './inspect.command.js';
-import { TO_LOOK, withLocks } from './open.js';
+import { READ_ONLY_SETTINGS, withLocks } from './open.js';
 import { duration, json, plural, table, whole } from './text.js';
 
 /** Time limit of the search, in milliseconds: a person can wait longer than a request. */
@@ -19,7 +19,7 @@ const HEADER = ['KEY', 'HOLDER', 'DIGEST', 'HELD', 'LEFT', 'WAITING'];
 export const list: Action = (call) => {
   const { pattern: match, options, terminal, limits } = call;
   const limit = countOf('limit', options.limit);
-  return withLocks(call, TO_LOOK, async (locks) => {
+  return withLocks(call, READ_ONLY_SETTINGS, async (locks) => {
     const stopped = new AbortController();
     const stop = () => stopped.abort();
     if (options.watch) for (const signal of STOPPING) process.once(signal, stop);

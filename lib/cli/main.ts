@@ -4,7 +4,7 @@ import { checkKey } from '../core/keys/key.js';
 import { EXIT, LIMITS, type Action, type Call, type Limits } from './command.js';
 import {
   helpOn,
-  LONE_OPTIONS,
+  STANDALONE_OPTIONS,
   readCommandLine,
   SERVER_OPTIONS,
   UsageError,
@@ -94,7 +94,7 @@ Environment (other users can see command lines, so keep passwords here)
   REDIS_TLS=1, REDIS_TLS_CA=file
   PGUSER, PGPASSWORD, MYSQL_PWD`;
 
-const EXITS_OF_ALL =
+const COMMON_EXITS =
   '64 wrong usage, 69 the servers cannot be reached,\n  70 an internal error, such as results that cannot be written';
 
 const HELP = `Usage: nest-redis-lock <command> [options]
@@ -108,9 +108,9 @@ ${Object.entries(COMMANDS)
 ${SERVERS}
 
 Options
-${helpOn(LONE_OPTIONS)}
+${helpOn(STANDALONE_OPTIONS)}
 
-Exit codes: 0 done, ${EXITS_OF_ALL}.`;
+Exit codes: 0 done, ${COMMON_EXITS}.`;
 
 /** The help of one command. */
 function helpOf(name: string, { usage, summary, options, exits }: Entry): string {
@@ -124,7 +124,7 @@ ${helpOn(options)}
 ${SERVERS}
 
 Exit codes: ${exits},
-  ${EXITS_OF_ALL}.`;
+  ${COMMON_EXITS}.`;
 }
 
 /**
@@ -172,7 +172,7 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
         : `The first word must be a command: ${Object.keys(COMMANDS).join(', ')}. See --help.`,
     );
   const { action, options, takes } = entry;
-  const always = takes === 'a database' ? LONE_OPTIONS : [...SERVER_OPTIONS, ...LONE_OPTIONS]; // ddl connects to nothing
+  const always = takes === 'a database' ? STANDALONE_OPTIONS : [...SERVER_OPTIONS, ...STANDALONE_OPTIONS]; // ddl connects to nothing
   const known: readonly string[] = [...always, ...options];
   const unknown = Object.keys(line.options).find((option) => !known.includes(option));
   if (unknown !== undefined) throw new UsageError(`${name} has no option --${unknown}.`);

@@ -9,7 +9,7 @@ import type { Call } from './command.js';
 import { whole } from './text.js';
 
 /** For commands that acquire no lock. Without admission, since that check writes to the nodes. */
-export const TO_LOOK: RedisLockSettings = { admission: false, commandTimeoutMs: 5_000 };
+export const READ_ONLY_SETTINGS: RedisLockSettings = { admission: false, commandTimeoutMs: 5_000 };
 
 /**
  * Does the work of a command with the locks on its servers.

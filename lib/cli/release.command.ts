@@ -2,7 +2,7 @@ import type { LockInfo } from '../api/lock.js';
 import { EXIT, type Action } from './command.js';
 import { UsageError } from './command-line.js';
 import { textOf } from './inspect.command.js';
-import { TO_LOOK, withLocks } from './open.js';
+import { READ_ONLY_SETTINGS, withLocks } from './open.js';
 import { confirmed } from './terminal.js';
 import { whole, wrap } from './text.js';
 
@@ -20,7 +20,7 @@ export const release: Action = async (call) => {
       'release needs --owner DIGEST, as inspect shows it, or --force, which takes it from all holders.',
     );
   }
-  return withLocks(call, TO_LOOK, async (locks) => {
+  return withLocks(call, READ_ONLY_SETTINGS, async (locks) => {
     let from = owner === undefined ? undefined : [owner];
     if (!yes) {
       const info = await locks.inspect(key);

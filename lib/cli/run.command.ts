@@ -10,9 +10,9 @@ import { withoutCredentials } from './servers.js';
 import { whole } from './text.js';
 
 /** The signals that this process passes on to the command. */
-const PASSED_ON = ['SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGHUP'] as const;
+const FORWARDED_SIGNALS = ['SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGHUP'] as const;
 /** The signals that a terminal also sends to the command itself. */
-const OF_TERMINAL: ReadonlySet<NodeJS.Signals> = new Set(['SIGINT', 'SIGQUIT']);
+const TERMINAL_SIGNALS: ReadonlySet<NodeJS.Signals> = new Set(['SIGINT', 'SIGQUIT']);
 
 /** A signal that came before the command was started. */
 class Interrupted extends Error {
@@ -60,7 +60,7 @@ class Command {
 
   constructor(call: Call) {
     this.#call = call;
-    for (const signal of PASSED_ON) process.on(signal, this.#pass);
+    for (const signal of FORWARDED_SIGNALS) process.on(signal, this.#pass);
   }
 
   /** Aborts at a signal before the command has started. */
@@ -71,7 +71,7 @@ class Command {
   readonly #pass = (signal: NodeJS.Signals): void => {
     if (!this.#child) this.#interruption.abort(new Interrupted(signal));
     // Many programs treat a second signal as a request to exit at once.
-    else if (!OF_TERMINAL.has(signal) || !isAtTerminal()) this.#child.kill(signal);
+    else if (!TERMINAL_SIGNALS.has(signal) || !isAtTerminal()) this.#child.kill(signal);
   };
 
   /** @returns the code to exit with, when the command has ended */
@@ -79,7 +79,7 @@ class Command {
     this.#interruption.signal.throwIfAborted();
     lock.assertHeld();
     const { rest, env, options, terminal, limits } = this.#call;
-    const handedOn = options['pass-credentials'] ? env : withoutCredentials(env);
+    const commandEnv = options['pass-credentials'] ? env : withoutCredentials(env);
     const [file, ...args] = rest as [string, ...string[]];
     const token = { LOCK_FENCING_TOKEN: String(lock.fencingToken) };
     const cannotRun = ({ code }: NodeJS.ErrnoException) => {
@@ -116,7 +116,7 @@ class Command {
 
   /** Passes no more signals on. */
   forget(): void {
-    for (const signal of PASSED_ON) process.off(signal, this.#pass);
+    for (const signal of FORWARDED_SIGNALS) process.off(signal, this.#pass);
   }
 }
 

@@ -34,19 +34,19 @@ interface ResolvedBackendOptions extends ResolvedLockOptions {
 }
 
 const CHECKS = { commandTimeoutMs: milliseconds(10, 60_000) };
-const OF_REDIS = 'It is an option of RedisLockModule.';
-const OF_SQL = 'It is an option of SqlLockModule of nest-redis-lock/sql.';
+const REDIS_MODULE_HINT = 'It is an option of RedisLockModule.';
+const SQL_MODULE_HINT = 'It is an option of SqlLockModule of nest-redis-lock/sql.';
 
 /** Locks in a store of your own. */
 export const BACKEND: StoreKind<LockModuleOptions, ResolvedBackendOptions> = {
   names: ['backend', ...Object.keys(CHECKS)],
   meant: {
     store: 'Did you mean backend?',
-    redis: OF_REDIS,
-    redlock: OF_REDIS,
-    memory: OF_REDIS,
-    postgres: OF_SQL,
-    mysql: OF_SQL,
+    redis: REDIS_MODULE_HINT,
+    redlock: REDIS_MODULE_HINT,
+    memory: REDIS_MODULE_HINT,
+    postgres: SQL_MODULE_HINT,
+    mysql: SQL_MODULE_HINT,
   },
   resolve: (options) => {
     const { backend: make } = options;

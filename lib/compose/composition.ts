@@ -65,8 +65,8 @@ export function resolveOptions<Given extends object, Resolved extends ResolvedLo
   return { ...kind.resolve(options, settings), ...settings, registration } as Resolved;
 }
 
-const BESIDE_FACTORY = 'Put name and isGlobal next to useFactory, not into its result.';
-const MEANT = { name: BESIDE_FACTORY, isGlobal: BESIDE_FACTORY };
+const FACTORY_HINT = 'Put name and isGlobal next to useFactory, not into its result.';
+const OPTION_HINTS = { name: FACTORY_HINT, isGlobal: FACTORY_HINT };
 
 /** Checks the options of a registration. @throws LockOptionsError */
 export function composeLocks<Given extends object, Resolved extends ResolvedLockOptions>(

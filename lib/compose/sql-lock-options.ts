@@ -55,8 +55,8 @@ export interface ResolvedSqlLockOptions extends ResolvedLockOptions, ResolvedSql
   backend: SqlServer;
 }
 
-const OF_THE_DATABASE = 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?';
-const OF_REDIS = 'It is an option of RedisLockModule, which keeps locks in Redis.';
+const DATABASE_HINT = 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?';
+const REDIS_MODULE_HINT = 'It is an option of RedisLockModule, which keeps locks in Redis.';
 
 /** Locks in a table of a database. */
 export const SQL: StoreKind<SqlLockModuleOptions, ResolvedSqlLockOptions> = {
@@ -66,15 +66,15 @@ export const SQL: StoreKind<SqlLockModuleOptions, ResolvedSqlLockOptions> = {
     mariadb: 'Did you mean mysql? It is also for MariaDB.',
     connectionString: 'Did you mean postgres: { connectionString: ... }?',
     pool: 'Did you mean postgres: pool, or mysql: pool?',
-    host: OF_THE_DATABASE,
-    port: OF_THE_DATABASE,
-    user: OF_THE_DATABASE,
-    password: OF_THE_DATABASE,
-    database: OF_THE_DATABASE,
+    host: DATABASE_HINT,
+    port: DATABASE_HINT,
+    user: DATABASE_HINT,
+    password: DATABASE_HINT,
+    database: DATABASE_HINT,
     schema: "Did you mean table: 'schema.name'?",
     tableName: "Did you mean table: 'name'?",
-    redis: OF_REDIS,
-    redlock: OF_REDIS,
+    redis: REDIS_MODULE_HINT,
+    redlock: REDIS_MODULE_HINT,
     memory: 'RedisLockModule.forRoot({ memory: true }) keeps locks in memory.',
     keyPrefix: 'To separate the locks of applications, use a table for each: see the option table.',
     waitForReplicas:

@@ -3,7 +3,7 @@ import { Observable, takeUntil, timer, type Subscriber } from 'rxjs';
 import type { LockService } from '../core/service/lock.service.js';
 import { monotonic } from '../core/time/clock.js';
 import { outsideOfCalls } from '../core/time/event-loop.js';
-import { MOST_ROWS, viewOf, type View } from './view.js';
+import { MAX_ROWS, viewOf, type View } from './view.js';
 
 /** Minimum time between two renewals of a list, in milliseconds. */
 const RENEW_MS = 1_000;
@@ -100,7 +100,7 @@ export class LockWatch {
     const startedAt = this.now();
     const pinging = this.locks.ping();
     try {
-      const list = await this.locks.list({ match, limit: MOST_ROWS });
+      const list = await this.locks.list({ match, limit: MAX_ROWS });
       const endedAt = this.now();
       this.#restUntil = endedAt + REST * (endedAt - startedAt);
       return viewOf(list, await pinging, this.locks.labels());

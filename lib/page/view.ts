@@ -5,11 +5,11 @@ import { printable } from '../api/printable.js';
 import { hostName } from '../compose/process-name.js';
 
 /** Maximum number of locks on the page. */
-export const MOST_ROWS = 500;
+export const MAX_ROWS = 500;
 /** Maximum number of holders that are shown for one lock. */
-export const MOST_HOLDERS = 20;
+export const MAX_HOLDERS = 20;
 /** Maximum length of a key on the page, in characters: no key of this library is longer. */
-const LONGEST_KEY = 1_024;
+const MAX_KEY_LENGTH = 1_024;
 
 /** The state of a list at one time, for all its viewers. */
 export class View {
@@ -41,7 +41,7 @@ export function viewOf(listed: LockList | Error, ping: LockPing, labels?: Readon
   const head = { registration, ping: { available, nodes, problems } };
   if (listed instanceof Error) return new View({ ...head, problem: printable(listed.message, Infinity) });
   // Why locks may be missing. `rows`: the list is full. `time`: the search was cut short, or a server did not answer.
-  const incomplete = listed.complete ? undefined : listed.locks.length < MOST_ROWS ? 'time' : 'rows';
+  const incomplete = listed.complete ? undefined : listed.locks.length < MAX_ROWS ? 'time' : 'rows';
   const rows = listed.locks.map((lock) => rowOf(lock, labels?.get(lock.key))).sort(byWaitingAndAge);
   return new View({ ...head, incomplete }, rows);
 }
@@ -78,7 +78,7 @@ function rowOf(lock: LockInfo, label?: string) {
     waiters,
   } = lock;
   const isExclusive = mode === 'exclusive';
-  const text = printable(scope === undefined ? key : key.slice(key.indexOf('/') + 1), LONGEST_KEY);
+  const text = printable(scope === undefined ? key : key.slice(key.indexOf('/') + 1), MAX_KEY_LENGTH);
   return {
     key,
     scope: scope === undefined ? undefined : printable(scope),
@@ -89,8 +89,8 @@ function rowOf(lock: LockInfo, label?: string) {
     /** For a lock that several can hold: its mode, the first holders, and the number of further ones. */
     mode: isExclusive ? undefined : mode,
     permits,
-    holders: isExclusive ? undefined : holders.slice(0, MOST_HOLDERS).map(partOf),
-    more: isExclusive ? undefined : Math.max(0, holders.length - MOST_HOLDERS),
+    holders: isExclusive ? undefined : holders.slice(0, MAX_HOLDERS).map(partOf),
+    more: isExclusive ? undefined : Math.max(0, holders.length - MAX_HOLDERS),
     since: since?.getTime(),
     /** Milliseconds until all of its leases have expired. */
     remainingMs: Math.max(...holders.map((each) => each.remainingMs)),

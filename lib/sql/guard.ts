@@ -79,7 +79,7 @@ function statementOf(handles: readonly LockHandle[], passedOnForMs: number): Gua
   );
 }
 
-const OF_CALLBACKS =
+const CALLBACK_HINT =
   'A mysql2 connection with callbacks has a query() that returns no promise: pass connection.promise(), or a connection of mysql2/promise.';
 
 /** A transaction of TypeORM: a QueryRunner, or a manager that has one. */
@@ -98,7 +98,7 @@ function queryOf(transaction: Transaction | TransactionQuery): TransactionQuery 
         'Call it in the outermost transaction, when the nested one has ended.',
     );
   if (typeof (transaction as { promise?: unknown } | null)?.promise === 'function')
-    throw new LockOptionsError(`transaction must have a query() that returns a promise. ${OF_CALLBACKS}`);
+    throw new LockOptionsError(`transaction must have a query() that returns a promise. ${CALLBACK_HINT}`);
   if (typeof (transaction as Partial<Transaction> | null)?.query === 'function')
     return (text, values) => transaction.query(text, values);
   throw invalidOption(
@@ -122,7 +122,7 @@ function promised(answer: PromiseLike<unknown>): PromiseLike<unknown> {
   // The queries of mysql2 with callbacks have a `then` that throws.
   if (typeof given?.then === 'function' && !('onResult' in given)) return answer;
   throw new LockOptionsError(
-    `The function that runs the statement of a guard must return a promise: got ${described(answer)}. Roll the transaction back. ${OF_CALLBACKS}`,
+    `The function that runs the statement of a guard must return a promise: got ${described(answer)}. Roll the transaction back. ${CALLBACK_HINT}`,
   );
 }
 

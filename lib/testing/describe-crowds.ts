@@ -381,8 +381,8 @@ export function describeCrowds(
       await refused(permitsOn(key, 1, 5), { smallerLimit: 2 });
       equal((await refused(permitsOn(key, 1, 2))).smallerLimit, undefined, 'the smallerLimit of an equal limit');
       await releases(wide);
-      const beside = permitsOn(key, 1, 5);
-      equal((await acquired(beside)).smallerLimit, 2, 'the smallerLimit of an attempt that fits');
+      const fitting = permitsOn(key, 1, 5);
+      equal((await acquired(fitting)).smallerLimit, 2, 'the smallerLimit of an attempt that fits');
       await releases(narrow);
       const three = permitsOn(key, 3, 5);
       equal(
@@ -395,7 +395,7 @@ export function describeCrowds(
         undefined,
         'the smallerLimit of an attempt whose own limit is too small',
       );
-      for (const claim of [beside, three]) await releases(claim);
+      for (const claim of [fitting, three]) await releases(claim);
     },
   );
 

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import {
-  acknowledged,
+  validatedRaise,
   tallyAttempt,
   tallyExtension,
   tallyRelease,
-  type BegunWriteBack,
+  type StartedWriteBack,
   type Raise,
 } from '../../lib/stores/redis/redlock/decisions.js';
 import type { Vote } from '../../lib/stores/redis/node/lock-scripts.js';
@@ -21,12 +21,12 @@ function asked<Answer>(...answers: (Answer | undefined)[]): { answers: (Answer |
   return { answers, open: answers.filter((answer) => answer === undefined).length };
 }
 
-function begun(fencingToken: number, ...answers: (Raise['status'] | undefined)[]): BegunWriteBack {
+function begun(fencingToken: number, ...answers: (Raise['status'] | undefined)[]): StartedWriteBack {
   const raises = answers.map((status) => (status === undefined ? undefined : ({ status } as Raise)));
   return { fencingToken, raises: asked(...raises) };
 }
 
-function decided(votes: (Vote | undefined)[], writeBack?: BegunWriteBack) {
+function decided(votes: (Vote | undefined)[], writeBack?: StartedWriteBack) {
   return tallyAttempt(asked(...votes), QUORUM, false, writeBack);
 }
 
@@ -78,7 +78,7 @@ describe('The decision on an attempt of a Redlock', () => {
     ['voted for more', granted(10), false],
     ['refused its vote', REFUSED, false],
   ])('a node that has recorded a token, and %s, counts only if its vote was not above it', (_what, vote, counts) => {
-    expect(acknowledged({ status: 'raised' }, vote, 9)).toEqual({ status: counts ? 'raised' : 'gone' });
+    expect(validatedRaise({ status: 'raised' }, vote, 9)).toEqual({ status: counts ? 'raised' : 'gone' });
   });
 });
 

@@ -48,7 +48,7 @@ export interface Setting {
   /** Whether a lock is given to the caller whose lease has ended before all answers came. */
   unchecked?: boolean;
   scripts: Scripts;
-  decisions: Pick<typeof Decisions, 'quorumOf' | 'tallyAttempt' | 'acknowledged' | 'tallyExtension'>;
+  decisions: Pick<typeof Decisions, 'quorumOf' | 'tallyAttempt' | 'validatedRaise' | 'tallyExtension'>;
 }
 
 const FAULT: Failed = {
@@ -187,7 +187,7 @@ export function redlock(setting: Setting): Model<State> {
       const raise = answers[votes.length + at] as Raise | undefined;
       if (!raise || !vote) return undefined;
       const isAfterRestart = areOld[at] && !areOld[votes.length + at];
-      return isAfterRestart && !setting.forgetsConnections ? GONE : decisions.acknowledged(raise, vote, token);
+      return isAfterRestart && !setting.forgetsConnections ? GONE : decisions.validatedRaise(raise, vote, token);
     });
     return decisions.tallyAttempt(asking(votes), quorum, false, { fencingToken: token, raises: asking(raises) });
   };

@@ -151,7 +151,7 @@ export const MUTANTS: Named = {
         ? [{ ...node, fence: Math.max(node.fence ?? 0, token) }, { status: 'raised' }]
         : [node, { status: 'gone' }],
     ),
-    decisions: deciding({ acknowledged: (raise) => raise }),
+    decisions: deciding({ validatedRaise: (raise) => raise }),
   },
   'the counter takes the proposal, even if that is lower': {
     ...EQUAL,

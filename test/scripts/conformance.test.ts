@@ -128,7 +128,7 @@ const operations = (me: string): Record<string, Operation> => {
     'turn, of one who came first': turn({ number: 0.5 }),
     'turn, which gives a lock back': turn({ give: 'mine@' }),
     extend: [scripts.EXTEND, ['lock'], () => [TTL_MS, `${me}@`]],
-    'extend and tell': [scripts.EXTEND_AND_TELL, ['lock', 'calls'], () => [TTL_MS, `${me}@`, 3, TTL_MS]],
+    'extend and report': [scripts.EXTEND_AND_REPORT, ['lock', 'calls'], () => [TTL_MS, `${me}@`, 3, TTL_MS]],
     restore: [scripts.RESTORE, ['lock'], () => [TTL_MS, `${me}@`, AHEAD]],
     'raise the fence': [scripts.RAISE_FENCE, ['lock', 'shard'], () => [`${me}@`, AHEAD]],
     transfer: transfer(0),
@@ -255,7 +255,7 @@ const TABLE = `
     me@T= => -1 | me@T= short
     free => 0 | free
     list => -1 | a list endless
-  extend and tell
+  extend and report
     me@T+ => 1 | me@T+ long; told me@3 long
     me@T; told me@5 => 1 | me@T long; told me@3 long
     me@T= => -1 | me@T= short
@@ -526,7 +526,7 @@ it.each([
   ['vote', 'refused'],
   ['vote or queue, without a place', 'refused'],
   ['extend', -1],
-  ['extend and tell', -1],
+  ['extend and report', -1],
   ['restore', -1],
   ['raise the fence', 0],
   ['release', -1],
@@ -584,6 +584,6 @@ it.each([
 it('where the server has no memory, a lock is extended, though it is not told how many calls wait', async () => {
   const keys = keysOf('k');
   await prepare(keys, 'me@T');
-  expect(await whileFull(() => ask('extend and tell', keys))).toBe(1);
+  expect(await whileFull(() => ask('extend and report', keys))).toBe(1);
   expect(await client.pttl(keys.lock)).toBeGreaterThan(EARLIER_MS);
 });

@@ -121,7 +121,7 @@ describe('The generated module of the scripts', () => {
       ['admit', 0, 50, 0, 0],
       ['downgrade', 1, 50, 1, 0],
       ['extend', 2, 100, 0, 1],
-      ['extend-and-tell', 2, 100, 0, 1],
+      ['extend-and-report', 2, 100, 0, 1],
       ['extend-together', 2, 100, 0, 1],
       ['force-release', 1, 50, 1, 1],
       ['inspect', 4, 5, 0, 0],

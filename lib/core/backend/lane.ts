@@ -187,7 +187,7 @@ export class Lane<One extends AnyCommand<One>> {
   /**
    * The command that has waited longest for its answer, and since when. While the server answers other commands, it does not count as waiting.
    */
-  get owed(): { command: One; since: number } | undefined {
+  get longestUnanswered(): { command: One; since: number } | undefined {
     const command = this.#open.first;
     if (!command) return undefined;
     const { countsFrom } = command;

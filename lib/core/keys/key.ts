@@ -120,16 +120,16 @@ export class KeyTemplate {
   }
 
   #resolve({ source, root, path }: Reference, lookup: Lookup): string {
-    const isOfRequest = this.origin === 'request';
+    const isFromRequest = this.origin === 'request';
     const read = () => {
       let value = lookup(root);
       for (const name of path) value = value === null || value === undefined ? undefined : (value as never)[name];
-      if (isOfRequest && value === undefined) throw new InvalidKeyPart('is not in the request.');
+      if (isFromRequest && value === undefined) throw new InvalidKeyPart('is not in the request.');
       return value;
     };
     return keyPart(read, (problem, cause) => {
       const message = `The key ${quoted(this.template)} cannot be made: {${source}} ${problem}`;
-      return new LockKeyError(message, this.#status, { cause, field: isOfRequest ? source : undefined });
+      return new LockKeyError(message, this.#status, { cause, field: isFromRequest ? source : undefined });
     });
   }
 

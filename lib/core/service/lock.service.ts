@@ -54,7 +54,7 @@ import { acquires, holds, Telemetry } from './telemetry.js';
 import { TransactionCheck } from './transaction-check.js';
 
 /** A loss rejects no call: the signal and the state of the leadership report it. */
-const WITHOUT_CALLER: LossOptions = { onLost: 'ignore' };
+const IGNORE_LOSS: LossOptions = { onLost: 'ignore' };
 
 /** The work of a call under its lock. */
 export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
@@ -354,7 +354,7 @@ export class LockService {
    * @internal
    */
   whileLeader(key: string, options: LeaderOptions, work: (term: Leadership) => PromiseLike<unknown>): void {
-    const underLock = (term: Leadership, lock: LockHandle) => this.#run(lock, WITHOUT_CALLER, () => work(term));
+    const underLock = (term: Leadership, lock: LockHandle) => this.#run(lock, IGNORE_LOSS, () => work(term));
     const election = this.#electionOf(key, options);
     outsideOfCalls(() => election.whileLeader(underLock));
   }

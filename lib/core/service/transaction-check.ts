@@ -6,7 +6,7 @@ import { described } from '../options/checks.js';
 import type { AskingMethod } from './lock-order.js';
 
 /** Maximum number of subjects that it remembers as already warned about: keys are unbounded, memory is not. */
-const REMEMBERED = 100;
+const MAX_REMEMBERED = 100;
 
 /** Finds locks that calls take inside a database transaction: such a lock is released before the commit. */
 export class TransactionCheck {
@@ -33,7 +33,7 @@ export class TransactionCheck {
       'docs/transactions.md.';
     if (onTransaction === 'refuse') throw new LockOptionsError(message);
     const subject = method?.name ?? splitScope(key).rest.split(':', 1)[0]!;
-    if (this.#warned.has(subject) || (method === undefined && this.#warned.size >= REMEMBERED)) return;
+    if (this.#warned.has(subject) || (method === undefined && this.#warned.size >= MAX_REMEMBERED)) return;
     this.#warned.add(subject);
     this.warn(key, message);
   }

@@ -10,7 +10,7 @@ const PATIENCE_MS = 1_000;
 /** How long further events of one kind are collected into one line, in milliseconds. */
 const FOLD_MS = 1_000;
 /** How many locks a line names. */
-const NAMED = 10;
+const MAX_NAMED = 10;
 
 /** The events after which the process no longer holds a lock. */
 const ENDS: ReadonlySet<LockEvent['type']> = new Set(['released', 'release-failed', 'lost', 'detached']);
@@ -141,7 +141,7 @@ function named(locks: readonly Held[]): string {
     known.set(name, { key, mode, permits: permits && permits + (known.get(name)?.permits ?? 0) });
   }
   const each = [...known.values()];
-  const names = each.slice(0, NAMED).map((lock) => (lock.mode === undefined ? quoted(lock.key) : describe(lock)));
-  if (each.length > NAMED) names.push(`${each.length - NAMED} more`);
+  const names = each.slice(0, MAX_NAMED).map((lock) => (lock.mode === undefined ? quoted(lock.key) : describe(lock)));
+  if (each.length > MAX_NAMED) names.push(`${each.length - MAX_NAMED} more`);
   return names.join(', ');
 }

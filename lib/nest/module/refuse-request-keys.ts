@@ -29,7 +29,7 @@ function problemOf(type: object, method: object, module: NestModule, application
   );
   for (const { decorator, locksCalls, template, sources } of keys) {
     const what = `${decorator} with the key ${quoted(template)}`;
-    if (!isOfHandler(type, method)) {
+    if (!isHandler(type, method)) {
       const advice = locksCalls
         ? 'Make the key from its arguments, as with {0}, or move the decorator to the handler.'
         : 'Move the decorator to the handler.';
@@ -49,7 +49,7 @@ const VERSION = '__version__'; // VERSION_METADATA of Nest
 const HANDLER = /^(websockets|microservices|graphql):/;
 
 /** Whether Nest calls the method with a request. All methods of controllers, gateways and resolvers count. */
-function isOfHandler(type: object, method: object): boolean {
+function isHandler(type: object, method: object): boolean {
   const keys = [type, method].flatMap((each) => Reflect.getMetadataKeys(each) as unknown[]);
   return keys.some((key) => key === CONTROLLER || key === PATH || (typeof key === 'string' && HANDLER.test(key)));
 }

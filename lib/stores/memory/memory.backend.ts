@@ -175,8 +175,8 @@ export class MemoryBackend implements LockBackend, WaitQueue {
     const now = this.#now();
     const entry = this.#live(key, now);
     const holder = entry && living(entry, now).find(({ owner }) => owner === from || owner === to);
-    const isMeant = holder && !entry.isKept && entry.mode === (holder.owner === to ? hold.mode : 'exclusive');
-    if (!isMeant) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
+    const canMove = holder && !entry.isKept && entry.mode === (holder.owner === to ? hold.mode : 'exclusive');
+    if (!canMove) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
     if (mints && holder.owner === from) {
       entry.fencingToken = this.#mint(1);
       holder.since = now;

@@ -191,7 +191,7 @@ export class StatementRunner {
     const now = performance.now();
     setImmediate(() => {
       this.#timer = undefined;
-      const { command, since } = this.#lane.owed ?? {};
+      const { command, since } = this.#lane.longestUnanswered ?? {};
       if (!command || since === undefined) return;
       const leftMs = since + this.commandTimeoutMs - now;
       if (leftMs > 0) {

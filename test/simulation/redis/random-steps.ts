@@ -210,7 +210,7 @@ export function randomStep(random: () => number, us: number): Step {
       const names = many(lock);
       return [names.map(lockOf), [ttl(), ...names.map(() => `${owner()}@`)]];
     },
-    EXTEND_AND_TELL: () => {
+    EXTEND_AND_REPORT: () => {
       const names = many(lock);
       return [
         names.flatMap((name) => [lockOf(name), callsOf(name)]),

@@ -67,8 +67,8 @@ export function isIoredisClient(source: unknown): source is IoredisClient {
 /** Whether a source is a client of node-redis for one server, a Sentinel or a Cluster. */
 export function isNodeRedisClient(source: unknown): source is NodeRedisClient {
   const { EVALSHA, destroy, isOpen } = (source ?? {}) as Partial<NodeRedisClient>;
-  const isOfVersion5 = typeof EVALSHA === 'function' && typeof isOpen === 'boolean' && typeof destroy === 'function';
-  return isOfVersion5 && !isPool(source as object);
+  const hasCommands = typeof EVALSHA === 'function' && typeof isOpen === 'boolean' && typeof destroy === 'function';
+  return hasCommands && !isPool(source as object);
 }
 
 /** Whether a source is an options object of node-redis. The names of its address options differ from those of ioredis. */
@@ -167,13 +167,13 @@ function problemOfSettings(given: Given): string | undefined {
     return 'a keyPrefix in options of nodes, where node-redis ignores it. Give it next to rootNodes or sentinelRootNodes.';
   }
   const { url, socket, path, host } = given;
-  const own = isNodeRedisOptions(given) || !isByDefault(host) ? host : undefined;
+  const own = isNodeRedisOptions(given) || !isDefaultHost(host) ? host : undefined;
   const addresses = [url ?? socket, rootNodes, sentinelRootNodes, sentinels, own ?? path];
   return addresses.filter(Boolean).length > 1 ? SEVERAL_ADDRESSES : undefined;
 }
 
 /** The options of a client of ioredis contain this host in addition to any other address. */
-function isByDefault(host: unknown): boolean {
+function isDefaultHost(host: unknown): boolean {
   return host === 'localhost';
 }
 
@@ -199,7 +199,7 @@ function problemOfServer(server: Given): string | undefined {
   const { url, host, path } = server;
   if (url === undefined) {
     if (!host && !path) return NO_ADDRESS;
-    return host && path && !isByDefault(host) ? SEVERAL_ADDRESSES : problemOfAddress(server);
+    return host && path && !isDefaultHost(host) ? SEVERAL_ADDRESSES : problemOfAddress(server);
   }
   if (typeof url !== 'string') return `url ${kindOf(url)}. ${VARIABLE_HINT}`;
   if (url.startsWith('/')) return 'url that is the path of a socket. Write socket: { path }.';

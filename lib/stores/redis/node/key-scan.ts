@@ -79,8 +79,8 @@ export class KeyScan {
     }
     const asked = server.call('SCAN', cursor, 'MATCH', pattern, 'COUNT', KEYS_PER_SCAN, 'TYPE', 'string');
     const answered = inTime(asked, this.commandTimeoutMs, () => {
-      const owing = connection ?? (server.generation as object | undefined);
-      if (owing) this.#noteSilence(owing, asked);
+      const unanswered = connection ?? (server.generation as object | undefined);
+      if (unanswered) this.#noteSilence(unanswered, asked);
       throw nodeError(name, `no answer within ${this.commandTimeoutMs} ms`);
     });
     const answer = await answered.catch((error: unknown) => {

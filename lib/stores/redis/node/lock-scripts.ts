@@ -205,13 +205,13 @@ export function readAcquireTogether(reply: Reply, asked: SentAttempt): Answer<Ac
   if (!Array.isArray(reply) || reply[0] !== 'granted') return readNoGrant(reply, asked);
   const { node, request, clock, sentAt } = asked;
   const [, , us, token, joined, bound, smallest] = reply;
-  const isWithout = Number(token) === 0; // permits have no token
-  if (!hasLearned(us, asked) || !(isWithout || isToken(Number(token)))) return unexpected(node);
-  const fencingToken = isWithout ? undefined : Number(token);
+  const hasNoToken = Number(token) === 0; // permits have no token
+  if (!hasLearned(us, asked) || !(hasNoToken || isToken(Number(token)))) return unexpected(node);
+  const fencingToken = hasNoToken ? undefined : Number(token);
   const nobodyBefore = clock.monotonicAt(Number(bound));
   const grantTo = (owner: string) => new StoredGrant({ ...request, owner }, fencingToken, fencingToken, nobodyBefore);
   const others = request.others?.slice(0, Number(joined)).map(grantTo);
-  const smallerLimit = smallerThanIts(request, Number(smallest));
+  const smallerLimit = smallerLimitFor(request, Number(smallest));
   return { status: 'acquired', grant: grantTo(request.owner), others, smallerLimit, sentAt };
 }
 
@@ -242,7 +242,7 @@ function readNoGrant(reply: Reply, asked: SentAttempt): Answer<AcquireOutcome> {
     others: Number(besides) || undefined,
     remainingMs: remainingOf(leftMs),
     isKept,
-    smallerLimit: smallerThanIts(request, Number(smallest)),
+    smallerLimit: smallerLimitFor(request, Number(smallest)),
     queued: place !== undefined,
     hint: place && hintOf(place, sentAt, connection, Math.max(Number(us), fencingToken), isLost),
   };
@@ -316,14 +316,14 @@ export function readRaise(reply: Reply): { status: 'raised' | 'gone' } {
   return { status: Number(reply) === 1 ? 'raised' : 'gone' };
 }
 
-/** `extend.lua`; `extend-and-tell.lua` if calls wait for the lock; `extend-together.lua` for a shared lock or permits. */
+/** `extend.lua`; `extend-and-report.lua` if calls wait for the lock; `extend-together.lua` for a shared lock or permits. */
 export function extendCall(keys: LockKeys, { grant, ttlMs, waiting }: ExtendRequest): LockCall {
   const { key, owner, hold } = grant;
   const lock = keys.lock(key);
   if (hold && hold.mode !== 'exclusive') return { script: lua.EXTEND_TOGETHER, keys: [lock], args: [ttlMs, owner] };
   if (!waiting) return { script: lua.EXTEND, keys: [lock], args: [ttlMs, ownerPart(owner)] };
   const args = [ttlMs, ownerPart(owner), waiting.calls, waiting.forMs];
-  return { script: lua.EXTEND_AND_TELL, keys: [lock, keys.calls(key)], args };
+  return { script: lua.EXTEND_AND_REPORT, keys: [lock, keys.calls(key)], args };
 }
 
 /** `restore.lua`: extends a lock, and writes it again with the token of its grant if it is missing. */
@@ -424,8 +424,8 @@ export function readHolding(reply: Reply): Holding | undefined {
 /** @param places for each place its ticket, and the score of the `n` sign of its process, or '' */
 function waitingOf(places: readonly (string | number)[]): Waiting[] {
   return Array.from({ length: places.length / 2 }, (_, at) => {
-    const told = String(places[2 * at + 1]);
-    return { ticket: String(places[2 * at]), calls: told === '' ? undefined : -Number(told) % SIGN_MODULUS };
+    const score = String(places[2 * at + 1]);
+    return { ticket: String(places[2 * at]), calls: score === '' ? undefined : -Number(score) % SIGN_MODULUS };
   });
 }
 
@@ -469,7 +469,7 @@ function othersIn(value: string, remainingMs: number): number {
 }
 
 /** Returns the smallest limit of the holders if it is below the limit of the request. @param smallestLimit 0 if there is none */
-function smallerThanIts({ hold }: AcquireRequest, smallestLimit: number): number | undefined {
+function smallerLimitFor({ hold }: AcquireRequest, smallestLimit: number): number | undefined {
   return hold.mode === 'permits' && smallestLimit > 0 && smallestLimit < hold.limit ? smallestLimit : undefined;
 }
 

@@ -440,8 +440,8 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
       }
       return;
     }
-    const isOfChannel = /access (a|one of the) channels?/.test(refusal);
-    const right = isOfChannel ? `&${this.#settings.keyPrefix}:inbox:*` : `+${command}`;
+    const concernsChannel = /access (a|one of the) channels?/.test(refusal);
+    const right = concernsChannel ? `&${this.#settings.keyPrefix}:inbox:*` : `+${command}`;
     this.#listener?.onWarning(
       `${this.name} does not let calls that wait hear of their turns (${refusal}): they ask from time to time instead. ` +
         `Give its user the right ${right} (ACL SETUSER).`,

@@ -78,7 +78,7 @@ export type Issue = Issued | NotAcquired;
 export type WriteBack = { status: 'write-back'; fencingToken: number; to: number[] };
 
 /** A write-back in progress, with the answers of its nodes. */
-export interface BegunWriteBack {
+export interface StartedWriteBack {
   fencingToken: number;
   raises: Tally<Raise>;
 }
@@ -108,7 +108,7 @@ export function tallyAttempt(
   { answers, open }: Tally<Vote>,
   quorum: number,
   queued: boolean,
-  writeBack?: BegunWriteBack,
+  writeBack?: StartedWriteBack,
 ): Issue | WriteBack | undefined {
   const tally = tallyVotes(answers, open, quorum, queued);
   if (tally?.status !== 'write-back' || !writeBack) return tally;
@@ -126,7 +126,7 @@ export function tallyVotes(
   quorum: number,
   queued: boolean,
 ): Issue | WriteBack | undefined {
-  if (areTooFew(votes, open, quorum)) return undefined;
+  if (needsMoreAnswers(votes, open, quorum)) return undefined;
   const tokens = votes.filter(isGranted).map((vote) => vote.fencingToken);
   if (tokens.length >= quorum) {
     const fencingToken = agreed(tokens, quorum);
@@ -135,7 +135,7 @@ export function tallyVotes(
     const to = [...votes.keys()].filter((node) => votes[node] === undefined || isGranted(votes[node]));
     return { status: 'write-back', fencingToken: Math.max(...tokens), to };
   }
-  const lost = tokens.length + open < quorum && (open === 0 || knowsWhy(votes, open, quorum));
+  const lost = tokens.length + open < quorum && (open === 0 || isRefusalFinal(votes, open, quorum));
   return lost ? notAcquired(votes, quorum, queued) : undefined;
 }
 
@@ -145,13 +145,13 @@ export function tallyVotes(
  * node checks this as well, as long as the node knows its own vote.
  * @param vote the vote of the same node on the same acquisition
  */
-export function acknowledged(raise: Raise, vote: Vote, fencingToken: number): Raise {
+export function validatedRaise(raise: Raise, vote: Vote, fencingToken: number): Raise {
   const isBelow = isGranted(vote) && vote.fencingToken <= fencingToken;
   return raise.status === 'raised' && !isBelow ? { status: 'gone' } : raise;
 }
 
 /** @returns undefined while open answers still matter */
-export function tallyWriteBack({ fencingToken, raises }: BegunWriteBack, quorum: number): Issue | undefined {
+export function tallyWriteBack({ fencingToken, raises }: StartedWriteBack, quorum: number): Issue | undefined {
   const { answers, open } = raises;
   const raised = answers.filter((answer) => answer?.status === 'raised').length;
   if (raised >= quorum) return { status: 'issued', fencingToken };
@@ -169,7 +169,7 @@ export function tallyExtension(
   open: number,
   quorum: number,
 ): ExtendOutcome | undefined {
-  if (areTooFew(answers, open, quorum)) return undefined;
+  if (needsMoreAnswers(answers, open, quorum)) return undefined;
   const extensions = answers.filter((answer) => answer?.status === 'extended');
   const extended = extensions.length;
   if (extended >= quorum) return { status: 'extended', sentAt: Math.min(...extensions.map(({ sentAt }) => sentAt)) };
@@ -188,7 +188,7 @@ export function tallyRelease(
   open: number,
   quorum: number,
 ): ReleaseOutcome | undefined {
-  if (areTooFew(answers, open, quorum)) return undefined;
+  if (needsMoreAnswers(answers, open, quorum)) return undefined;
   const released = answers.filter((answer) => answer?.status === 'released').length;
   if (released >= quorum) return { status: 'released' };
   const faults = answers.filter(isFailed);
@@ -201,7 +201,7 @@ function unavailable(faults: readonly Failed[]): Unavailable {
 }
 
 /** Whether the answers cannot decide yet: no majority agrees, and a majority is still possible. */
-function areTooFew(answers: Answers<unknown>, open: number, quorum: number): boolean {
+function needsMoreAnswers(answers: Answers<unknown>, open: number, quorum: number): boolean {
   const given = answers.length - open;
   return given < quorum && given <= answers.length - quorum;
 }
@@ -217,7 +217,7 @@ function mayAgree(votes: Answers<Vote>, open: number, quorum: number): boolean {
 }
 
 /** Whether open votes can no longer change the content of a refusal: the failed nodes, or the holder. */
-function knowsWhy(votes: Answers<Vote>, open: number, quorum: number): boolean {
+function isRefusalFinal(votes: Answers<Vote>, open: number, quorum: number): boolean {
   if (answered(votes) < quorum) return false;
   const owners = votes.filter((vote) => vote?.status === 'refused').map((vote) => vote.owner);
   return agreed(owners, quorum) !== undefined || agreed(owners, quorum - open) === undefined;

@@ -20,7 +20,7 @@ import { valueText } from '../node/lock-keys.js';
 import { noteTtl, type Answer } from '../../node/server.backend.js';
 import type { Vote } from '../node/lock-scripts.js';
 import {
-  acknowledged,
+  validatedRaise,
   Poll,
   quorumOf,
   tallyAttempt,
@@ -255,7 +255,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
     to.forEach((asked, at) =>
       this.#nodes[asked]!.raise(attempt, fencingToken, (raise) =>
         votes.each((vote, node) => {
-          if (node === asked) raises.take(acknowledged(raise, vote, fencingToken), at);
+          if (node === asked) raises.take(validatedRaise(raise, vote, fencingToken), at);
         }),
       ),
     );

@@ -375,12 +375,12 @@ export class ScriptRunner {
     setImmediate(() => {
       let dueAt = performance.now() + this.#timeoutMs;
       for (const [server, lane] of this.#lanes) {
-        for (let owed = lane.owed; owed; owed = lane.owed) {
-          if (owed.since + this.#timeoutMs > now) {
-            dueAt = Math.min(dueAt, owed.since + this.#timeoutMs);
+        for (let oldest = lane.longestUnanswered; oldest; oldest = lane.longestUnanswered) {
+          if (oldest.since + this.#timeoutMs > now) {
+            dueAt = Math.min(dueAt, oldest.since + this.#timeoutMs);
             break;
           }
-          this.#giveUp(owed.command);
+          this.#giveUp(oldest.command);
         }
         this.#sendFrom(lane); // fails the waiting commands, too, unless there is a new connection
         if (lane.isIdle) this.#lanes.delete(server);

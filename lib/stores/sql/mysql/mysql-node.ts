@@ -137,8 +137,8 @@ export class MysqlNode extends SqlNode {
     const rows = await client.query({ name: 'variables', text: VARIABLES }, []);
     const variables = new Map(rows.map((row) => Object.values(row) as [name: string, value: string]));
     const isOn = (name: string) => !isOff(variables.get(name) ?? 'OFF');
-    const isOfStatements = isOn('log_bin') && variables.get('binlog_format') === 'STATEMENT';
-    const problem = isOfStatements
+    const logsStatements = isOn('log_bin') && variables.get('binlog_format') === 'STATEMENT';
+    const problem = logsStatements
       ? sqlError(this.name, 'its binary log consists of statements', 'ER_BINLOG_STMT_MODE_AND_ROW_ENGINE')
       : undefined;
     return { table: await this.#table(client), readsOnly: isOn('read_only'), problem };

@@ -394,24 +394,24 @@ class OwnerChange implements Statement {
     const done = await this.#change(client, ...asked);
     return afterChange(async () => {
       const rows: Row[] = [];
-      for (const each of asked) rows.push(await this.#judged(client, each, done.has(each.ask)));
+      for (const each of asked) rows.push(await this.#resultOf(client, each, done.has(each.ask)));
       return rows;
     });
   }
 
   /** @param isNew whether this call did the transfer; otherwise the ttl restarts */
-  async #judged(client: MysqlClient, asked: AskedTransfer, isNew: boolean): Promise<Row> {
+  async #resultOf(client: MysqlClient, asked: AskedTransfer, isNew: boolean): Promise<Row> {
     const { ask, from, to } = asked;
     const [key, , owner, ttlMs, , atLeast] = ask;
     for (let attempt = 1; ; attempt++) {
       const [row] = await look(client, this.table, [key]);
       const is_held = Number(isHeld(row));
-      const isMeant = isHeld(row) && Number(row!.is_kept) === 0;
-      if (isMeant && row!.holder === to) {
+      const isActive = isHeld(row) && Number(row!.is_kept) === 0;
+      if (isActive && row!.holder === to) {
         if (!isNew) await this.#change(client, { ...asked, ask: [key, to, owner!, ttlMs!, 0, atLeast!] });
         return { key, token: row!.fence, is_held };
       }
-      if (!isMeant || row!.holder !== from) return { key, is_held };
+      if (!isActive || row!.holder !== from) return { key, is_held };
       // Another session had locked the row, briefly or as a guard.
       if (attempt === MAX_ATTEMPTS) return { key, is_held, is_locked: 1 };
       await this.#change(client, asked);

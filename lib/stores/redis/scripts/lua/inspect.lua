@@ -2,12 +2,12 @@
 --
 -- KEYS   lock
 --        queue  its waiters, a sorted set in the order of their arrival
---        told   the number of calls that wait in the holder's process, see extend-and-tell.lua
--- reply  {remaining ttl in ms, value, time of the server in us, calls, ticket, told, ...}
+--        behind the number of calls that wait in the holder's process, see extend-and-report.lua
+-- reply  {remaining ttl in ms, value, time of the server in us, calls, ticket, score, ...}
 --        0        nobody holds it
 --        {error}
 --
--- calls is the number that the current holder recorded, or ''. Tickets come in the order of their places. told is the score of the
+-- calls is the number that the current holder recorded, or ''. Tickets come in the order of their places. score belongs to the
 -- `n` sign of the ticket's process, see take-place.lua, or '' if there is none. Places of silent processes (see serve.lua) and of
 -- later versions are left out. A user without the right to read the queue gets no places.
 --
@@ -17,14 +17,14 @@
 local SILENT_US = 2000000
 local MAX_PLACES = '100'
 
-local lock, queue, told = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, behind = KEYS[1], KEYS[2], KEYS[3]
 
 local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
-local owner, calls = string.match(tostring(redis.pcall('GET', told)), '^(.+@)(%d+)$')
+local owner, calls = string.match(tostring(redis.pcall('GET', behind)), '^(.+@)(%d+)$')
 -- @include is-mine
 local reply = {redis.call('PTTL', lock), value, us, mine and calls or ''}
 if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- the queue is empty

@@ -72,23 +72,23 @@ while true do
   else
     -- @include fits
     local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-    local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-    local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
+    local listening_at, not_listening_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+    local sign_at = math.max(listening_at, -(tonumber(signs[2]) or 0), not_listening_at)
     -- @include ask-time
     if not latest and us - sign_at > SILENT_US then
       latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
     end
     local is_silent = latest and latest - sign_at > SILENT_US
     local is_own = asking and next_entry == asking.entry
-    local is_blind = kind ~= 'w' and sign_at > heard_at
-    local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+    local is_unverified = kind ~= 'w' and sign_at > listening_at
+    local slot_tag = kind ~= 'w' and not is_unverified and string.match(fence, '{%w+}$')
     if slot_tag then channel = channel .. ':' .. slot_tag end
     local listeners
     if is_silent then
       listeners = 0
     elseif is_own then
       listeners = 1
-    elseif kind ~= 'w' and not is_blind then
+    elseif kind ~= 'w' and not is_unverified then
       listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
     end
     if not fits and listeners ~= 0 then
@@ -126,16 +126,16 @@ while true do
         end
       elseif kind == 'g' then
         local tokens = '0 0 0'
-        if is_blind or listeners then
+        if is_unverified or listeners then
           local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
           tokens = first_token .. ' ' .. last_token .. ' ' .. bound
         end
         message = ticket .. ' ' .. tokens .. ' ' .. lock
       else
-        if not is_blind and not listeners then -- the user may not count listeners
+        if not is_unverified and not listeners then -- the user may not count listeners
           local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
           if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-        elseif not is_own and not (is_blind and deaf_at == sign_at) then
+        elseif not is_own and not (is_unverified and not_listening_at == sign_at) then
           notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
         end
         if listeners ~= 0 then
@@ -147,9 +147,9 @@ while true do
       end
     end
     if is_alone and listeners ~= 0 then
-      if is_blind and deaf_at == sign_at then break end
+      if is_unverified and not_listening_at == sign_at then break end
       local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-      if type(heard) == 'number' and (is_blind or heard > 0) then break end
+      if type(heard) == 'number' and (is_unverified or heard > 0) then break end
     end
   end
 end

@@ -29,8 +29,8 @@ end
 was_gone = is_new and placed == '1' and 1 or 0
 if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
 local process = string.match(entry, '^%S+( %S+)')
-local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
-redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
+local calls_at = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
+redis.pcall('ZADD', queue, -us, sign .. process, -calls_at, 'n' .. process)
 redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
 if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
   redis.pcall('SET', lock, value .. '+', 'KEEPTTL')

@@ -1,7 +1,7 @@
 -- Extends a lock as extend.lua does, and records how many calls of the owner's process wait for it. Only people read that number.
 --
 -- KEYS   lock
---        told   the owner with its @, and the number of calls
+--        behind the owner with its @, and the number of calls
 -- ARGV   once a call:
 --        ttl    in ms
 --        for each lock:
@@ -18,7 +18,7 @@
 -- @order 2
 -- @locks-per-call 100  no call waits for the answer: few large calls cost least
 
-local lock, told = KEYS[1], KEYS[2]
+local lock, behind = KEYS[1], KEYS[2]
 local ttl = ARGV[1] -- once a call
 local owner, calls, shown = ARGV[2], ARGV[3], ARGV[4]
 
@@ -27,7 +27,7 @@ if type(value) == 'string' then
   -- @include is-mine
   if not mine then return -1 end
   redis.call('PEXPIRE', lock, ttl)
-  redis.pcall('SET', told, owner .. calls, 'PX', shown)
+  redis.pcall('SET', behind, owner .. calls, 'PX', shown)
   return 1
 end
 -- @include not-a-string
