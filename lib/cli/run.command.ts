@@ -114,7 +114,7 @@ class Command {
     });
   }
 
-  /** Passes no more signals on. */
+  /** Stops passing on signals. */
   forget(): void {
     for (const signal of FORWARDED_SIGNALS) process.off(signal, this.#pass);
   }

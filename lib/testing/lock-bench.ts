@@ -120,7 +120,8 @@ export class LockBench {
     checkKey(key);
     CHECK_REFUSAL('reason', reason);
     CHECK_TIMES('times', times);
-    this.#engine.refusals.push({ key, reason, times, left: times, at: callSite(this.refuse) }); // oxlint-disable-line typescript/unbound-method -- for the stack
+    const at = callSite(this.refuse); // oxlint-disable-line typescript/unbound-method -- for the stack
+    this.#engine.refusals.push({ key, reason, times, left: times, at });
   }
 
   /**

@@ -94,5 +94,11 @@ function readPlan(decorator: FencePlan['decorator'], key: unknown, options: Fenc
         'use parts of the request, like {params.id}.',
     );
   }
-  return { decorator, template, ...DEFAULTS, ...checked(options, CHECKS), unmade: new MissingKeyWarnings('Fenced') };
+  return {
+    decorator,
+    template,
+    ...DEFAULTS,
+    ...checked(options, CHECKS),
+    missingKeys: new MissingKeyWarnings('Fenced'),
+  };
 }

@@ -31,7 +31,7 @@ export interface FencePlan {
   readonly maxAheadMs: number;
   /** Time limit of the store, in milliseconds. */
   readonly timeoutMs: number;
-  readonly unmade: MissingKeyWarnings;
+  readonly missingKeys: MissingKeyWarnings;
 }
 
 /** The metadata that `@Fenced` attaches to a handler or a controller. */
@@ -119,11 +119,11 @@ export function fencingClaimOf(context: ExecutionContext, plan: FencePlan): Fenc
 }
 
 /** Returns the key that a request must name. @throws LockKeyError that names the handler */
-function expectedKey(context: ExecutionContext, { decorator, template, unmade }: FencePlan): string | undefined {
+function expectedKey(context: ExecutionContext, { decorator, template, missingKeys }: FencePlan): string | undefined {
   try {
     return template?.render(requestValues(context));
   } catch (error) {
-    throw unmade.explain(`${decorator} on ${handlerOf(context)}`, error);
+    throw missingKeys.explain(`${decorator} on ${handlerOf(context)}`, error);
   }
 }
 

@@ -74,7 +74,7 @@ export class LockedMethod {
   readonly hold?: AskedHold;
   /** The options of this lock; undefined if it uses only the options of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
-  readonly #unmade: MissingKeyWarnings;
+  readonly #missingKeys: MissingKeyWarnings;
 
   /** @throws LockOptionsError */
   constructor(
@@ -98,7 +98,7 @@ export class LockedMethod {
     this.onUnavailable = onUnavailable;
     this.decorator = kind.decorator;
     this.hold = hold;
-    this.#unmade = new MissingKeyWarnings(contextOf(kind));
+    this.#missingKeys = new MissingKeyWarnings(contextOf(kind));
     this.options = Object.keys(options).length > 0 ? options : undefined;
   }
 
@@ -187,7 +187,7 @@ export class LockedMethod {
     try {
       return this.source.make(input);
     } catch (error) {
-      throw this.#unmade.explain(`${this.decorator} on ${this.name}`, error);
+      throw this.#missingKeys.explain(`${this.decorator} on ${this.name}`, error);
     }
   }
 

@@ -139,10 +139,14 @@ type FittingKey<Method extends LockableMethod, Key extends LockedKey> = [Key] ex
   ? unknown // the types were written out: Locked<[order: Order]>(…)
   : [Key] extends [KeyFunction]
     ? FittingArgs<Method, Parameters<Key>, 'the key function takes other parameters than the method'>
-    : Unless<Method, [Unmade<Key, Parameters<Method>>] extends [never] ? true : false, Unmade<Key, Parameters<Method>>>;
+    : Unless<
+        Method,
+        [KeyProblem<Key, Parameters<Method>>] extends [never] ? true : false,
+        KeyProblem<Key, Parameters<Method>>
+      >;
 
 /** The reason why the arguments cannot fill the templates of a key; `never` if they can. */
-type Unmade<Key extends LockedKey, Args extends unknown[]> = [MissingIn<Key, Args>] extends [never]
+type KeyProblem<Key extends LockedKey, Args extends unknown[]> = [MissingIn<Key, Args>] extends [never]
   ? [PathWithoutValue<Key, Args>] extends [never]
     ? never
     : `the parameter has no property for {${PathWithoutValue<Key, Args>}} of the key`

@@ -285,7 +285,7 @@ export class MemoryBackend implements LockBackend, WaitQueue {
     else this.#places.delete(key);
   }
 
-  /** Wakes the first in the queue, if it could have the lock. Each that takes it wakes the next. */
+  /** Wakes the first place in the queue, if it could have the lock. Each call that takes the lock wakes the next place. */
   #wake(key: string): void {
     const [first] = this.#places.get(key) ?? [];
     if (!first) return;
@@ -318,7 +318,7 @@ function isLiving({ expiresAt }: Member, now: number): boolean {
   return expiresAt > now;
 }
 
-/** Whether this owner can join the present holders, or holds the lock already, since an attempt can run twice. */
+/** Whether this owner can join the current holders, or holds the lock already, since an attempt can run twice. */
 function admits({ mode, holders, isKept }: Entry, hold: Hold, owner: string): boolean {
   if (holders.length === 0) return true;
   if (mode !== hold.mode || isKept) return false;

@@ -87,8 +87,8 @@ class Listening extends ListeningConnection {
 
 class ShardedListening extends Listening implements ShardedSubscription {
   /**
-   * @param hear is also passed when a channel is left. Without it, a new subscription before the answer would count as subscribed, but
-   *   receive nothing
+   * @param hear the listener, also for leaving a channel. Without it, a new subscription before the answer would count as subscribed,
+   *   but receive nothing
    */
   constructor(
     making: Promise<Client>,

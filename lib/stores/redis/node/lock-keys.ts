@@ -41,8 +41,8 @@ export class LockKeys {
   /**
    * The pattern for SCAN. Only the names of locks have a brace after the prefix and another one at the end. The pattern includes the
    * prefix of the client, because clients do not add it to patterns.
-   * @param match the keys, where `*` matches any text. The pattern contains only the text before the first `*`, because the time of
-   *   Redis explodes with the number of stars. The caller must filter the names by the rest
+   * @param match the keys, where `*` matches any text. The pattern contains only the text before the first `*`, because the time that
+   *   Redis needs can grow exponentially with the number of stars. The caller must filter the names by the rest
    */
   pattern(match: string): string {
     const [start = '', ...rest] = match.split('*');

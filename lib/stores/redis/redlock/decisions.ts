@@ -140,7 +140,7 @@ export function tallyVotes(
 }
 
 /**
- * Counts a raised counter only if the node voted for that token or a smaller one. A node that granted later may have voted for a larger
+ * Accepts a raised counter only if the node voted for that token or a smaller one. A node that granted later may have voted for a larger
  * token, after another holder. Then its counter is at or above the token, but the token is not above that holder's. The script of the
  * node checks this as well, as long as the node knows its own vote.
  * @param vote the vote of the same node on the same acquisition
@@ -174,7 +174,7 @@ export function tallyExtension(
   const extended = extensions.length;
   if (extended >= quorum) return { status: 'extended', sentAt: Math.min(...extensions.map(({ sentAt }) => sentAt)) };
   const faults = answers.filter(isFailed);
-  // Nodes that did not answer may still have the lock. It is certainly lost only if even they would not make a majority.
+  // Nodes that did not answer may still have the lock. It is certainly lost only if even with them there is no majority.
   if (extended + faults.length + open < quorum) {
     const isStolen = answers.some((answer) => answer?.status === 'lost' && answer.reason === 'stolen');
     return { status: 'lost', reason: isStolen ? 'stolen' : 'expired' };

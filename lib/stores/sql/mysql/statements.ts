@@ -399,7 +399,7 @@ class OwnerChange implements Statement {
     });
   }
 
-  /** @param isNew whether this call did the transfer; otherwise the ttl restarts */
+  /** Returns the result of a transfer. @param isNew whether this call did the transfer; otherwise the ttl restarts */
   async #resultOf(client: MysqlClient, asked: AskedTransfer, isNew: boolean): Promise<Row> {
     const { ask, from, to } = asked;
     const [key, , owner, ttlMs, , atLeast] = ask;

@@ -76,7 +76,7 @@ export function ddl(table: string): string {
   resource_lock_value text NOT NULL,                 -- the holder, or the last one
   fence               bigint NOT NULL,               -- the last fencing token
   is_kept             boolean NOT NULL DEFAULT false, -- the work of the holder has ended: the lock is kept until it expires
-  waiters             text[] NOT NULL DEFAULT '{}',  -- '<number> <turns> <ticket> <time of its last sign> <calls>' of each process that waits, in order
+  waiters             text[] NOT NULL DEFAULT '{}',  -- in order, for each waiting process: '<number> <turns> <ticket> <last sign> <calls>'
   calls_behind        integer NOT NULL DEFAULT 0,    -- how many calls wait in the process of the holder, by its last extension
   acquired_at         timestamptz NOT NULL,
   update_time         timestamptz NOT NULL,
@@ -215,7 +215,8 @@ WITH ask AS MATERIALIZED (
   FROM result r WHERE l.resource_lock_key = r.key AND (r.change OR r.left_over <> r.waiters)
 ), inserted AS (
   INSERT INTO ${table} (resource_lock_key, resource_lock_value, fence, is_kept, waiters, calls_behind, acquired_at, update_time, expires_at)
-  SELECT a.key, a.owner, ${us('clock.now')} + least(${MAX_TOKEN_LEAD_US}, a.turns) - 1, false, '{}'::text[], 0, clock.now, clock.now, clock.now + ${milliseconds('a.ttl')}
+  SELECT a.key, a.owner, ${us('clock.now')} + least(${MAX_TOKEN_LEAD_US}, a.turns) - 1, false, '{}'::text[], 0,
+    clock.now, clock.now, clock.now + ${milliseconds('a.ttl')}
   FROM ask a ${readNow('a.key')}
   WHERE a.owner IS NOT NULL AND NOT EXISTS (SELECT FROM ${table} l WHERE l.resource_lock_key = a.key)
   ORDER BY a.key ON CONFLICT DO NOTHING RETURNING resource_lock_key AS key, fence, acquired_at
@@ -241,8 +242,9 @@ FROM ask a WHERE key NOT IN (SELECT key FROM result) AND key NOT IN (SELECT key 
  */
 function takeOf(table: string): string {
   return `
-UPDATE ${table} SET resource_lock_value = $2::text, fence = greatest(${exact('fence + 1')}, ${us('clock_timestamp()')}), is_kept = false, calls_behind = 0,
-  acquired_at = clock_timestamp(), update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('$3::float8')}
+UPDATE ${table} SET resource_lock_value = $2::text, fence = greatest(${exact('fence + 1')}, ${us('clock_timestamp()')}),
+  is_kept = false, calls_behind = 0, acquired_at = clock_timestamp(), update_time = clock_timestamp(),
+  expires_at = clock_timestamp() + ${milliseconds('$3::float8')}
 WHERE resource_lock_key = (
   SELECT resource_lock_key FROM ${table}
   WHERE resource_lock_key = $1::text AND expires_at <= clock_timestamp() AND waiters = '{}' FOR UPDATE SKIP LOCKED
@@ -278,7 +280,8 @@ WITH ask AS MATERIALIZED (
   WHERE l.resource_lock_value = a.owner AND l.expires_at > clock_timestamp() AND (a.keeps OR NOT l.is_kept)
   ORDER BY l.resource_lock_key ${LOCKING}
 ), updated AS (
-  UPDATE ${table} l SET is_kept = held.keeps, calls_behind = held.calls, update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('held.ttl')}
+  UPDATE ${table} l SET is_kept = held.keeps, calls_behind = held.calls, update_time = clock_timestamp(),
+    expires_at = clock_timestamp() + ${milliseconds('held.ttl')}
   FROM held WHERE l.resource_lock_key = held.key AND (SELECT count(*) FROM held) > 0 RETURNING l.resource_lock_key AS key
 )
 SELECT a.key, (a.key IN (SELECT key FROM updated))::int AS is_done, coalesce(l.expires_at > clock_timestamp(), false)::int AS is_held,
@@ -371,7 +374,8 @@ WITH ask(n, key, owner, fence) AS MATERIALIZED (
     l.resource_lock_value <> ask.owner AND l.expires_at > clock_timestamp() AS is_stolen
   FROM ask JOIN ${table} l ON l.resource_lock_key = ask.key ORDER BY l.resource_lock_key FOR KEY SHARE OF l
 )
-SELECT n, CASE ${isPassedOn ? readTooEarly : ''} WHEN n IN (SELECT n FROM held WHERE is_held) THEN 1 ELSE CAST('lock ' || n || ' of the guard is not held any more' ||
+SELECT n, CASE ${isPassedOn ? readTooEarly : ''} WHEN n IN (SELECT n FROM held WHERE is_held) THEN 1
+  ELSE CAST('lock ' || n || ' of the guard is not held any more' ||
   CASE WHEN n IN (SELECT n FROM held WHERE is_stolen) THEN ', but by another owner' ELSE '' END AS int) END AS is_guarded
 FROM ask`;
 }
@@ -405,7 +409,7 @@ SELECT max(key COLLATE "C") AS last, count(*)::int AS scanned, (json_agg(key) FI
  * $1 channels  $2 messages
  */
 const NOTIFY = `
-SELECT count(pg_notify(channel, message)::text)::int AS told FROM unnest($1::text[], $2::text[]) AS m(channel, message)`;
+SELECT count(pg_notify(channel, message)::text)::int AS sent FROM unnest($1::text[], $2::text[]) AS m(channel, message)`;
 
 /**
  * Deletes rows of long-unused locks in one page of the table. A new row of the same key starts its tokens at the clock, so a row with

@@ -1,7 +1,7 @@
 -- Extends a lock as extend.lua does, and records how many calls of the owner's process wait for it. Only people read that number.
 --
 -- KEYS   lock
---        behind the owner with its @, and the number of calls
+--        behind  the owner with its @, and the number of calls
 -- ARGV   once a call:
 --        ttl    in ms
 --        for each lock:

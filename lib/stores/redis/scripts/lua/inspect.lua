@@ -1,15 +1,15 @@
 -- Reads a lock, and the first places in its queue.
 --
 -- KEYS   lock
---        queue  its waiters, a sorted set in the order of their arrival
---        behind the number of calls that wait in the holder's process, see extend-and-report.lua
+--        queue   its waiters, a sorted set in the order of their arrival
+--        behind  the number of calls that wait in the holder's process, see extend-and-report.lua
 -- reply  {remaining ttl in ms, value, time of the server in us, calls, ticket, score, ...}
 --        0        nobody holds it
 --        {error}
 --
--- calls is the number that the current holder recorded, or ''. Tickets come in the order of their places. score belongs to the
--- `n` sign of the ticket's process, see take-place.lua, or '' if there is none. Places of silent processes (see serve.lua) and of
--- later versions are left out. A user without the right to read the queue gets no places.
+-- calls is the number that the current holder recorded, or ''. Tickets come in the order of their places. Each score is the score of
+-- the `n` sign of that process, see take-place.lua, or '' if there is none. Places of silent processes (see serve.lua) and of later
+-- versions are left out. A user without the right to read the queue gets no places.
 --
 -- @order 4
 -- @locks-per-call 5  each can have a hundred places, and Redis should not work for more than a millisecond
