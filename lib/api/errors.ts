@@ -66,7 +66,7 @@ export abstract class LockError extends Error {
 }
 
 /**
- * Base class of the errors of calls that did not get their lock. They print as one line, without a stack: they are created when
+ * Base class of the errors of calls that did not get their lock. They print as one line, without a stack. They are created when
  * an answer arrives or a timer fires, so a stack would only show sockets and timers.
  */
 export abstract class LockRefusal extends LockError {
@@ -323,8 +323,8 @@ export class LockLostError extends LockError {
 }
 
 /**
- * A call would wait for itself: it holds a lock and asked for it again with `reentrant: false`, or it would wait for the lock of
- * an election that its own process leads. HTTP status 500.
+ * A call would wait for itself: it asked again for a lock that it holds, with `reentrant: false`, or it asked for the lock of an
+ * election that its own process leads. HTTP status 500.
  */
 export class LockSelfDeadlockError extends LockError {
   override name = 'LockSelfDeadlockError';

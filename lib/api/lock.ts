@@ -55,12 +55,12 @@ export interface Lock extends AsyncDisposable {
   release(): Promise<boolean>;
 
   /**
-   * Turns the lock into a parcel, a detached lock that can be passed as JSON: another process can adopt it, or a person or a
-   * workflow without a process can hold it. This handle then holds nothing, as after a release; its `signal` does not abort. The
-   * lock remains valid for `ttlMs` under a new owner value, so that late commands of this process cannot change it.
+   * Turns the lock into a parcel, a detached lock that can be passed as JSON. Another process can adopt it, or a person or a workflow
+   * without a process can hold it. This handle then holds nothing, as after a release; its `signal` does not abort. The lock remains
+   * valid for `ttlMs` under a new owner value, so that late commands of this process cannot change it.
    * @returns the parcel, which is a secret
    * @throws LockLostError if the lock is no longer held
-   * @throws LockUnavailableError if the store did not confirm it. If the lock may have been detached, it is lost here, and the library
+   * @throws LockUnavailableError if the store did not confirm it. If the lock may have been detached, it is lost here. The library then
    *   releases it as soon as the store can be reached; it expires after `ttlMs` at the latest. Otherwise the lock is still held
    * @throws LockOptionsError for a lock that several calls of this process hold, a lock of a set, a lock with `holdMs`, a lock that
    *   `guard` was called for, or a lock on a Redlock
@@ -93,7 +93,11 @@ export interface Permit extends Omit<Lock, 'fencingToken' | 'detach' | 'downgrad
 export interface LockSet extends AsyncDisposable {
   /** The keys, each once, in the order in which they are acquired: sorted by code units. */
   readonly keys: readonly string[];
-  /** Returns the lock of one key, which has its own fencing token. @param key with or without its scope @throws LockOptionsError for a key that is not in the set */
+  /**
+   * Returns the lock of one key, which has its own fencing token.
+   * @param key with or without its scope
+   * @throws LockOptionsError for a key that is not in the set
+   */
   get(key: string): Lock;
   /**
    * Aborts, with a `LockLostError` as its reason, as soon as one of the locks is lost. The others are still held and extended.

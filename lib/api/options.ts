@@ -149,16 +149,16 @@ export interface LossOptions {
 export interface LockServiceOptions extends LeaseOptions, LossOptions {
   /**
    * Safety margin, in milliseconds, less than nine tenths of the ttl. This process treats a lease as expired this long before the
-   * store may end it, in addition to the built-in allowance for clock drift of 1 % + 2 ms.
+   * store may end it. The built-in allowance for clock drift, 1 % + 2 ms, comes on top.
    * @default 0
    */
   marginMs?: number;
   /**
    * Whether calls of all processes get the lock in the order in which they were made. The order is exact to 1 ms, plus the clock
-   * errors of both processes (half a round trip each, see docs/waiting.md), plus the time until the first command of a waiting
-   * process reaches the store. A call can miss a turn, and keeps its place, if at that moment its process has lost its subscription
-   * or has not run for 2 s, or the store's clock was set. All processes that share keys must use the same value. A Redlock rejects
-   * it, since its nodes have no common order.
+   * errors of both processes: half a round trip each, see docs/waiting.md. In addition, the first command of a waiting process must
+   * have reached the store. A call can miss a turn, and keeps its place, if its process has lost its subscription or has not run for
+   * 2 s, or if the store's clock was set. All processes that share keys must use the same value. A Redlock rejects it, since its nodes
+   * have no common order.
    * @default false
    */
   fair?: boolean;
@@ -200,8 +200,8 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   lockOrder?: 'off' | 'warn' | 'throw';
   /**
-   * Named options, such as `{ slow: { ttlMs: 120_000, waitMs: 0 } }` for `@Locked('import', { policy: 'slow' })`, so that their
-   * values can come from the configuration. `LockPolicies` lets the compiler check the names.
+   * Named options, such as `{ slow: { ttlMs: 120_000, waitMs: 0 } }` for `@Locked('import', { policy: 'slow' })`. So their values can
+   * come from the configuration. `LockPolicies` lets the compiler check the names.
    * @default none
    */
   policies?: PoliciesByName;
@@ -261,8 +261,8 @@ export interface TryAcquireOptions extends Omit<AcquireOptions, 'waitMs'> {
 /** The number of permits that a call takes, and the limit of the key. */
 export interface PermitCount {
   /**
-   * Number of permits of the key, for all processes together, 1 to 1 000. Use the same limit in all calls for one key: the smallest
-   * limit of the current holders counts for all, and the library logs a warning once.
+   * Number of permits of the key, for all processes together, 1 to 1 000. Use the same limit in all calls for one key. Otherwise the
+   * smallest limit of the current holders counts for all, and the library logs a warning once.
    */
   limit: number;
   /** Number of permits that the call takes, 1 to `limit`. @default 1 */

@@ -5,8 +5,8 @@ export const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_
 const MAX_LENGTH = 200;
 
 /**
- * Escapes a text that others may have chosen, such as a key or an owner value, and cuts it, so that it can neither forge nor fill a
- * log line. Call it when you print such a text; fields such as `error.key` stay unescaped.
+ * Escapes and cuts a text that others may have chosen, such as a key or an owner value: so it can neither forge nor fill a log line.
+ * Call it when you print such a text; fields such as `error.key` stay unescaped.
  * @param maxLength how many UTF-16 units to show; the result says how many are left out
  */
 export function printable(text: string, maxLength = MAX_LENGTH): string {

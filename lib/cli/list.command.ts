@@ -87,8 +87,8 @@ function waitingInWords(lock: LockInfo): string {
 }
 
 /**
- * Counts the processes that wait, as far as the store knows. Undefined instead of 0, since a call behind a lock of its own process
- * is in no queue: its process reports it only when it extends the lock.
+ * Counts the processes that wait, as far as the store knows. Undefined instead of 0: a call behind a lock of its own process is in no
+ * queue, and its process reports it only when it extends the lock.
  */
 function processesOf(lock: LockInfo): number | undefined {
   return waitersOf(lock).length || undefined;

@@ -17,7 +17,7 @@ export interface SqlFenceOptions {
 }
 
 /**
- * Keeps the highest fencing token of each key in a table of PostgreSQL, for resources without a row of their own:
+ * Keeps the highest fencing token of each key in a table of PostgreSQL, for resources without a row. The table:
  * `CREATE TABLE fencing_tokens (key text PRIMARY KEY, fence bigint NOT NULL)`.
  */
 export class SqlFence implements FenceStore {

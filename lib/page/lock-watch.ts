@@ -24,8 +24,8 @@ interface Topic {
 }
 
 /**
- * Renews the lists of locks of one service for their viewers. One loop renews all lists, one after the other, and only while there
- * are viewers: so neither their number nor their page loads change the load on the store.
+ * Renews the lists of locks of one service for their viewers. One loop renews all lists, one after the other, while there are
+ * viewers. So neither the number of viewers nor their page loads change the load on the store.
  */
 export class LockWatch {
   readonly #topics = new Map<string | undefined, Topic>();

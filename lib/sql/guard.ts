@@ -24,8 +24,8 @@ export interface Transaction {
 }
 
 /**
- * Protects a lock, or all locks of a set, by the transaction of the work: no other call can get the lock before the transaction ends,
- * even if a clock, this process or its network fails. So the writes of the transaction are exclusive. Call it in the outermost
+ * Protects a lock, or all locks of a set, by the transaction of the work. Even if a clock, this process or its network fails, no other
+ * call can get the lock before the transaction ends. So the writes of the transaction are exclusive. Call it in the outermost
  * transaction: last, just before the commit, or first, if a late refusal would be costly. Release the lock after the commit.
  * @param lock a lock of a `SqlLockModule` whose table is in the database of the transaction
  * @throws LockLostError if the lock is no longer held. Then roll the transaction back: PostgreSQL allows nothing else, but MySQL would
@@ -55,7 +55,7 @@ export async function guard(lock: Lock | LockSet, transaction: Transaction | Tra
 }
 
 /**
- * Returns the statement of `guard`, for drivers with another interface: run it in the transaction of the work, and at once, since in
+ * Returns the statement of `guard`, for drivers with another interface. Run it in the transaction of the work. Run it at once: in
  * PostgreSQL it may contain the time since the lock was passed on. The statement fails if a lock is no longer held. Then roll the
  * transaction back, and also if this function throws. Outside of a transaction it guards nothing.
  * @returns SQL with the placeholders `$1`, `$2`, … of PostgreSQL, or `?` of MySQL, each once and in order; the values are strings and

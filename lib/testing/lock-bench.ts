@@ -109,10 +109,10 @@ export class LockBench {
   }
 
   /**
-   * Refuses the next calls for the lock at once, with the error that they would get in the end in production: `contended` if
-   * another process kept the lock for the whole `waitMs`, `unavailable` if the store could not be reached. A call that already
-   * holds the lock is not refused. If no call used a refusal, the bench logs an error with its key and its line when the application
-   * closes: the test did not test what it should.
+   * Refuses the next calls for the lock at once, with the error that they would get in production. `contended`: another process kept
+   * the lock for the whole `waitMs`. `unavailable`: the store could not be reached. A call that already holds the lock is not refused.
+   * If no call used a refusal, the test did not test what it should. Then the bench logs an error with the key and the line of the
+   * refusal when the application closes.
    * @param times how many calls are refused; default 1
    * @throws LockOptionsError
    */
@@ -125,9 +125,9 @@ export class LockBench {
   }
 
   /**
-   * Ends the lease of a lock that the code under test holds: its signal aborts at once, and the call rejects with
-   * `LockLostError` once its work has settled. Whatever the reason, the lock is free afterwards. If the code under test holds permits of
-   * the key, it loses all of them.
+   * Ends the lease of a lock that the code under test holds. Its signal aborts at once, and the call rejects with `LockLostError` once
+   * its work has settled. Whatever the reason, the lock is free afterwards. If the code under test holds permits of the key, it loses
+   * all of them.
    * @param reason the `LockLostError.reason`; default `expired`
    * @throws LockOptionsError if the code under test does not hold it
    */

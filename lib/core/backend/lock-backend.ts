@@ -370,8 +370,8 @@ export interface LockBackend {
    */
   guard?(grants: readonly Grant[], passedOnForMs?: number): GuardStatement;
   /**
-   * A capability: changes the holder of a lock in one step. The request can run twice: a lock that has the new owner value already counts as
-   * transferred, starts its ttl again (see `atLeast`), and keeps its token. The queue does not change. Never rejects.
+   * A capability: changes the holder of a lock in one step. The request can run twice. A lock that has the new owner value already counts as
+   * transferred, restarts its ttl (see `atLeast`), and keeps its token. The queue does not change. Never rejects.
    */
   transfer?(request: Transfer): Promise<TransferOutcome>;
   /** Why there is no `transfer`, and what to do: sentences for the error of a call that needs it. */
@@ -379,8 +379,8 @@ export interface LockBackend {
   /** A capability: lines have places in a queue of the store. Without it they ask again after pauses that grow. */
   readonly waitQueue?: WaitQueue;
   /**
-   * A capability of a backend without a wait queue, for which an attempt for many locks costs little more than for one: after a while, all lines
-   * of a process ask at the same times, with this period in milliseconds. Without it, each line asks after pauses of its own.
+   * A capability of a backend without a wait queue, for which an attempt for many locks costs little more than for one. After a while, all
+   * lines of a process ask at the same times: this is the period, in milliseconds. Without it, each line asks after its own pauses.
    */
   readonly pollEveryMs?: number;
   /**
@@ -455,7 +455,7 @@ export interface WaitListener {
    * @param key the key of the lock, if it was handed over, even without a `handOver` that can be used
    */
   onTurn(ticket?: string, handOver?: HandOver, key?: string): void;
-  /** The lock of this key may be free for any of its places: the queue has heard a release, or may have missed one before it listened. */
+  /** The lock of this key may be free for any of its places: a release was heard, or may have been missed before listening began. */
   onMayBeFree(key: string): void;
   /** Another process may have taken the lock by force from this owner value. */
   onTaken(key: string, owner: string): void;

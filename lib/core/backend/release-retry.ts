@@ -10,7 +10,7 @@ const TRIED_AT_ONCE = 500;
 /**
  * Repeats what a store did not confirm, until the store confirms it or the lock has ended by itself. It does so after growing pauses, and at once
  * when the store can be reached again. One timer serves all items. It sends nothing without a connection, and little while the store does not
- * answer: an outage can begin with many releases, which must not cost much while it lasts.
+ * answer: the many releases of an outage must not cost much while it lasts.
  */
 export class ReleaseRetry<Item> {
   /** Each item with the time when it ends by itself. */

@@ -3,8 +3,8 @@ import { validityMs } from '../time/clock.js';
 import type { Lease } from './lease.js';
 
 /**
- * The locks of lost leases that the store may still have: an extension that was given up may still run there, and a clock that was set ahead
- * ends a lease here too early. Each lock is released once its lease must have ended in the store.
+ * The locks of lost leases that the store may still have. An extension that was given up may still run there, or a clock that was set ahead
+ * has ended the lease here too early. Each lock is released once its lease must have ended in the store.
  */
 export class LateReleases {
   readonly #timers = new Map<Lease, NodeJS.Timeout>();

@@ -83,8 +83,8 @@ export interface Extension {
  * held, extending          ──▶ released    its last handle was released, or it was detached. While it is unknown, a release waits for the answer
  * ```
  *
- * The methods that begin with `check` compute from the clock whether the lease is held: after a pause of the process, user code runs before
- * any timer. If they find that the lease has ended, it is lost, with its reason, and its signal aborts before they return.
+ * The methods that begin with `check` compute from the clock whether the lease is held, since after a pause of the process user code runs
+ * before any timer. If they find that the lease has ended, it is lost, with its reason, and its signal aborts before they return.
  */
 export class Lease implements Linked<Lease> {
   readonly grant: Grant;

@@ -94,8 +94,8 @@ type LineState = 'idle' | 'asking' | 'queued' | 'resting';
  * - permits: a lease for each call, while the line asks for more. Each lease serves one call after the other.
  * - shared: calls that come soon after a grant share its lease. For later calls the line asks again.
  *
- * The methods follow the way of a call: it joins, the line asks, reads the answer, waits for its turn, begins a lease, passes it on or gives
- * it back. A method that has not asked the store ends in `#goOn`, which decides what comes next.
+ * The methods follow a call from its arrival to the end of its lease. A method that has not asked the store ends in `#goOn`, which decides what
+ * comes next.
  */
 export class Line implements Paced<Line> {
   list?: { remove(line: Line): void };
@@ -531,7 +531,7 @@ export class Line implements Paced<Line> {
     this.#goOn();
   }
 
-  /** Ends a lease that was adopted before, even if it seems to be held: the store has granted the lock again, so it has ended there. */
+  /** Ends an adopted lease, even if it seems to be held: the store has granted the lock again, so the lease has ended there. */
   #endStale(): void {
     const { first } = this.#leases;
     if (this.mode !== 'exclusive' || !first) return;

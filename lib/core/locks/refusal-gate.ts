@@ -6,9 +6,8 @@ import { setImmediate, setTimeout } from '../time/event-loop.js';
 const OUTAGE_PACE_MS = 10;
 
 /**
- * Settles the refusals of a service. A call that is refused in a microtask, and asks again at once, would block the event loop: timers and
- * answers would not be handled any more. So no refusal is settled before the loop has run. During an outage, refusals are settled at most every
- * 10 ms.
+ * Settles the refusals of a service. A call that is refused in a microtask, and asks again at once, would block the event loop. So no refusal is
+ * settled before the loop has run: its timers, and answers from the network. During an outage, refusals are settled at most every 10 ms.
  */
 export class RefusalGate {
   readonly #refused = new DeferredBatch((settle) => void setImmediate(settle));

@@ -168,7 +168,7 @@ export class Transfers {
 
   /**
    * Transfers a lock of this process to another owner value. If nobody knows whether that has happened, the lease is lost, and the lock is
-   * released for both owner values: for the old one first, so that a transfer that runs late finds nothing.
+   * released for both owner values. The old one comes first, so that a transfer that runs late finds nothing.
    * @param done the new state of the lock, for errors
    */
   async #transfer(lease: Lease, done: 'detached' | 'downgraded', transfer: Transfer): Promise<Transferred> {

@@ -104,7 +104,7 @@ function holds(frame: Frame): frame is Frame & { lock: LockHandle } {
 
 /**
  * Finds the innermost frame of any service whose lock is not released. With other frames, a job that schedules its next run would keep all
- * earlier runs alive: through their frames, and through the promises of their releases, which Node.js 20 ties to the frame.
+ * earlier runs alive: through their frames, and in Node.js 20 also through the promises of their releases.
  */
 function innermost(): Frame | undefined {
   let frame = context.getStore();

@@ -277,8 +277,8 @@ export class LockService {
    * @param parcel what `lock.detach` returned, as an object
    * @throws LockLostError with the reason `stolen` if it was adopted before and the lock has an owner, and `expired` if the lock has ended,
    *   or was released
-   * @throws LockUnavailableError if the store did not answer. If the lock may have been adopted, the library returns it to the parcel as soon as
-   *   the store can be reached, with its remaining time, so that it can be adopted again. If this process dies before that, the lock expires
+   * @throws LockUnavailableError if the store did not answer. If the lock may have been adopted, the library returns it to the parcel, with its
+   *   remaining time, as soon as the store can be reached. Then it can be adopted again. If this process dies before that, the lock expires
    *   after that time, or after the `ttlMs` of this service if that is longer
    * @throws LockOptionsError for an invalid parcel, or on a Redlock
    */
@@ -724,7 +724,7 @@ export class LockService {
     const ofPolicy = options?.policy === undefined ? undefined : policyOf(options, this.#options.policies);
     const { onLost = this.#options.onLost, awaitRelease = ofPolicy?.awaitRelease ?? true } = options ?? {};
     const released = held.release();
-    // The lease of such a lock is still alive: an outer call holds it, or its release has to wait for the answer to an extension.
+    // The lease may still be alive: an outer call holds it, or its release has to wait for the answer to an extension.
     if (awaitRelease || leasesOf(held).some((lease) => lease.checkAlive())) await released;
     const lost = onLost === 'reject' ? leasesOf(held).find((lease) => lease.checkLost()) : undefined;
     if (lost) throw lost.lostError(outcome satisfies LockOutcome);

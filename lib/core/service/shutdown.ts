@@ -52,8 +52,8 @@ export class Shutdown {
   }
 
   /**
-   * Refuses new calls that hold no lock, and waits until all work under a lock has ended, at most for the longest `timeoutMs` of all services.
-   * Then no lock is held any more.
+   * Refuses new calls that hold no lock, and waits until all work under a lock has ended. It waits at most for the longest `timeoutMs` of all
+   * services. Then no lock is held any more.
    */
   drain(): Promise<void> {
     return (this.#drained ??= this.#drain());

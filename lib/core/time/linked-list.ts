@@ -7,8 +7,8 @@ export interface Linked<T> {
 }
 
 /**
- * Items in the order in which they came. Each can be removed in constant time, since the links are in the items. A Set that changes all the time
- * is rebuilt again and again, and each of its tables in the old generation of the heap keeps the next one alive.
+ * Items in the order in which they came. Each can be removed in constant time, since the links are in the items. V8 rebuilds a Set that changes
+ * all the time again and again, and each old table in the heap's old generation keeps the next one alive.
  */
 export class LinkedList<T extends Linked<T>> {
   #first?: T;

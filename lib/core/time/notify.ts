@@ -3,8 +3,8 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 
 /**
  * Calls a callback of users: an observer of events or states, or a listener of a signal. It runs outside of the call that caused it, and so
- * under none of its locks: docs/adr/0044-called-back.md. It has its own async context: before Node.js 24, an observer that calls `enterWith`
- * leaves its store there, which must not reach the timers and commands of the library.
+ * under none of its locks: docs/adr/0044-called-back.md. It has its own async context. Before Node.js 24, an observer that calls `enterWith`
+ * leaves its store there, and the timers and commands of the library must not get that store.
  */
 export const notify: <R, Args extends unknown[]>(call: (...args: Args) => R, ...args: Args) => R =
   AsyncLocalStorage.snapshot();

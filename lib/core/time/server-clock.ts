@@ -5,7 +5,7 @@ const FRESH_MS = 1_000;
 /**
  * The clock of a server, estimated from its answers. The server reads its clock after a command was sent, and before the answer arrives. So each
  * answer gives an interval, as long as the round trip, for the server's lead over the monotonic clock. Apart from the drift, the lead lies in all
- * of these intervals (Marzullo and Owicki, 1983), so the error is at most half of the shortest round trip. If the intervals do not overlap, the
+ * of these intervals (Marzullo and Owicki, 1983). So the error is at most half of the shortest round trip. If the intervals do not overlap, the
  * clock was set, or another server answers: then the estimate starts again.
  */
 export class ServerClock {

@@ -21,8 +21,8 @@ interface Response {
 }
 
 /**
- * Answers HTTP requests that fail with a lock error, on Express and Fastify: with its status, a `LockErrorAnswer` as the body, and
- * `Retry-After` if the error says when to try again. Logs refusals as `debug`.
+ * Answers HTTP requests that fail with a lock error, on Express and Fastify. The response has the status of the error, a
+ * `LockErrorAnswer` as its body, and `Retry-After` if the error says when to try again. Logs refusals as `debug`.
  */
 @Catch(LockError)
 export class LockHttpExceptionFilter extends BaseExceptionFilter<LockError | HttpException> {
@@ -59,8 +59,8 @@ interface Client {
 }
 
 /**
- * Answers gateway messages that fail with a lock error: the client gets an event `exception` with a `LockErrorAnswer`,
- * `status: 'error'`, and its own message as `cause`, as with a `WsException`. Logs refusals as `debug`.
+ * Answers gateway messages that fail with a lock error. As with a `WsException`, the client gets an event `exception` with a
+ * `LockErrorAnswer`, `status: 'error'`, and its own message as `cause`. Logs refusals as `debug`.
  */
 @Catch(LockError)
 export class LockWsExceptionFilter implements WsExceptionFilter<LockError> {

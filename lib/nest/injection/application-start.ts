@@ -2,8 +2,8 @@ import type { ModulesContainer } from '@nestjs/core';
 import type { LockService } from '../../core/service/lock.service.js';
 
 /**
- * The start of one application. If the library refuses it, because an option or a decorator is wrong, this closes the services
- * that are already open: Nest calls no hooks of such an application, and connections would keep its process alive.
+ * The start of one application. The library refuses it if an option or a decorator is wrong, and then closes the services that are
+ * already open. Nest calls no hooks of such an application, and connections would keep its process alive.
  */
 export class ApplicationStart {
   #phase: 'starting' | 'started' | 'refused' = 'starting';

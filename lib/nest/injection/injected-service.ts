@@ -101,8 +101,8 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
 }
 
 /**
- * Finds what a call needs, and does its work. If nothing is found, the call fails in the next turn of the event loop: otherwise a
- * loop of such calls would block the event loop.
+ * Finds what a call needs, and does its work. If nothing is found, the call fails in the next turn of the event loop, so that a loop
+ * of such calls does not block it.
  */
 export async function workWith<Needed, Result>(
   find: () => Needed,

@@ -39,8 +39,8 @@ export function fromContext<Made extends string | readonly string[]>(
  * runs under all of these locks, which are acquired together: see `LockService.acquireAll`.
  *
  * **To protect money, make the key from the arguments.** A key from the request (`{params.x}` and the like) is made before the
- * pipes run, from the text that the client sent: `17` and `017` are the same account to a `ParseIntPipe`, but two locks. Arguments
- * are the results of the pipes: use `{0}`, or a function that brings all spellings of them into one form.
+ * pipes run, from the text that the client sent. To a `ParseIntPipe`, `17` and `017` are the same account; as keys they are two
+ * locks. Arguments are the results of the pipes: use `{0}`, or a function that turns all spellings into one form.
  *
  * @param key a string in which `{0}` is replaced by the first argument and `{0.customer.id}` by a path in it; for handlers also
  *   `{params.x}`, `{body.x}`, `{query.x}`, `{headers.x}`, `{user.x}`, `{data.x}`, `{args.x}`; an array of such strings; a

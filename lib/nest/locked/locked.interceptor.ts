@@ -16,8 +16,8 @@ import { lockedMethodOf } from './locked-method.js';
 import { getLockServiceToken } from '../injection/tokens.js';
 
 /**
- * Takes the lock of handlers (HTTP, RPC, WebSocket, GraphQL) whose `@Locked` key is static or made of the request: after the
- * guards and before the pipes, until every interceptor inside it is done.
+ * Takes the lock of handlers (HTTP, RPC, WebSocket, GraphQL) whose `@Locked` key is static or made from the request. It takes the
+ * lock after the guards and before the pipes, and holds it until every interceptor inside it is done.
  *
  * `@Locked` attaches it to its method, before the method's other interceptors. Register it also on the controller or globally to
  * put it outside of the interceptors there. On HTTP it sets `Retry-After` if another call holds the lock and the remaining time is

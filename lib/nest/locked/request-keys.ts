@@ -37,8 +37,8 @@ export class MissingKeyWarnings {
   constructor(private readonly context: string) {}
 
   /**
-   * Adds the decorator and the method to the error of a key, and logs a warning once for each missing part: with a misspelt
-   * template, each request fails as if its client had left something out, and nothing else shows the mistake.
+   * Adds the decorator and the method to the error of a key, and logs a warning once for each missing part. With a misspelt template,
+   * each request fails as if its client had left something out, and nothing else reveals the mistake.
    * @param where the decorator and its method: `@Locked on Orders.pay`
    * @returns any other error unchanged
    */

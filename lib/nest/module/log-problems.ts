@@ -85,8 +85,8 @@ class Folded<Event> {
 }
 
 /**
- * Logs the locks that the application waits for when it closes. It logs an error, because the logger of Nest's tests prints
- * only errors: in a test, a lock that is never released otherwise just makes a hook time out.
+ * Logs the locks that the application waits for when it closes. It logs an error, because the logger of Nest's tests prints only
+ * errors. Otherwise, in a test, a lock that is never released would just make a hook time out.
  */
 class KeptLocks {
   /** By owner value, since several calls may hold permits of one key. */

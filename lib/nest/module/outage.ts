@@ -9,7 +9,7 @@ const RETRY_MS = 1_000;
 
 /**
  * Logs one line when locks become unavailable, and one when they are available again. Only a lock that the store grants ends an
- * outage: connections to a server that hangs or refuses writes look healthy, and locks that are passed on within this process do
+ * outage. Connections to a server that hangs or refuses writes look healthy, and locks that are passed on within this process do
  * not need the store.
  */
 export class Outage {

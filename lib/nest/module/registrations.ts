@@ -19,7 +19,7 @@ interface Registration {
 const registrations = new WeakMap<ModulesContainer, Map<string, Registration>>();
 
 /**
- * Opens the service of a registration. Modules with the same registration share one service: so locks in memory work between them,
+ * Opens the service of a registration. Modules with the same registration share one service. So locks in memory work between them,
  * and work that holds a lock through one module may take it again through another.
  * @param kind name of the lock module
  * @throws LockOptionsError if the application has a registration of this name with different options

@@ -240,8 +240,8 @@ export class MemoryBackend implements LockBackend, WaitQueue {
 
   /** @returns the first of the tokens */
   #mint(turns: number): number {
-    // The wall clock in microseconds, as in Redis, so that tokens after a restart are above earlier ones. If the last token has reached
-    // the time, by grants in the same millisecond or a clock that was set back, the next token is one more.
+    // The wall clock in microseconds, as in Redis, so that tokens after a restart are above earlier ones. Grants in the same millisecond, or
+    // a clock that was set back, can make the last token reach the time. Then the next token is one more.
     const fencingToken = Math.max(Date.now() * 1_000, this.#lastToken + 1);
     this.#lastToken = fencingToken + turns - 1;
     return fencingToken;

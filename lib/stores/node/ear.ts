@@ -65,8 +65,8 @@ export class Channel {
   }
 
   /**
-   * Sends a message to this process and waits for it. Nothing else shows whether messages still arrive: the server, or a device in
-   * between, may have dropped the connection, and a subscriber sends nothing that would reveal this.
+   * Sends a message to this process and waits for it. The server, or a device in between, may have dropped the connection, and a
+   * subscriber sends nothing that would reveal this. So nothing else shows whether messages still arrive.
    * @throws when the server has not confirmed the message
    */
   async isHeard(): Promise<boolean> {

@@ -86,7 +86,7 @@ export type AttemptCallback = (answer: Answer<AcquireOutcome>, sentAt: number, r
 /** The result of a release in the same step as an attempt. Undefined if it is unknown. */
 export type ReleaseResult = 'released' | 'gone';
 
-/** How to release or keep a lock, or how to give up a place in its queue with the lock that was handed over to that place. */
+/** How to release or keep a lock, or how to give up a place in its queue, with the lock if it was handed over. */
 export interface ReleaseRequest extends Releasing {
   /** The entry of the place in the queue, or '' for a ticket without one. Undefined for a lock that was granted directly. */
   readonly entry?: string;

@@ -105,8 +105,8 @@ export class RedisConnection {
 
   /**
    * Waits until commands can be sent. Connects a lazy client.
-   * @param when `start` while the application starts: then it waits even for a server that is down, because that may be starting, too,
-   *   but a refusal ends the wait. Later a refusal does not, since the configuration may change
+   * @param when `start` while the application starts. Then it waits even for a server that is down, which may be starting, too, and a
+   *   refusal ends the wait. Later a refusal does not end it, since the configuration may change
    * @returns undefined when it is ready; otherwise the problem, after `timeoutMs` or at once if waiting is useless
    */
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
@@ -133,9 +133,9 @@ export class RedisConnection {
   }
 
   /**
-   * Reconnects because the server has become a replica: the address may lead to the primary by now, but the old connection would stay
-   * with the replica. A replica in a Cluster redirects the client to its master, except on a connection in READONLY mode, and a busy
-   * server may have refused the READWRITE that ends this mode.
+   * Reconnects because the server has become a replica. The address may lead to the primary by now, but the old connection would stay
+   * with the replica. A replica in a Cluster redirects the client to its master, except on a connection in READONLY mode. A busy server
+   * may have refused the READWRITE that ends this mode.
    * @returns advice for the user
    */
   leaveReplica(): string {
@@ -165,7 +165,7 @@ export class RedisConnection {
   }
 
   /**
-   * Reconnects if the server accepts a connection and then stays silent: it may be a proxy whose server is gone, or the network may have
+   * Reconnects if the server accepts a connection and then stays silent. It may be a proxy whose server is gone, or the network may have
    * failed. The client itself would wait as long as the connection stays open.
    */
   #expectAnswers(): void {

@@ -201,8 +201,8 @@ export function readValue(value: string): LockValue {
 }
 
 /**
- * How `lua/parts/serve.lua` serves a place whose turn has come: with a grant, or with a wake-up on a node of a Redlock, which cannot
- * grant alone.
+ * How `lua/parts/serve.lua` serves a place whose turn has come: with a grant, or on a node of a Redlock, which cannot grant alone, with
+ * a wake-up.
  */
 export type Service = 'grant' | 'wake';
 

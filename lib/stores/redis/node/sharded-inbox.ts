@@ -152,8 +152,8 @@ class Shard extends Ear<ShardedSubscription> {
  * the master of that slot. So a message goes to one node of the Cluster instead of all, and the script that sends it can count the
  * listeners.
  *
- * The client determines the master of a slot. When a connection breaks, its channels are closed. Waiting calls poll once a second,
- * notice that they do not listen, and open the channel again on the master that has the slot by then.
+ * The client determines the master of a slot. When a connection breaks, its channels are closed. Waiting calls poll once a second, and
+ * notice that they do not listen. Then they open the channel again, on the master that has the slot by then.
  */
 export class ShardedInbox implements Inbox {
   /** The connections, by the name of the master. */

@@ -119,8 +119,8 @@ export abstract class NodesBackend {
 }
 
 /**
- * Merges the queues of all nodes. Each ticket gets its best position, because nodes differ in the order of arrival, and a node that was
- * down or voted for the ticket has no place for it. The number of calls is the largest that a node knows.
+ * Merges the queues of all nodes. Each ticket gets its best position: nodes differ in the order of arrival, and a node that was down, or
+ * voted for the ticket, has no place for it. The number of calls is the largest number that a node knows.
  */
 function merged(queues: readonly (readonly Waiting[])[]): Waiting[] | undefined {
   const places = new Map<string, Waiting & { at: number }>();

@@ -16,7 +16,7 @@ export interface NodeTime {
 
 /**
  * Proposes the fencing tokens of a Redlock. If the nodes vote for the same token, no second round trip is needed. So a proposal should be
- * above the counters of all nodes and close to their times: it is the time of this process plus the median lead of the nodes. Safety does
+ * above the counters of all nodes and close to their times. It is the time of this process plus the median lead of the nodes. Safety does
  * not depend on the proposal, which may be any number.
  */
 export class Proposals {

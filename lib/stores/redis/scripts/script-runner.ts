@@ -115,7 +115,8 @@ const WITHDRAWN = new ScriptFault('withdrawn before it was sent', false);
 /**
  * Runs scripts on one client. An operation is sent at once if nothing is in flight, so batching never delays a single call. Only
  * extensions wait for the end of the tick. While commands are in flight, the operations of one tick share calls: one EVALSHA for up to
- * 50 locks, or 100 extensions, in a Cluster only of one slot. Calls are sent when one of them is full, or at the end of the tick.
+ * 50 locks, or 100 extensions. In a Cluster, all of them are in one slot. Calls are sent when one of them is full, or at the end of the
+ * tick.
  *
  * The number of commands in flight to a server is bounded. Further commands wait in its lane, gather operations, and are sent as answers
  * arrive. So a busy server makes calls slower, but none fails. A server hangs if it answers nothing within the time limit. Then its

@@ -31,8 +31,8 @@ export interface ScriptParts extends Omit<Script, 'source' | 'sha'> {
 }
 
 /**
- * Assembles a script. A call for several locks runs the body in a function, and replies with a list. Most calls are for one lock: the
- * source contains the body a second time for these, since creating the function and the list would slow them down.
+ * Assembles a script. A call for several locks runs the body in a function, and replies with a list. Most calls are for one lock, and
+ * creating the function and the list would slow them down. So the source contains the body a second time for them.
  */
 export function scriptOf({ keys, args, head, body, isLong, ...script }: ScriptParts): Script {
   const { sharedKeys, sharedArgs } = script;

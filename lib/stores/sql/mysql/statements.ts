@@ -252,8 +252,8 @@ async function afterChange<T>(part: () => Promise<T>): Promise<T> {
  * Acquires free locks: existing rows by a change, missing rows by an INSERT. It reads the result from the rows, so a repeated attempt
  * finds that it already has the lock.
  *
- * A token is the time of the server in microseconds. If the last token has reached that time, the next token is one more, and a single
- * token is minted: unused tokens of a block would push the fence ahead of the clock, and a deleted row would lose them.
+ * A token is the time of the server in microseconds. If the last token has reached that time, a single token is minted: the last one plus
+ * one. Unused tokens of a block would push the fence ahead of the clock, and a deleted row would lose them.
  */
 class Acquisition implements Statement {
   readonly order = ACQUISITION;
@@ -475,7 +475,7 @@ function lastOf(rows: readonly Row[]): string | null {
 
 /** Fails outside a transaction, where a guard would end with its statement: a savepoint does not survive there. */
 export const IN_TRANSACTION = ['SAVEPOINT nest_redis_lock_guard', 'RELEASE SAVEPOINT nest_redis_lock_guard'];
-/** Matches the error of a guard: 10 000 plus the number of the lock that is not held, from 1, or 20 000 plus it if another owner holds it. */
+/** Matches the error of a guard: the number of the lock that is not held, from 1, plus 20 000 if another owner holds it, otherwise 10 000. */
 export const NOT_GUARDED = /out of range in '?exp\(\(?(?:1|(?<stolen>2))(?<number>\d{4}) \+/i;
 
 /**
@@ -484,7 +484,7 @@ export const NOT_GUARDED = /out of range in '?exp\(\(?(?:1|(?<stolen>2))(?<numbe
  * while no other owner has acquired the lock.
  *
  * A locking read sees the latest state at every isolation level, and FOR UPDATE keeps the row locked even after XA PREPARE. The statement
- * runs on a connection of the application with any driver and character set, so each placeholder occurs once, in order, and texts are
+ * runs on a connection of the application, with any driver and character set. So each placeholder occurs once, in order, and texts are
  * hexadecimal.
  */
 export function guardOf(table: string, count: number): string {

@@ -162,8 +162,8 @@ function connectionOf(given: PostgresConfig): PostgresConfig {
 const preparedNames = new Map<string, string>();
 
 /**
- * Returns a name for a prepared statement that depends on its text. Behind a pooler, a session may already have a statement for another
- * table or from another version of this library, and would run it under the same name.
+ * Returns a name for a prepared statement that depends on its text. Behind a pooler, a session may have a statement for another table or
+ * from another version of this library. Under the same name, it would run that statement.
  */
 function preparedName(name: string, text: string): string {
   const known = preparedNames.get(text);
@@ -266,8 +266,8 @@ class PgSource implements SqlSource<PostgresClient> {
 }
 
 /**
- * The session settings for locks. They forbid plans that read or sort the whole table: a plan from when the table was empty would still
- * be used when it is large. The timeouts end statements whose callers no longer wait.
+ * The session settings for locks. They forbid plans that read or sort the whole table: PostgreSQL would still use a plan for an empty table
+ * when the table is large. The timeouts end statements whose callers no longer wait.
  */
 function settingsOf(commandTimeoutMs: number): string[] {
   const settings = {

@@ -85,9 +85,9 @@ export function ddl(table: string): string {
 }
 
 /**
- * Creates the statements. Most handle many different locks: their arguments are arrays with one element for each lock, the first of which
- * has the keys, and they return rows with a `key`. They lock rows in the order of keys, so two statements never deadlock. A released lock
- * leaves its row behind, and the only index is the primary key, so updates change no index.
+ * Creates the statements. Most handle many different locks: each argument is an array with one element for each lock, and each row of the
+ * result has a `key`. The first argument has the keys. They lock rows in the order of keys, so two statements never deadlock. A released
+ * lock leaves its row behind, and the only index is the primary key, so updates change no index.
  * @param table the quoted name
  */
 export function postgresStatements(table: string): PostgresStatements {
@@ -149,8 +149,8 @@ export function turnValues({ key, give, owner, ticket, ttlMs, turns, number, que
  * A hand-over skips silent processes. It compares signs with the latest one and not with the time, so a short pause of the server makes
  * nobody silent (docs/adr/0027-dead-places.md). A skipped process gets its place back with its next poll.
  *
- * A token is the time of the server in microseconds. If the last token has reached that time, the next token is one more, and a single
- * token is minted: unused tokens of a block would push the fence ahead of the clock, and a deleted row would lose them.
+ * A token is the time of the server in microseconds. If the last token has reached that time, a single token is minted: the last one plus
+ * one. Unused tokens of a block would push the fence ahead of the clock, and a deleted row would lose them.
  */
 function turnOf(table: string): string {
   return `

@@ -32,8 +32,8 @@
 -- of this kind has to wait for all of them. remaining ms is the time of that holder, and others the number of other holders. The
 -- rest is as in turn.lua.
 --
--- If the owner holds the lock already, the lock was handed over to it or the command has run twice: the call counts as granted, and
--- the ttl restarts.
+-- If the owner holds the lock already, the lock was handed over to it or the command has run twice. Then the call counts as granted,
+-- and the ttl restarts.
 --
 -- @order 3
 -- @once

@@ -1,5 +1,5 @@
--- Extends a lock as extend.lua does, but writes it again if it is missing: otherwise a node of a Redlock that has restarted would
--- stay without it. A restored lock does not count as held in this round.
+-- Extends a lock as extend.lua does, but writes it again if it is missing. Otherwise a node of a Redlock that has restarted would stay
+-- without the lock. A restored lock does not count as held in this round.
 --
 -- KEYS   lock
 -- ARGV   once a call:

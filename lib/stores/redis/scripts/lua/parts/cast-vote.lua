@@ -1,6 +1,6 @@
--- Ends a script that has taken `lock` on a node of a Redlock with the proposal as its token, and returns the token that the node
--- votes for. That token is the proposal, moved to within MAX_PROPOSAL_DISTANCE_US of the time of the node, and above the counter. The
--- counter is then set to it.
+-- Ends a script that has taken `lock` on a node of a Redlock, with the proposal as its token. Returns the token that the node votes
+-- for: the proposal, moved to within MAX_PROPOSAL_DISTANCE_US of the time of the node, and above the counter. The counter is then set
+-- to that token.
 --
 -- needs  lock, fence, admission, epoch, ttl
 --        vote  the owner with its @, and the proposal, 16 digits

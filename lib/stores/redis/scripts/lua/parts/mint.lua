@@ -9,9 +9,9 @@
 --        problem       the error of Redis, or nil
 --
 -- The time is nearly always ahead of the counter. So the script writes it first and checks the old value afterwards. A counter that is
--- not a number counts as lost. If the counter has reached the time, the script mints a single token: unused tokens of a block would
--- push the counter ahead of the clock, and it would fall back to the clock if it were lost. For the same reason all blocks of one call
--- together stay within MAX_TOKEN_LEAD_US, because the time does not advance during a call.
+-- not a number counts as lost. If the counter has reached the time, the script mints a single token. Unused tokens of a block would push
+-- the counter ahead of the clock, and a lost counter falls back to the clock. For the same reason all blocks of one call together stay
+-- within MAX_TOKEN_LEAD_US, because the time does not advance during a call.
 
 local MAX_TOKEN_LEAD_US = 1000
 -- @include ask-time

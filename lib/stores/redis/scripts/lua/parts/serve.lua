@@ -28,7 +28,7 @@
 -- was given before the clock was set back, and counts as current.
 --
 -- A process that listens but does not receive its message is gone, so the next place is served. The script counts the listeners before
--- it grants the lock: a replica can deliver messages to processes that this server does not count, and a skipped waiter must not begin.
+-- it grants the lock. A replica can deliver messages to processes that this server does not count, and a skipped waiter must not begin.
 -- If the user may not count listeners, the message has 0 as its tokens, and the waiter confirms the lock before it begins. The same
 -- holds if no token can be minted: the lock is free then, and the waiter learns of the problem when it asks. A process whose latest
 -- sign is `u` or `d` is granted the lock anyway. After a `d` it gets no message, and finds the lock with its next poll.

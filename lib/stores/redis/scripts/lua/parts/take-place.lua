@@ -11,10 +11,10 @@
 -- the current time, because the clock that it comes from may be wrong. Numbers below 1 are reserved for signs. The + in the value
 -- makes the release look into the queue. Values of other programs stay unchanged, and so does a kept lock, since nobody releases it.
 --
--- With each attempt a process gives a sign for all its places: `sign` and its channel, with minus the server time as the score, so
--- signs come before all places. The later of its signs shows whether it listens. Taking a new place removes signs that are older than
--- QUEUE_TTL_MS. An `n` sign is only for people: the digits of its score below the second count the waiting calls, and the other digits
--- are the approximate time. That time is never later than the other signs.
+-- With each attempt a process gives a sign for all its places: `sign` and its channel. Its score is minus the server time, so signs come
+-- before all places. The later of its signs shows whether it listens. Taking a new place removes signs that are older than
+-- QUEUE_TTL_MS. An `n` sign is only for people: the last six digits of its score count the waiting calls, and the other digits are
+-- the approximate time in seconds. That time is never later than the other signs.
 
 -- The queue outlives the last sign of its waiters.
 local QUEUE_TTL_MS = '10000'
