@@ -43,7 +43,7 @@ const OPTIONS = {
   ttl: text('<duration>', 'how long the lock outlives a crash (default: 30s)'),
   hold: text('<duration>', 'minimum time to keep it, like 1m (default: 0)'),
   'pass-credentials': flag('let the command have REDIS_PASSWORD and the like'),
-  ...ALONE,
+  ...STANDALONE,
 };
 
 export type OptionName = keyof typeof OPTIONS;

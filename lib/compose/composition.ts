@@ -60,7 +60,7 @@ export function resolveOptions<Given extends object, Resolved extends ResolvedLo
 ): Resolved {
   if (!isOptions(options)) throw invalidOption('options', options, 'an object');
   const names = [...Object.keys(CHECKS.service), ...kind.names];
-  refuseUnknown(options, names, { ...MEANT, ...kind.meant }, kind.unlistedIn?.(options));
+  refuseUnknown(options, names, { ...OPTION_HINTS, ...kind.meant }, kind.unlistedIn?.(options));
   const settings = resolveServiceOptions(options);
   return { ...kind.resolve(options, settings), ...settings, registration } as Resolved;
 }
