@@ -5,7 +5,7 @@ export class UsageError extends Error {
   override name = 'UsageError';
 }
 
-/** @param value how the help writes it @param meaning for the help */
+/** @param value the placeholder in the help @param meaning the description in the help */
 const text = (value: string, meaning: string) => ({ type: 'string', value, meaning }) as const;
 const texts = (value: string, meaning: string) => ({ ...text(value, meaning), multiple: true }) as const;
 const flag = (meaning: string) => ({ type: 'boolean', value: '', meaning }) as const;
@@ -14,7 +14,7 @@ const flag = (meaning: string) => ({ type: 'boolean', value: '', meaning }) as c
 const SERVERS = {
   redis: text('URL', 'redis://host:6379, rediss:// for TLS, or /a/socket'),
   redlock: texts('URL,URL,URL', 'all nodes of a Redlock'),
-  cluster: texts('URL', 'one node of a Cluster or more'),
+  cluster: texts('URL', 'one or more nodes of a Cluster'),
   sentinel: texts('host:port,…', 'the Sentinels'),
   'sentinel-name': text('<name>', 'the name of the master that they watch'),
   prefix: text('<prefix>', 'the keyPrefix of the application (default: lock)'),
@@ -34,15 +34,15 @@ const OPTIONS = {
   ...SERVERS,
   json: flag('print JSON; null for a lock that is free'),
   strict: flag('exit with 2 for warnings'),
-  limit: text('<count>', 'how many to list at most (default: 500)'),
-  watch: flag('look again every two seconds, until Ctrl-C'),
-  owner: text('DIGEST', 'from this holder only, as inspect shows it'),
+  limit: text('<count>', 'maximum number of locks (default: 500)'),
+  watch: flag('refresh every two seconds, until Ctrl-C'),
+  owner: text('DIGEST', 'only from this holder; inspect shows its digest'),
   force: flag('from all holders'),
   yes: flag('do not ask'),
   wait: text('<duration>', 'how long to wait (default: 10s; 0: not at all)'),
   ttl: text('<duration>', 'how long the lock outlives a crash (default: 30s)'),
   hold: text('<duration>', 'minimum time to keep it, like 1m (default: 0)'),
-  'pass-credentials': flag('let the command have REDIS_PASSWORD and the like'),
+  'pass-credentials': flag('pass REDIS_PASSWORD and the like to the command'),
   ...STANDALONE,
 };
 

@@ -37,7 +37,7 @@ interface Entry {
 const COMMANDS: Readonly<Record<string, Entry>> = {
   doctor: {
     usage: '[--strict] [--json]',
-    summary: 'check the servers; 1 for errors, 2 for warnings with --strict',
+    summary: 'check the servers; exits with 1 for errors',
     action: doctor,
     options: ['strict', 'json'],
     exits: '0, 1 for errors, 2 for warnings with --strict',
@@ -53,10 +53,10 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   },
   inspect: {
     usage: '<key> [--json]',
-    summary: 'show who holds a lock; 1 when it is free',
+    summary: 'show who holds a lock; exits with 1 if it is free',
     action: inspect,
     options: ['json'],
-    exits: '0, 1 when it is free',
+    exits: '0, 1 if it is free',
     takes: 'a key',
   },
   release: {
@@ -64,16 +64,16 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     summary: 'take a lock from its holder, or from all its holders',
     action: release,
     options: ['owner', 'force', 'yes'],
-    exits: '0, 1 when it was free, held by another owner, or you did not confirm',
+    exits: '0, 1 if it was free, another owner held it, or you did not confirm',
     takes: 'a key',
   },
   run: {
     usage: '<key> [--wait <duration>] [--ttl <duration>] [--hold <duration>]\n      -- <command>',
-    summary: 'run a command under a lock; 75 when another holds it',
+    summary: 'run a command under a lock; exits with 75 if others hold it',
     action: run,
     options: ['wait', 'ttl', 'hold', 'pass-credentials'],
     exits:
-      '0 or what the command exits with, 75 when another holds the lock,\n  76 when it was lost, 126 and 127 when the command cannot be run',
+      '0 or the exit code of the command, 75 if others hold the lock,\n  76 if it was lost, 126 and 127 if the command cannot be run',
     takes: 'a key',
   },
   ddl: {

@@ -128,7 +128,7 @@ function readRow(row: FencedRow) {
 
 const MAX_NAME_BYTES = 63;
 
-/** Quotes a name. Refuses a long one, which PostgreSQL would cut without an error, and so use another column. */
+/** Quotes a name. Refuses a long name: PostgreSQL would cut it without an error, and use another column. */
 function identifier(name: string): string {
   if (name === '' || name.includes('\0') || Buffer.byteLength(name) > MAX_NAME_BYTES) {
     throw new LockOptionsError(

@@ -220,7 +220,7 @@ export const PAGE_SCRIPT = `'use strict';
     const answering = of === 1 ? '' : ' ' + voting + ' of ' + of + ' servers vote.';
     setText(servers, [state + answering, ...ping.problems].join('\\n'));
     servers.classList.toggle('alarm', !ping.available);
-    if (rows === undefined) return say('Not renewed since ' + (element('count').dataset.at ?? 'the start') + ': ' + problem, true);
+    if (rows === undefined) return say('Not updated since ' + (element('count').dataset.at ?? 'the start') + ': ' + problem, true);
     if (element('message').classList.contains('alarm')) say('');
     showRows(rows);
     showEmpty(rows.length === 0, incomplete);

@@ -30,7 +30,7 @@ export function pageText(url: string, canRelease: boolean, registration: string)
       <p class="filter">
         <label for="filter">Key</label>
         <input id="filter" type="search" autocomplete="off" spellcheck="false" aria-describedby="filter-hint">
-        <span id="filter-hint">a part of it, or a pattern: * matches any text</span>
+        <span id="filter-hint">part of the key, or a pattern: * matches any text</span>
       </p>
       <p id="message" role="status"></p>
       <p id="count"></p>
@@ -49,8 +49,8 @@ export function pageText(url: string, canRelease: boolean, registration: string)
       </div>
       <p id="empty" hidden></p>
       <p id="hint" class="faint">
-        The last column shows the processes in the queue of the store, and the calls behind the holder. Other processes report the number of their
-        calls late, or not at all.
+        The last column shows the processes in the queue of the store, and the calls that wait in the process of the holder. Other processes report
+        the number of their calls late, or not at all.
       </p>
       <noscript><p>This page needs JavaScript.</p></noscript>
     </main>${canRelease ? DIALOG : ''}
@@ -68,7 +68,7 @@ const DIALOG = `
       <p id="dialog-key"></p>
       <p id="dialog-holder"></p>
       <p id="dialog-text">
-        Its holder notices this at its next extension at the latest. Until then its work goes on: <span id="dialog-late"></span>. If the lock now has
+        The holder notices this at its next extension at the latest. Until then its work goes on: <span id="dialog-late"></span>. If the lock now has
         another holder, nothing happens.
       </p>
       <p class="buttons">

@@ -4,7 +4,7 @@ const [GENERATION_MS, KEYS_IN_GENERATION] = [1_000, 500];
 /**
  * The keys that calls of this process had to wait for during the last one to two seconds. The next call for such a key will probably have to
  * wait, too. So it takes its place in the queue of the store with its first attempt, which saves the attempt that would be refused. There are
- * two generations of keys, as it is slow to find the oldest entry of a Map that changes all the time.
+ * two generations of keys, because finding the oldest entry of a Map that changes all the time is slow.
  */
 export class ContestedKeys {
   #recent = new Set<string>();

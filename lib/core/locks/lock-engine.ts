@@ -266,7 +266,7 @@ export class LockEngine implements WaitListener {
     return taken !== undefined;
   }
 
-  /** Whether locks are available: acquires one on the server of the key, as a server that answers may still refuse writes. */
+  /** Whether locks are available: acquires one on the server of the key, since a server that answers may still refuse writes. */
   async isAvailable(key: string): Promise<boolean> {
     this.inFlight.begin();
     try {

@@ -137,7 +137,7 @@ export class LockHandle implements Lock {
     this.engine.leases.endBy(this.own, until);
   }
 
-  /** Its caller has to release it: if its handle becomes garbage before, a warning says so. */
+  /** Its caller has to release it. If its handle becomes garbage before, the library logs a warning. */
   watch(): void {
     this.#isWatched = true;
     if (this.own.unregistered) this.register();

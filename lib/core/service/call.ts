@@ -10,9 +10,9 @@ export interface Call {
   readonly request: LockRequest & WaitRequest;
   /** If undefined, the key supplies the label. */
   readonly label?: string;
-  /** Whether its caller goes on without the lock if others hold it: then contention is not an error. */
+  /** Whether its caller continues without the lock if others hold it: then contention is not an error. */
   readonly isOptional: boolean;
-  /** Whether its caller has to release the lock: if the handle becomes garbage before, a warning says so. */
+  /** Whether its caller has to release the lock. If the handle becomes garbage before, the library logs a warning. */
   readonly isWatched: boolean;
   /** The decorated method that requests the lock. */
   readonly method?: AskingMethod;

@@ -12,7 +12,7 @@ import type { Closing } from '../locks/waiter.js';
 interface Frame {
   /** The context of the service of the lock. */
   readonly of: LockContext;
-  /** Undefined when it was found released. */
+  /** Undefined once it was found released. */
   lock?: LockHandle;
   /** The set that the lock is part of. */
   set?: LockSetHandle;

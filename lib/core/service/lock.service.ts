@@ -451,7 +451,7 @@ export class LockService {
   }
 
   /**
-   * Whether locks are available again: acquires one on the server of the key, as a server that answers may still refuse writes. Never
+   * Whether locks are available again: acquires one on the server of the key, since a server that answers may still refuse writes. Never
    * rejects; false when the application closes.
    * @internal
    */

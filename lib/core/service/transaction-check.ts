@@ -38,7 +38,7 @@ export class TransactionCheck {
     this.warn(key, message);
   }
 
-  /** Asks the application. If that fails, the call goes on: it may not use a database at all. */
+  /** Asks the application. If that fails, the call continues: it may not use a database at all. */
   #isInside(key: string): boolean {
     try {
       const answer: unknown = this.insideTransaction();

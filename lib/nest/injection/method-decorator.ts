@@ -96,7 +96,7 @@ function nameOf(target: object, member: string | symbol | undefined): string {
 }
 
 /**
- * Refuses a decorator without its parentheses: then the compiler calls the function that should make the decorator as the
+ * Refuses a decorator without its parentheses, as in `@Locked`. Then the compiler calls the decorator's factory as if it were the
  * decorator, and ignores its result. Compilers that do not check types accept that.
  */
 function refuseWithoutParentheses(label: string, example: string, given: readonly unknown[]): void {

@@ -13,7 +13,7 @@ const VALUES: Record<string, (context: ExecutionContext, root: RequestRoot) => u
   http: (context, root) => ofHttp(context.switchToHttp().getRequest<UnknownRequest>(), root),
   graphql: (context, root) => {
     if (root === 'args') return context.getArgByIndex<unknown>(1);
-    // A resolver's third argument is its context, with the request as `req`.
+    // The third argument of a resolver is its context, which has the request as `req`.
     return ofHttp(context.getArgByIndex<{ req?: UnknownRequest } | undefined>(2)?.req, root);
   },
   rpc: (context, root) => (root === 'data' ? context.switchToRpc().getData<unknown>() : undefined),

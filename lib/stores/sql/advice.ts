@@ -74,7 +74,7 @@ function adviceOn(problem: string, code = ''): string | undefined {
 /** The application starts, but the lock table does not exist. */
 export class NoTableError extends LockOptionsError {
   /**
-   * @param found sentences about the present state
+   * @param found sentences about the current state
    * @param create the beginning of the advice
    * @param statement the statement that creates the table
    */

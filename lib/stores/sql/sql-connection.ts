@@ -12,7 +12,7 @@ const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [50, 2_000];
 /** If a connection has lasted this long, in milliseconds, the library reconnects at once when it breaks. */
 const RENEW_EVERY_MS = 1_000;
 
-/** The reason why a database must not be used in its present state. Waiting does not help. */
+/** The reason why a database must not be used in its current state. Waiting does not help. */
 export interface NotAdmitted {
   readonly problem: NodeError;
   /** The error for the start of the application. */

@@ -54,7 +54,7 @@ export class Poll<Answer> implements Tally<Answer> {
     });
   }
 
-  /** Calls the listener with each answer: at once for present answers, later for the others. */
+  /** Calls the listener with each answer: at once for the answers so far, later for the others. */
   each(listener: (answer: Answer, node: number) => void): void {
     this.answers.forEach((answer, node) => {
       if (answer !== undefined) listener(answer, node);

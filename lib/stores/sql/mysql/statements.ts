@@ -62,7 +62,7 @@ export interface MysqlStatements {
   /** Arguments: keys, owners. Returns the same as `extend`. */
   readonly release: Statement;
   /**
-   * Arguments: keys, present owners, new owners, ttls in ms, whether to mint a token, whether a longer ttl stays. Returns the `token` of a
+   * Arguments: keys, current owners, new owners, ttls in ms, whether to mint a token, whether a longer ttl stays. Returns the `token` of a
    * lock that the new owner has, otherwise the same as `extend`.
    */
   readonly transfer: Statement;

@@ -48,7 +48,7 @@ import { PostgresInbox } from './postgres-inbox.js';
 import type { PostgresClient } from './postgres-source.js';
 import { ddl, guardOf, postgresStatements, turnValues, type PostgresStatements, type Turn } from './statements.js';
 
-/** After a longer hold, in microseconds, others probably wait, so the statement that hands the lock over releases it. */
+/** After a longer hold, in microseconds, others probably wait. Then the lock is released by the statement that hands it over. */
 const QUEUE_LIKELY_AFTER_US = 10_000;
 /** Means any holder in a forced release. No owner value has this form. */
 const ANY_OWNER = '*';
@@ -302,7 +302,7 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   protected async claimSession(client: PostgresClient, name: string): Promise<boolean> {
     const [row] = await client.query({ name: 'claim_session', text: CLAIM_SESSION }, [name, client.processId ?? null]);
     if (is(row!.is_claimed)) return true;
-    // Without the right to end it, the session ends by itself.
+    // The user may lack the right to end the session, which then ends by itself.
     await client.query({ name: 'end_session', text: END_SESSION }, [name]).catch(() => {});
     return false;
   }

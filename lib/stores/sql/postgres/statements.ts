@@ -296,7 +296,7 @@ FROM ask a LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
  *
  * Like an acquisition it uses FOR UPDATE without waiting: a guarding transaction prevents it.
  *
- * $1 keys  $2 present owners  $3 new owners  $4 ttls in ms  $5 whether to mint a token  $6 whether a longer ttl stays
+ * $1 keys  $2 current owners  $3 new owners  $4 ttls in ms  $5 whether to mint a token  $6 whether a longer ttl stays
  */
 function transferOf(table: string): string {
   return `

@@ -8,7 +8,7 @@
 --        -1       another owner holds it, or its value is not a string
 --        {error}
 --
--- The value ends in = instead of +. If the command runs twice, the second run sets its own ttl, the time that is left then.
+-- The value ends in = instead of +. If the command runs twice, the second run sets its own ttl, which is the time that is left then.
 --
 -- @order 1
 
