@@ -112,7 +112,6 @@ ${helpOn(STANDALONE_OPTIONS)}
 
 Exit codes: 0 done, ${COMMON_EXITS}.`;
 
-/** The help of one command. */
 function helpOf(name: string, { usage, summary, options, exits }: Entry): string {
   return `Usage: nest-redis-lock ${name} ${usage}
 

@@ -1,4 +1,3 @@
-/** The style sheet of the page. */
 export const PAGE_STYLE = `
 :root {
   color-scheme: light dark;

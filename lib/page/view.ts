@@ -107,7 +107,6 @@ function rowOf(lock: LockInfo, label?: string) {
   };
 }
 
-/** One of several holders. */
 function partOf({ holder, permits, since, digest }: HolderInfo) {
   return { ...processOf(holder), permits, since: since?.getTime(), digest };
 }

@@ -42,7 +42,6 @@ export class Demands {
     else others.splice(at, 1);
   }
 
-  /** A call changes its ttl. */
   changeTtl(ttlMs: number, next: number): void {
     this.join(next);
     this.leave(ttlMs);
@@ -53,13 +52,13 @@ export class Demands {
     return this.#overstaysAt;
   }
 
-  /** A call ends by then. */
+  /** A call has to end by then. */
   endBy(until: number): void {
     this.#ends = [...this.#ends, until];
     this.#overstaysAt = Math.min(this.#overstaysAt, until);
   }
 
-  /** A call that would end by then has ended. */
+  /** A call that had to end by then has ended. */
   liftEnd(until: number): void {
     this.#ends = without(this.#ends, until);
     this.#overstaysAt = Math.min(...this.#ends);

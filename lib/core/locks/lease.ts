@@ -124,7 +124,7 @@ export class Lease implements Linked<Lease> {
   /** Whether an unconfirmed extension has changed the ttl: then nobody knows which ttl the store has. */
   #isUnsettled = false;
   #isDetaching = false;
-  /** The error of its last extension, or of its transfer, if that failed. */
+  /** The error of its last extension or transfer, if it failed. */
   #fault?: Error;
   /** Until when the store may keep it, if an extension was longer than the ttl, by the monotonic clock. */
   #lastsUntil = 0;
@@ -343,7 +343,7 @@ export class Lease implements Linked<Lease> {
 
   /**
    * It has ended before its release.
-   * @param fault the error that the loss comes from, if it is not that of its last extension
+   * @param fault the error that caused the loss, if it is not the error of the last extension
    * @returns false when it had ended already
    */
   lose(reason: LockLostReason, fault = this.#fault): boolean {

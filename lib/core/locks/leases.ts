@@ -134,13 +134,11 @@ export class Leases {
     return Math.round(this.now() - begunAt);
   }
 
-  /** Calls back with the label of each lease. */
   eachLabel(call: (label: string, lease: Lease) => void): void {
     this.settle();
     for (const lease of this.#watchdog.items) call(lease.label ?? this.labels.of(lease.key), lease);
   }
 
-  /** Begins a lease of a line with a grant. */
   begin(line: Line, terms: LeaseTerms): Lease {
     const lease = new Lease(terms, line, this);
     if (terms.extendTo === undefined) this.watch(lease);
@@ -439,7 +437,7 @@ export class Leases {
     if (outcome.status === 'lost' || !lease.checkHeld()) throw lostBefore('it could be kept', lease, 'kept');
   }
 
-  /** A call ends by then, by the clock: after that its lease is lost. */
+  /** A call has to end by then, by the clock: after that its lease is lost. */
   endBy(lease: Lease, until: number): void {
     lease.demands.endBy(until);
     if (lease.checkAlive() && until < lease.dueAt) this.watch(lease);

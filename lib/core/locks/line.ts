@@ -43,7 +43,6 @@ const MIN_REMAINING_FRACTION = 0.45;
 type Acquired = Extract<AcquireOutcome, { status: 'acquired' }>;
 type Contended = Extract<AcquireOutcome, { status: 'contended' }>;
 
-/** Called with the outcome of a release. */
 type Released = (outcome: ReleaseOutcome) => void;
 
 /** An attempt for the first call. */

@@ -39,7 +39,6 @@ const LINES_AT_ONCE = 500;
 /** Maximum number of keys for which it warns that calls use different limits. */
 const MAX_LIMIT_WARNINGS = 100;
 
-/** The bounds of a service. */
 export type Limits = Pick<ResolvedServiceOptions, 'marginMs' | 'maxWaiters' | 'cohortMs' | 'fair'>;
 
 export interface EngineParts {

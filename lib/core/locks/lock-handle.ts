@@ -197,7 +197,7 @@ export class LockHandle implements Lock {
   }
 
   #release(): Promise<boolean> {
-    // The end of the call that acquired the lock stays: nested calls that still run hold the lock for it.
+    // The time limit of the call that acquired the lock stays: nested calls that still run hold the lock for that call.
     if (this.#endsBy !== undefined && this.origin === 'reentrant') this.engine.leases.liftEnd(this.own, this.#endsBy);
     return this.engine.leases.release(this.own, this.#asks.ttlMs);
   }

@@ -27,7 +27,6 @@ export interface ElectionParts {
   readonly handsOver: boolean;
 }
 
-/** Work that runs in each term. */
 type WorkOfTerm = (term: Leadership, lock: LockHandle) => Promise<unknown>;
 
 /**

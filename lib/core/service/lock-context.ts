@@ -10,8 +10,7 @@ import type { Closing } from '../locks/waiter.js';
 
 /** A lock that the running call holds, in its async context. */
 interface Frame {
-  /** The context of the service of the lock. */
-  readonly of: LockContext;
+  readonly context: LockContext;
   /** Undefined once it was found released. */
   lock?: LockHandle;
   /** The set that the lock is part of. */
@@ -38,10 +37,10 @@ export class LockContext {
 
   run<T, Held extends LockHandle | LockSetHandle>(held: Held, work: (held: Held) => T): T {
     if (!(held instanceof LockSetHandle)) {
-      return context.run({ of: this, lock: held, outer: innermost() }, work, held);
+      return context.run({ context: this, lock: held, outer: innermost() }, work, held);
     }
     const frame = held.locks.reduce<Frame | undefined>(
-      (outer, lock) => ({ of: this, lock, set: held, outer }),
+      (outer, lock) => ({ context: this, lock, set: held, outer }),
       innermost(),
     );
     return context.run(frame, work, held);
@@ -78,7 +77,7 @@ export class LockContext {
     let frame = context.getStore();
     if (!frame) return undefined;
     const leases: Lease[] = [];
-    for (; frame; frame = frame.outer) if (frame.of === this && holds(frame)) leases.push(frame.lock.lease);
+    for (; frame; frame = frame.outer) if (frame.context === this && holds(frame)) leases.push(frame.lock.lease);
     return leases.length > 0 ? [...new Set(leases.reverse())] : undefined;
   }
 
@@ -86,12 +85,13 @@ export class LockContext {
   get closing(): Closing {
     const { shutdown } = this;
     for (let frame = context.getStore(); frame; frame = frame.outer)
-      if (frame.of.shutdown === shutdown && holds(frame)) return shutdown.holders;
+      if (frame.context.shutdown === shutdown && holds(frame)) return shutdown.holders;
     return shutdown.newcomers;
   }
 
   #find(fits: (frame: Frame) => boolean): Frame | undefined {
-    for (let frame = context.getStore(); frame; frame = frame.outer) if (frame.of === this && fits(frame)) return frame;
+    for (let frame = context.getStore(); frame; frame = frame.outer)
+      if (frame.context === this && fits(frame)) return frame;
     return undefined;
   }
 }
@@ -103,8 +103,8 @@ function holds(frame: Frame): frame is Frame & { lock: LockHandle } {
 }
 
 /**
- * Finds the innermost frame of any service whose lock is not released. With other frames, a job that schedules its next run would keep all
- * earlier runs alive: through their frames, and in Node.js 20 also through the promises of their releases.
+ * Finds the innermost frame of any service whose lock is not released. It leaves out and clears released ones: otherwise a job that schedules its
+ * next run would keep all earlier runs alive, through their frames, and in Node.js 20 also through the promises of their releases.
  */
 function innermost(): Frame | undefined {
   let frame = context.getStore();

@@ -71,7 +71,6 @@ export class Telemetry {
     this.observer = undefined;
   }
 
-  /** Observes an acquire. */
   acquire<H extends Held>(
     { keys, request, label, isOptional }: Pick<Call, 'keys' | 'request' | 'label' | 'isOptional'>,
     acquire: () => Promise<H>,
@@ -94,7 +93,6 @@ export class Telemetry {
     });
   }
 
-  /** Observes work under a lock. */
   hold<T>(held: Held, work: () => T | PromiseLike<T>): Promise<T> {
     const [lease] = leasesOf(held);
     const { registration } = this;

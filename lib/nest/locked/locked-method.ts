@@ -215,7 +215,6 @@ export class LockedMethod {
     return error instanceof LockContendedError ? way(...args) : way(reason, ...args);
   }
 
-  /** Returns the option for this refusal. */
   #onRefusal(error: unknown): OnRefused {
     if (error instanceof LockContendedError) return this.onContended;
     return error instanceof LockUnavailableError && !isShutdownError(error) ? this.onUnavailable : 'throw';
@@ -232,7 +231,6 @@ function contextOf({ decorator }: LockedKind): string {
   return decorator.slice(1);
 }
 
-/** The keys of a call, and its service. */
 type KeysAndService = readonly [key: OneOrMoreKeys, locks: LockService];
 
 /** The source of the keys of a call. */

@@ -7,7 +7,6 @@ export const GRANT_TTL_MS = 2_000;
 /** The second word of the message to a process whose lock was taken by force. The owner value precedes it, the key follows. */
 export const TAKEN = 'taken';
 
-/** A grant in a message. */
 export interface GrantMessage {
   /** The first and the last token. Permits have none: their message has the time of the server here. */
   fencingToken: number;
@@ -16,7 +15,6 @@ export interface GrantMessage {
   boundUs: number;
 }
 
-/** A message to a process. */
 export interface Message {
   /** The ticket whose turn has come, or the owner value that lost its lock. */
   ticket: string;

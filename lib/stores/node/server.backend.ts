@@ -98,7 +98,6 @@ export interface Scan extends Pick<Listed, 'complete' | 'scanned'> {
   readonly keys: string[];
 }
 
-/** The connection to a server. */
 export interface NodeConnection {
   /** Names the server in errors, without credentials. */
   readonly name: string;
@@ -131,7 +130,6 @@ export interface AwaitedReplicas {
   close(): void;
 }
 
-/** The settings of every server. */
 export interface ServerSettings {
   /** How long the server may leave all commands unanswered, in milliseconds. */
   readonly commandTimeoutMs: number;

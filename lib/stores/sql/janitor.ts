@@ -9,7 +9,6 @@ const PAUSE_MS = 20;
 /** The key of the lock for sweeps. No key of a user begins like this. */
 export const JANITOR_KEY = '}janitor';
 
-/** A swept page of the table. */
 export interface SweptPage {
   /** Its last stored key; undefined if there are no more pages. */
   readonly last?: string;

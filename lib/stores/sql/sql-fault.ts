@@ -18,7 +18,7 @@ export class SqlFault {
 const RETRYABLE_ERRORS = new Set(['40001', '40P01', 'ER_LOCK_DEADLOCK']);
 /** Another session has locked the table, or a row that this statement would insert, for a while. */
 const ROW_LOCKED_ERRORS = new Set(['55P03', 'ER_LOCK_WAIT_TIMEOUT']);
-/** The statement took too long, was cancelled, or the server has too few resources for the moment. */
+/** The statement took too long or was cancelled, or the server lacks resources for the moment. */
 const BUSY_ERRORS = /^(57014|53...|ER_STATEMENT_TIMEOUT|ER_QUERY_(TIMEOUT|INTERRUPTED))$/;
 /** Classes of SQLSTATE for an invalid value, a constraint, the check of a view, an index key that is too long, and errors of triggers. */
 const DATA_ERRORS = /^(22|23|44|45|P0)|^54000$/;
@@ -45,7 +45,7 @@ export function isWorthSplitting({ code, isOfKey }: SqlFault): boolean {
   return isOfKey || (code !== undefined && ROW_LOCKED_ERRORS.has(code));
 }
 
-/** Whether the same statement may succeed later, though nobody changes the database. */
+/** Whether the same statement may succeed later, even if nobody changes the database. */
 export function isPassing({ code, disconnected }: SqlFault): boolean {
   const isForNow = (name: string) =>
     RETRYABLE_ERRORS.has(name) || ROW_LOCKED_ERRORS.has(name) || BUSY_ERRORS.test(name);

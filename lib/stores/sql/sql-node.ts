@@ -243,7 +243,7 @@ export abstract class SqlNode extends ServerBackend {
     }
   }
 
-  /** @returns why the table cannot be created; undefined if it exists now @throws an error that may pass: the next connection tries again */
+  /** @returns why the table cannot be created; undefined if it exists now @throws a temporary error: the next connection tries again */
   async #create(client: SqlClient): Promise<string | undefined> {
     try {
       await client.query({ name: 'ddl', text: this.ddl }, []);

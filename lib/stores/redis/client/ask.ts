@@ -1,6 +1,5 @@
 import { CommandFault, type RedisClient } from './redis-client.js';
 
-/** The answer to one command. */
 export type Answer = { value: unknown } | { refusal: string };
 
 /** Sends several commands at once. Rejects with a `CommandFault` when the connection fails. */

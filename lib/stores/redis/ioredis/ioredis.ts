@@ -34,7 +34,6 @@ export function problemOfIoredis(error: unknown, client: IoredisClient): string 
     : problemOf(error, credentialsOf(client));
 }
 
-/** Converts the error of a command of this client. */
 export function faultOf(error: unknown, client: IoredisClient): CommandFault {
   const problem = problemOfIoredis(error, client);
   if (isReplyError(error)) return new CommandFault(problem, 'refused');

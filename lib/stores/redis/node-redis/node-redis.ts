@@ -44,13 +44,11 @@ export interface ClientOptions {
   };
 }
 
-/** A master of a Cluster. */
 export interface ClusterNode {
   readonly address: string;
   readonly client?: Client;
 }
 
-/** A client for a Cluster. */
 export interface ClusterClient extends EventEmitter {
   readonly isOpen: boolean;
   /** Undefined in node-redis 5. */
@@ -76,7 +74,6 @@ export interface SentinelClient extends EventEmitter {
   _execute<T>(isReadonly: boolean, use: (master: Client) => Promise<T>): Promise<T>;
 }
 
-/** Any of these clients. */
 export type AnyClient = Client | ClusterClient | SentinelClient;
 
 /** The exports of the package. */
@@ -115,7 +112,6 @@ export function duplicateClient(client: Client, { socket, ...options }: ClientOp
 /** Options of a command. The time limit of the client would cost an AbortSignal per command, and only ends unwritten commands. */
 export const COMMAND_OPTIONS = { timeout: undefined, typeMapping: undefined, abortSignal: undefined };
 
-/** The credentials of a client. */
 export function credentialsOf({ username, password }: ClientOptions = {}): Credentials {
   return credentials([password], [username]);
 }

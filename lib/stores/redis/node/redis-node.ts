@@ -55,7 +55,6 @@ const SHARDED_RIGHTS = '+ssubscribe +sunsubscribe +spublish +pubsub|shardnumsub'
 
 const MODES: readonly LockMode[] = ['shared', 'permits'];
 
-/** Settings of a node. */
 export interface NodeSettings {
   /** First part of every key: `<keyPrefix>:{<key>}`. */
   keyPrefix: string;

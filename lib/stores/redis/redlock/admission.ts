@@ -14,7 +14,6 @@ export interface LongestTtl {
   ms: number;
 }
 
-/** The settings of a check. */
 export interface AdmissionSettings {
   node: RedisNode;
   /** The index of the node. */

@@ -34,7 +34,6 @@ import type { Proposals } from './proposals.js';
 import { RedlockAttempt, type RedlockNode } from './redlock-node.js';
 import { RedlockWakes } from './wakes.js';
 
-/** The parts and settings of a Redlock. */
 export interface RedlockSettings {
   nodes: readonly RedlockNode[];
   /** The time limit of a node, in milliseconds. */

@@ -63,7 +63,6 @@ export class ReplicaWait implements AwaitedReplicas {
     for (const rounds of this.#rounds.values()) rounds.close();
   }
 
-  /** Returns the name of the master for a key. */
   #masterOf(key: string): string | undefined {
     const [, master] = this.source.client.topology.routeOf(new LockKeys(this.settings.keyPrefix).lock(key));
     return master as string | undefined;

@@ -40,7 +40,6 @@ const sign = (entry: string) => `${part(4)(entry)}::bigint`;
 /** The number of waiting calls of its process; empty if unknown. */
 const calls = part(5);
 
-/** A prepared statement. */
 export class PostgresStatement implements Statement {
   constructor(
     readonly name: string,
