@@ -96,7 +96,7 @@ const CODES: ReadonlyMap<string | undefined, string> = new Map([
 ]);
 
 function unusable(node: string, { advice, problem }: NodeError): Finding {
-  const todo = advice ?? 'Start it, or correct the address, the credentials or the database.';
+  const remedy = advice ?? 'Start it, or correct the address, the credentials or the database.';
   const code = CODES.get(advice) ?? 'unreachable';
-  return { severity: 'error', code, node, message: `${node} cannot be used: ${problem}. ${todo}` };
+  return { severity: 'error', code, node, message: `${node} cannot be used: ${problem}. ${remedy}` };
 }

@@ -44,10 +44,10 @@ export function checkSource(name: string, source: unknown): void {
  */
 export function checkMade(made: unknown): asserts made is IoredisClient | NodeRedisClient {
   if (isClient(made)) return;
-  const isAsOptions = typeof made === 'string' || isGiven(made);
+  const couldBeOptions = typeof made === 'string' || isGiven(made);
   const problem =
     problemOfLookalike(made) ??
-    `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) or createClient(…) with what it returns now.' : ''}`;
+    `${kindOf(made)}.${couldBeOptions ? ' Return new Redis(…) or createClient(…) with what it returns now.' : ''}`;
   throw new LockOptionsError(
     `A function given as a Redis source must return a client of ioredis or node-redis: got ${problem}`,
   );

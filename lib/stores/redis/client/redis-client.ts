@@ -211,7 +211,7 @@ export interface ShardedSubscription {
 export type SubscriptionChange = 'opened' | 'closed' | { readonly refusal: string };
 
 /** Raises or lowers the listener limit for one registration: Node.js reports more than ten listeners as a leak. */
-export function makeRoom(client: Pick<EventEmitter, 'getMaxListeners' | 'setMaxListeners'>, more: 1 | -1): void {
-  const most = client.getMaxListeners();
-  if (most > 0) client.setMaxListeners(most + more);
+export function makeRoom(client: Pick<EventEmitter, 'getMaxListeners' | 'setMaxListeners'>, change: 1 | -1): void {
+  const limit = client.getMaxListeners();
+  if (limit > 0) client.setMaxListeners(limit + change);
 }

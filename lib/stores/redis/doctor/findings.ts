@@ -162,8 +162,8 @@ function forgets(
 
 function farthest(ahead: readonly OddCounter[], consequence: string): string | undefined {
   if (ahead.length === 0) return undefined;
-  const most = ahead.reduce((a, b) => (b.aheadMs! > a.aheadMs! ? b : a));
-  return `has the fencing counter ${counted(most.key, ahead.length)} ${most.aheadMs} ms ahead of its clock: ${consequence}`;
+  const worst = ahead.reduce((a, b) => (b.aheadMs! > a.aheadMs! ? b : a));
+  return `has the fencing counter ${counted(worst.key, ahead.length)} ${worst.aheadMs} ms ahead of its clock: ${consequence}`;
 }
 
 function counted(key: string, count: number): string {

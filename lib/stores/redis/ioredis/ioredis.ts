@@ -8,9 +8,9 @@ let replyError: unknown;
 
 /** Loads ioredis when the first Redis is used. @throws LockOptionsError when it is not installed */
 export async function loadIoredis() {
-  const who = 'Locks on Redis by options or a client of ioredis';
+  const feature = 'Locks on Redis by options or a client of ioredis';
   const instead = ' With node-redis give { socket: { host, port } }, or the URL by itself.';
-  const ioredis = await installed('ioredis', import('ioredis'), who, instead);
+  const ioredis = await installed('ioredis', import('ioredis'), feature, instead);
   replyError = ioredis.ReplyError;
   return ioredis;
 }

@@ -85,9 +85,9 @@ interface NodeRedis {
 
 /** Loads node-redis when the first Redis is used. @throws LockOptionsError when it is not installed */
 export async function loadNodeRedis(): Promise<NodeRedis> {
-  const who = 'Locks on Redis by options of node-redis';
+  const feature = 'Locks on Redis by options of node-redis';
   const instead = ' With ioredis give { host, port }, or the URL by itself.';
-  return (await installed('redis', import('redis'), who, instead)) as unknown as NodeRedis;
+  return (await installed('redis', import('redis'), feature, instead)) as unknown as NodeRedis;
 }
 
 /** Options of our clients: they do not queue commands while disconnected, since callers would no longer want the results. */

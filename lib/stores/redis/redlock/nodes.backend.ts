@@ -127,8 +127,8 @@ function merged(queues: readonly (readonly Waiting[])[]): Waiting[] | undefined 
   for (const queue of queues) {
     queue.forEach(({ ticket, calls }, at) => {
       const known = places.get(ticket);
-      const most = Math.max(calls ?? -1, known?.calls ?? -1);
-      places.set(ticket, { ticket, calls: most < 0 ? undefined : most, at: Math.min(at, known?.at ?? at) });
+      const largest = Math.max(calls ?? -1, known?.calls ?? -1);
+      places.set(ticket, { ticket, calls: largest < 0 ? undefined : largest, at: Math.min(at, known?.at ?? at) });
     });
   }
   if (places.size === 0) return undefined;

@@ -345,13 +345,13 @@ class Change implements Statement {
     for (let attempt = 1; ; attempt++) {
       const keys = left.map(([key]) => key);
       const seen = new Map((await look(client, this.table, keys)).map((row) => [row.key, row]));
-      const theirs = left.filter(([key, owner]) => this.#mayChange(seen.get(key), owner));
-      for (const [key] of left.filter((ask) => !theirs.includes(ask)))
+      const stillOwned = left.filter(([key, owner]) => this.#mayChange(seen.get(key), owner));
+      for (const [key] of left.filter((ask) => !stillOwned.includes(ask)))
         rows.push({ key, is_done: 0, is_held: Number(isHeld(seen.get(key))) });
-      if (theirs.length === 0) return rows;
+      if (stillOwned.length === 0) return rows;
       if (attempt === MAX_ATTEMPTS)
-        return [...rows, ...theirs.map(([key]) => ({ key, is_done: 0, is_held: 1, is_locked: 1 }))];
-      left = await this.#change(client, theirs, rows);
+        return [...rows, ...stillOwned.map(([key]) => ({ key, is_done: 0, is_held: 1, is_locked: 1 }))];
+      left = await this.#change(client, stillOwned, rows);
       if (left.length === 0) return rows;
     }
   }

@@ -251,16 +251,16 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
       this.runner.run(this.statements.keep, key, values, this.reading(releaseOf, done));
       return;
     }
-    const giveOn = () => {
+    const giveByTurn = () => {
       const given = this.reading(({ gives }) => releaseOf({ is_done: gives }), done);
       this.#turn({ key, give: owner, ticket: entry }, given);
     };
     const heldUs = (this.#clock.at(monotonic()) ?? Infinity) - fencingToken;
     const isAlone = entry === undefined && nobodyBefore === undefined && heldUs < QUEUE_LIKELY_AFTER_US;
-    if (!isAlone || !this.runner.isAnswered) return giveOn();
+    if (!isAlone || !this.runner.isAnswered) return giveByTurn();
     const given: Answered = (row) => {
       if (row instanceof SqlFault) done(this.failedBy(row));
-      else if (row.is_done === undefined) giveOn();
+      else if (row.is_done === undefined) giveByTurn();
       else done({ status: 'released' });
     };
     this.runner.run(this.statements.give, key, [stored(key), owner], given);
