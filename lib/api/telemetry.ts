@@ -8,7 +8,7 @@ interface CallIdentity extends Readonly<HeldAs> {
   /** Name of the registration. */
   readonly registration: string;
   readonly label: string;
-  /** The key of the call. Of several keys, the first that is acquired. */
+  /** The key of the call. If it has several keys, the first that is acquired. */
   readonly key: string;
   /** All keys of a call for several, in the order in which they are acquired. */
   readonly keys?: readonly string[];

@@ -88,7 +88,7 @@ class Command {
     };
     let child: ChildProcess;
     try {
-      child = spawn(file, args, { stdio: 'inherit', env: { ...handedOn, ...token } });
+      child = spawn(file, args, { stdio: 'inherit', env: { ...commandEnv, ...token } });
     } catch (error) {
       return cannotRun(error as NodeJS.ErrnoException); // some reasons are thrown, others are events
     }

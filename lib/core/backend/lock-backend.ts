@@ -276,7 +276,7 @@ export interface Taken {
  *
  * A method throws, or rejects, only where its comment says so. `acquire`, `extend` and `release` take a callback. They call it once, after the
  * method has returned, and in the order in which the store answered: promises would not keep that order (docs/adr/0017-batches.md).
- * `fromPromises` makes a backend of a `PromiseBackend`.
+ * `fromPromises` makes a backend from a `PromiseBackend`.
  */
 export interface LockBackend {
   // The operations on one lock.
@@ -397,7 +397,7 @@ export interface LockBackend {
 
 /** A place in the queue of a lock. Ticket, hold and turns are the same in all attempts with it: the store finds its entry by them. */
 export interface Place {
-  /** Where locks are handed over, it is also the owner value of the attempt. */
+  /** If the store hands locks over, it is also the owner value of the attempt. */
   readonly ticket: string;
   readonly hold: Hold;
   /** How many calls of this process get the lock, one after the other, when the store hands it over. */

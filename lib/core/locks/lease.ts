@@ -55,7 +55,7 @@ export interface LeaseTerms {
   readonly sentAt: number;
   /** Whether the watchdog extends it. */
   readonly autoExtend: boolean;
-  /** The ttl for its first extension, which is sent at once, where the grant lasts for a short time only. */
+  /** The ttl for its first extension, which is sent at once, if the grant lasts for a short time only. */
   readonly extendTo?: number;
   /** The label of its call, if the call has its own. */
   readonly label?: string;

@@ -15,7 +15,7 @@ import { Term, type LeaderWork } from './term.js';
 const WHILE_UNAVAILABLE_MS = { first: 200, longest: 3_000 };
 /** Pauses after work of the leader has failed, in milliseconds. */
 const AFTER_FAILURE_MS = { first: 1_000, longest: 60_000 };
-/** The pause after a resignation, in milliseconds, where releases do not hand locks over: all other processes ask during it. */
+/** The pause after a resignation, in milliseconds, if releases do not hand locks over: meanwhile all other processes ask. */
 const AFTER_RESIGNATION_MS = 500;
 
 export interface ElectionParts {

@@ -76,7 +76,7 @@ export class LockAdmin {
     }
   }
 
-  /** The waiting places of a lock for which the store shows none; undefined if the store never shows places. */
+  /** The waiting places to report if the store shows none for a lock; undefined if the store never shows places. */
   get #noPlaces(): [] | undefined {
     const { waitQueue } = this.backend;
     return waitQueue && waitQueue.keepsPlaces !== false ? [] : undefined;

@@ -188,7 +188,7 @@ export function readHolderSet(value: string): HolderSet | undefined {
   return { mode, fencingToken, members: members as HolderSet['members'] };
 }
 
-/** Reads a value. For a value from another program the whole text is the owner. Of several holders the owner is the last to expire. */
+/** Reads a value. For a value from another program, the whole text is the owner. If there are several holders, the last to expire is the owner. */
 export function readValue(value: string): LockValue {
   const holderSet = value.startsWith('~') ? readHolderSet(value) : undefined;
   if (holderSet) {

@@ -116,7 +116,7 @@ export interface Admission {
   epoch: string;
 }
 
-/** The answer of a node that was asked since when it knows all locks that it granted. */
+/** The answer of a node to the question since when it knows all locks that it granted. */
 export interface NodeAdmission {
   status: 'admitted';
   epoch: string;

@@ -265,8 +265,8 @@ WHERE resource_lock_key = (
  * Restarts the ttl of a lock that its owner still holds, or keeps the lock for a last time. A kept lock is not handed over or extended,
  * and expires by itself. A guarding transaction does not block this.
  *
- * It writes nothing before it has locked all rows. Otherwise an INSERT could wait for one of its changed rows while it waits for a row of
- * that statement, which is a deadlock.
+ * It writes nothing before it has locked all rows. Otherwise there could be a deadlock: an INSERT waits for one of its changed rows, while it
+ * waits for a row of the INSERT.
  *
  * $1 keys  $2 owners  $3 ttls in ms  $4 whether to keep it  $5 the numbers of waiting calls in the process of the owner
  */
