@@ -63,7 +63,7 @@ export interface Grant {
   readonly fencingToken?: number;
   /** The last token that was minted for this grant; undefined if it is the only one. */
   readonly lastToken?: number;
-  /** All calls that were in the queue at the time of the grant came later than this, by the monotonic clock. Undefined: unknown. */
+  /** No call that was in the queue at the time of the grant came earlier than this, by the monotonic clock. Undefined: unknown. */
   readonly nobodyBefore?: number;
 }
 

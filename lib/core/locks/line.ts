@@ -241,7 +241,7 @@ export class Line implements Paced<Line> {
     return { key: this.key, hold, owner, others, ttlMs, place, turns, inOrder: order.isByArrival, asker: this };
   }
 
-  /** Whether an attempt takes a place, which costs arguments. It does not if it will probably succeed, or tries only once. */
+  /** Whether an attempt takes a place, which costs arguments: only if its call will probably have to wait, or if more calls wait. */
   #takesPlace(first: Waiter): boolean {
     const isContested = this.#seen !== undefined || this.#waiters.size > 1;
     return this.#place !== undefined || isContested || (!first.triesOnce && this.engine.wasContested(this.key));

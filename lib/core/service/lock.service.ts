@@ -724,7 +724,7 @@ export class LockService {
     const ofPolicy = options?.policy === undefined ? undefined : policyOf(options, this.#options.policies);
     const { onLost = this.#options.onLost, awaitRelease = ofPolicy?.awaitRelease ?? true } = options ?? {};
     const released = held.release();
-    // The lease may still be alive: an outer call holds it, or its release has to wait for the answer to an extension.
+    // A lease is still alive if an outer call holds it, or if its release has to wait for the answer to an extension.
     if (awaitRelease || leasesOf(held).some((lease) => lease.checkAlive())) await released;
     const lost = onLost === 'reject' ? leasesOf(held).find((lease) => lease.checkLost()) : undefined;
     if (lost) throw lost.lostError(outcome satisfies LockOutcome);

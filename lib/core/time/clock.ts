@@ -17,7 +17,7 @@ const JUMP_MS = 100;
 /**
  * Elapsed time, in milliseconds, that never runs slower than the clock of a server. Linux stops the monotonic clock while the machine is
  * suspended, so the time that the wall clock gains on it counts as elapsed, too. If the wall clock is set ahead, leases end early, which is
- * safe. If it is set back, nothing changes. Only if the machine also slept since the last reading, neither clock shows the sleep.
+ * safe. If it is set back, nothing changes, unless the machine also slept since the last reading: then neither clock shows the sleep.
  */
 export class Clock {
   #skippedMs = 0;

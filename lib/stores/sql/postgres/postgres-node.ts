@@ -48,7 +48,7 @@ import { PostgresInbox } from './postgres-inbox.js';
 import type { PostgresClient } from './postgres-source.js';
 import { ddl, guardOf, postgresStatements, turnValues, type PostgresStatements, type Turn } from './statements.js';
 
-/** After a longer hold, in microseconds, others probably wait. Then the lock is released by the statement that hands it over. */
+/** After a longer hold, in microseconds, others probably wait. Then the statement `turn` releases the lock, since it also hands it over. */
 const QUEUE_LIKELY_AFTER_US = 10_000;
 /** Means any holder in a forced release. No owner value has this form. */
 const ANY_OWNER = '*';
