@@ -442,7 +442,7 @@ export interface WaitQueue {
   /** Gives up a place, and the lock if the store has handed it over to the place. */
   leave(key: string, place: Place): void;
   /**
-   * A capability of a queue that hands over: releases a lock that was handed over to a ticket of no line. A kept lock stays.
+   * A capability of a queue that hands over: releases a lock that was handed over to a ticket that no line has. A kept lock stays.
    */
   decline?(key: string, ticket: string): void;
 }
@@ -452,7 +452,7 @@ export interface WaitListener {
   /**
    * The turn of a ticket may have come. Without a ticket: of all tickets, because listening has begun, or was interrupted.
    * @param handOver the lock that was handed over to the ticket: its holder has to extend it at once
-   * @param key the key of the lock, if it was handed over, even without a `handOver` that can be used
+   * @param key the key of the lock if it was handed over, even if there is no usable `handOver`
    */
   onTurn(ticket?: string, handOver?: HandOver, key?: string): void;
   /** The lock of this key may be free for any of its places: a release was heard, or may have been missed before listening began. */

@@ -80,7 +80,7 @@ export class Leases {
   readonly marginMs: number;
   readonly now: () => number;
   readonly labels = new Labels();
-  /** Grants that another process may have taken by force, according to a message or a call: the reason if the store no longer has one. */
+  /** Grants that another process may have taken by force, according to a message or a call. This is why the store may lack such a grant. */
   readonly suspectedForced = new WeakSet<Grant>();
   /** Set if extensions are observed. */
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;

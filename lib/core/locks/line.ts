@@ -138,7 +138,7 @@ export class Line implements Paced<Line> {
     return this.#waiters.size > 0;
   }
 
-  /** Whether the lock may be free, as far as this process knows: a call that asks for it does not wait yet. */
+  /** Whether the lock may be free, as far as this process knows. Then a call that asks for it does not wait yet. */
   get #mayBeFree(): boolean {
     return !this.#seen && !this.#isHeldHere;
   }

@@ -11,8 +11,8 @@ interface Named {
 const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
 
 /**
- * One request whose lock `LockedInterceptor` has acquired. It tells the wrapped method not to acquire the lock, and the interceptor
- * when the handler has ended, so that it can release the lock.
+ * One request whose lock `LockedInterceptor` has acquired. The wrapped method sees that it need not acquire the lock. The interceptor
+ * sees when the handler has ended, and then releases the lock.
  */
 export class InterceptedCall {
   readonly #running = new Set<Promise<unknown>>();

@@ -9,8 +9,8 @@ import { refuseOptions } from './refuse-options.js';
 import { refuseRequestKeys } from './refuse-request-keys.js';
 
 /**
- * Checks the decorated methods of an application at its start, for mistakes that only a call would show, or nothing. Then it begins
- * their elections. Every registration imports this module, and an application has one instance.
+ * Checks the decorated methods of an application at its start, for mistakes that otherwise only a call would reveal, or nothing. Then it
+ * begins their elections. Every registration imports this module, and an application has one instance.
  */
 @Module({})
 export class DecoratedMethodsModule implements OnModuleInit, OnApplicationBootstrap {
@@ -45,8 +45,8 @@ export class DecoratedMethodsModule implements OnModuleInit, OnApplicationBootst
 }
 
 /**
- * Refuses instances with locked methods that Nest did not make, and so did not inject the service into: each call would fail. It
- * does not see instances that are made later, such as request-scoped ones.
+ * Refuses instances with locked methods that Nest did not create: they have no service, so each call would fail. It does not see
+ * instances that are created later, such as request-scoped ones.
  * @throws LockOptionsError
  */
 function refuseUninjected(hosts: readonly Host[]): void {

@@ -54,7 +54,7 @@ export interface OperatorStatements {
   readonly inspect: Statement;
   /** Returns a page of keys: at or after the first argument, and after the second. `held` is a JSON array of the keys with a held lock. */
   readonly scan: Statement;
-  /** Deletes rows of one page of the table: keys after the first argument, unused for as many ms as the second. */
+  /** Deletes rows of one page of the table. Arguments: the last key of the previous page, and how long a row must be unused, in ms. */
   readonly sweep: Statement;
 }
 

@@ -49,7 +49,7 @@ export class LockKeys {
     return `${(this.#head + start).replace(/[*?[\]\\]/g, '\\$&')}${rest.length > 0 ? '*' : ''}}`;
   }
 
-  /** Returns the key of the lock with this name in Redis; undefined for a name that no lock has, from another program. */
+  /** Returns the key of the lock with this name in Redis; undefined for a name of another program. */
   keyIn(name: string): string | undefined {
     const key = name.slice(this.#head.length, -1);
     return key === '' || key.startsWith('}') ? undefined : key;

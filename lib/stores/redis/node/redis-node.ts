@@ -217,7 +217,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     this.#run(scripts.acquireCall(this.#keys, request), taken, asker);
   }
 
-  /** An attempt with a place, for several turns, or together with a release; or one that the queue of the lock may precede. */
+  /** Makes an attempt with a script that serves the queue: it can take a place, mint several tokens, and release a lock. */
   #attemptToWait(request: AcquireRequest, done: AttemptCallback, ownerToRelease?: string): void {
     const { key, hold, place, asker } = request;
     const keys = this.#keys;
@@ -284,8 +284,8 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
   }
 
   /**
-   * Gives up a place in the queue, and the lock if it was handed over to that place. It is retried without limit: a place has no ttl of
-   * its own, and every waiter keeps the queue alive.
+   * Gives up a place in the queue, and the lock if it was handed over to that place. Retries without limit: a place has no ttl, and every
+   * waiter keeps the queue alive.
    */
   leave(key: string, place: Place): void {
     this.release({ key, owner: place.ticket }, { entry: this.#entry(place) }, undefined, Infinity);

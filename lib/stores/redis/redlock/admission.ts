@@ -188,8 +188,8 @@ export class AdmissionCheck {
 
 /**
  * Returns how long a node abstains after it began to keep all its locks, in milliseconds. After that, every forgotten lock has expired, and the
- * time of the node is above all forgotten tokens. Those may have been ahead of it by the limit of proposals, and its next ones may be as
- * far behind.
+ * next tokens of the node are above all forgotten tokens. Both can differ from its time by the limit of proposals: the forgotten tokens may have
+ * been ahead, and the next ones behind.
  * @param longestMs the longest ttl in use
  */
 function abstentionMs(longestMs: number): number {

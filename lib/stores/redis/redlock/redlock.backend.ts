@@ -128,7 +128,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
         const { fencingToken, nodeTimeUs: timeUs } = vote;
         if (timeUs !== undefined) this.#proposals.learnVote(fencingToken, { node: at, timeUs, askedAt: voteSentAt });
       } else if (vote.status === 'refused' && vote.wasPassedOver) {
-        // Messages of the other nodes are enough to be woken, so a subscription that broke with this one would not be missed.
+        // Messages of the other nodes are enough to wake the call. So nothing else reveals a broken subscription to this node.
         this.checkListening(request.key);
       }
       votes.take(vote, at);
