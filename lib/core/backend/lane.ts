@@ -62,10 +62,10 @@ export abstract class Command<Self, Part extends Operation> implements Sending, 
   }
 
   /** Whether this command can take an operation of the same kind. */
-  abstract suits(operation: Part): boolean;
+  abstract canTake(operation: Part): boolean;
 
   /** Removes the operations that are not wanted any more. @returns these operations */
-  withdrawn(): readonly Part[] {
+  removeUnwanted(): readonly Part[] {
     const isWithdrawn = ({ wanted }: Part) => wanted?.isWanted === false;
     const withdrawn = this.operations.filter(isWithdrawn);
     if (withdrawn.length > 0) this.operations = this.operations.filter((operation) => !isWithdrawn(operation));
@@ -73,7 +73,7 @@ export abstract class Command<Self, Part extends Operation> implements Sending, 
   }
 
   /** Removes the operations of a settled command: the old generation of the heap may keep the command itself. @returns these operations */
-  taken(): Part[] {
+  takeOperations(): Part[] {
     const { operations } = this;
     this.operations = NOTHING;
     return operations;
@@ -138,7 +138,9 @@ export class Lane<One extends AnyCommand<One>> {
 
   /** Finds a waiting command that can take an operation of this kind. */
   commandFor(kind: unknown, operation: Operation): One | undefined {
-    return this.#latest.get(kind)?.find((command) => command.isWaiting && !command.isFull && command.suits(operation));
+    return this.#latest
+      .get(kind)
+      ?.find((command) => command.isWaiting && !command.isFull && command.canTake(operation));
   }
 
   /** Puts a command behind the waiting commands of its order. */
@@ -160,7 +162,7 @@ export class Lane<One extends AnyCommand<One>> {
   }
 
   /** Notes that a command is about to be sent. @param now by the clock of the time limits */
-  sending(command: One, now: number): void {
+  noteSending(command: One, now: number): void {
     command.countsFrom = now;
     command.number = ++this.#sent;
     this.#open.push(command);
@@ -172,7 +174,7 @@ export class Lane<One extends AnyCommand<One>> {
   }
 
   /** Notes that the server has answered, or rejected, a command. */
-  heard({ number }: One, now: number): void {
+  noteAnswer({ number }: One, now: number): void {
     this.#answeredAt = now;
     if (number > this.#answered) this.#answered = number;
   }

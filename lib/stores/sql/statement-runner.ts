@@ -37,7 +37,7 @@ class StatementCommand extends Command<StatementCommand, KeyedOperation> {
     super(statement.order, statement.most);
   }
 
-  suits({ key }: KeyedOperation): boolean {
+  canTake({ key }: KeyedOperation): boolean {
     return this.firstSentAt === undefined && !this.#keys.has(key);
   }
 
@@ -140,9 +140,9 @@ export class StatementRunner {
   #sendNext(): void {
     outsideOfCalls(() => {
       for (let command = this.#lane.next(); command; command = this.#lane.next()) {
-        this.#drop(command.withdrawn(), WITHDRAWN);
+        this.#drop(command.removeUnwanted(), WITHDRAWN);
         if (this.#paused.size > 0 && command.order <= ACQUISITION) this.#holdBack(command);
-        if (!this.connection.isReady) this.#drop(command.taken(), NOT_CONNECTED);
+        if (!this.connection.isReady) this.#drop(command.takeOperations(), NOT_CONNECTED);
         if (command.isWanted) this.#send(command);
         else this.#unsettled--;
       }
@@ -152,7 +152,7 @@ export class StatementRunner {
   #send(command: StatementCommand): void {
     const client = this.connection.client!;
     command.sentAt = this.now();
-    this.#lane.sending(command, performance.now());
+    this.#lane.noteSending(command, performance.now());
     if (!this.#timer) this.#lookAfter(this.commandTimeoutMs);
     command.statement.run(client, command.values).then(
       (rows) => this.#answered(command, rows),
@@ -216,7 +216,7 @@ export class StatementRunner {
 
   /** Sends each operation alone, so that the problem of one lock does not affect the others. */
   #repeat(command: StatementCommand): void {
-    for (const operation of command.taken()) {
+    for (const operation of command.takeOperations()) {
       const alone = new StatementCommand(command.statement, command.firstSentAt ?? command.sentAt);
       alone.add(operation);
       this.#unsettled++;
@@ -226,7 +226,7 @@ export class StatementRunner {
 
   #answer(command: StatementCommand, answer: Row[] | SqlFault): void {
     const { sentAt, statement } = command;
-    const operations = command.taken();
+    const operations = command.takeOperations();
     if (answer instanceof SqlFault) {
       for (const operation of operations) deliver(operation, answer, sentAt);
       return;

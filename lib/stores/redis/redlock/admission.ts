@@ -106,7 +106,7 @@ export class AdmissionCheck {
     try {
       const server = await asking;
       // Nodes that have not restarted may know a longer ttl.
-      await Promise.all(this.#others.map((other) => other.#heard()));
+      await Promise.all(this.#others.map((other) => other.#learnLongestTtl()));
       if (generation !== this.#generation) throw new Error('its connection broke during the check for a restart');
       this.#server = server;
       this.#problem = undefined;
@@ -132,7 +132,7 @@ export class AdmissionCheck {
   }
 
   /** Learns the longest ttl that this node knows, if the node answers. */
-  async #heard(): Promise<void> {
+  async #learnLongestTtl(): Promise<void> {
     const server = this.#current;
     if (!server) return void (await this.#asking?.catch(() => {}));
     const answer = await this.settings.node.admit(server, this.settings.longest.ms);

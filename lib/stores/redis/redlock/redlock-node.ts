@@ -142,7 +142,13 @@ export class RedlockNode {
       return;
     }
     nodeAttempt.votedOn = this.#generation;
-    nodeAttempt.vote = this.node.vote(request, admitted, value, this.#noting('takes', nodeAttempt, done), nodeAttempt);
+    nodeAttempt.vote = this.node.vote(
+      request,
+      admitted,
+      value,
+      this.#recording('takes', nodeAttempt, done),
+      nodeAttempt,
+    );
   }
 
   /**
@@ -161,14 +167,14 @@ export class RedlockNode {
     done: Answered<Answer<ExtendOutcome>>,
   ): void {
     const nodeAttempt = attempt.nodeAttempt(this.at);
-    this.node.extend({ grant: attempt, ttlMs, waiting }, this.#noting('keeps', nodeAttempt, done));
+    this.node.extend({ grant: attempt, ttlMs, waiting }, this.#recording('keeps', nodeAttempt, done));
   }
 
   /** Restores the lock on this node, which has lost it according to its answer to an extension. The value needs the token. */
-  mend(attempt: RedlockAttempt, ttlMs: number): void {
+  restore(attempt: RedlockAttempt, ttlMs: number): void {
     const nodeAttempt = attempt.nodeAttempt(this.at);
     if (nodeAttempt.over || attempt.fencingToken === undefined) return;
-    this.node.restore(attempt, ttlMs, this.#noting('takes', nodeAttempt));
+    this.node.restore(attempt, ttlMs, this.#recording('takes', nodeAttempt));
   }
 
   /**
@@ -236,7 +242,7 @@ export class RedlockNode {
   }
 
   /** Makes the callback of a command that is about to be sent: it first records the answer in the state of the attempt. */
-  #noting<One extends Vote | Answer<ExtendOutcome>>(
+  #recording<One extends Vote | Answer<ExtendOutcome>>(
     command: 'takes' | 'keeps',
     nodeAttempt: NodeAttempt,
     done?: Answered<One>,

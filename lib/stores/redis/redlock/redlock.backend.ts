@@ -179,7 +179,7 @@ export class RedlockBackend extends NodesBackend implements LockBackend, WaitQue
         if (outcome.status === 'extended') {
           extensions.each((answer, at) => {
             const isAbsent = answer.status === 'lost' && answer.reason === 'expired';
-            if (isAbsent) this.#nodes[at]!.mend(attempt, ttlMs);
+            if (isAbsent) this.#nodes[at]!.restore(attempt, ttlMs);
           });
         }
         if (outcome.status === 'lost') this.#undo(attempt);

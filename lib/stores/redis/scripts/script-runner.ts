@@ -47,7 +47,7 @@ class ScriptCommand extends Command<ScriptCommand, Run> implements ScriptCall {
   }
 
   /** Operations can share a call if they have the same shared keys and arguments and the same connection. */
-  suits({ keys, args, generation }: Run): boolean {
+  canTake({ keys, args, generation }: Run): boolean {
     if (this.generation !== generation) return false;
     const { sharedKeys, sharedArgs } = this.script;
     const [first] = this.operations;
@@ -75,9 +75,9 @@ class ScriptCommand extends Command<ScriptCommand, Run> implements ScriptCall {
     this.args = args;
   }
 
-  override taken(): Run[] {
+  override takeOperations(): Run[] {
     this.keys = this.args = NOTHING;
-    return super.taken();
+    return super.takeOperations();
   }
 
   sentAgain(): void {
@@ -259,7 +259,7 @@ export class ScriptRunner {
   #sendFrom(lane: Lane<ScriptCommand>): void {
     outsideOfCalls(() => {
       for (let command = lane.next(); command; command = lane.next()) {
-        this.#drop(command.withdrawn(), WITHDRAWN);
+        this.#drop(command.removeUnwanted(), WITHDRAWN);
         if (command.isWanted) this.#send(command);
         else this.#unsettled--;
       }
@@ -273,14 +273,14 @@ export class ScriptRunner {
     const isOffline = !isReady || (this.#sameConnection && command.generation !== generation);
     if (isOffline || this.#isBlocked(command.route)) {
       this.#unsettled--;
-      this.#drop(command.taken(), isOffline ? NOT_CONNECTED : STILL_OPEN);
+      this.#drop(command.takeOperations(), isOffline ? NOT_CONNECTED : STILL_OPEN);
       return;
     }
     command.complete();
     command.generation = generation;
     command.sentAt = this.#now();
     const now = performance.now();
-    command.lane.sending(command, now);
+    command.lane.noteSending(command, now);
     if (this.#client.sendsLater) this.#countLater(command);
     if (!this.#timer) this.#lookAgainAt(now + this.#timeoutMs);
     this.#client.run(command);
@@ -298,9 +298,9 @@ export class ScriptRunner {
   sentAgain(command: ScriptCommand): void {
     const { lane } = command;
     const now = performance.now();
-    lane.heard(command, now);
+    lane.noteAnswer(command, now);
     lane.remove(command);
-    lane.sending(command, now);
+    lane.noteSending(command, now);
     if (this.#client.sendsLater) this.#countLater(command);
   }
 
@@ -330,7 +330,7 @@ export class ScriptRunner {
       return;
     }
     const { sentAt } = command;
-    command.taken().forEach((operation, index) => {
+    command.takeOperations().forEach((operation, index) => {
       const reply = replies[index] as Reply;
       // A script that returns an error has changed nothing. A script that throws may have.
       const isError = Array.isArray(reply) && reply.length === 1;
@@ -352,7 +352,7 @@ export class ScriptRunner {
    */
   #settle(command: ScriptCommand, isHeard: boolean): boolean {
     const { lane } = command;
-    if (isHeard) lane.heard(command, performance.now());
+    if (isHeard) lane.noteAnswer(command, performance.now());
     if (!command.list) {
       this.#unblock(command.route, command);
       if (this.#overdue.size === 0) this.#onAnswering?.();
@@ -460,5 +460,5 @@ function deliver({ done }: Run, answer: Reply | ScriptFault, sentAt: number): vo
 
 /** Fails all operations of a sent command. */
 function fail(command: ScriptCommand, fault: ScriptFault): void {
-  for (const operation of command.taken()) deliver(operation, fault, command.sentAt);
+  for (const operation of command.takeOperations()) deliver(operation, fault, command.sentAt);
 }
