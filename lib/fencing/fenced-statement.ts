@@ -121,7 +121,7 @@ function readRow(row: FencedRow) {
     column: identifier(column),
     where: placed(where),
     set: placed(set),
-    // The cast makes a text column fail, which would compare tokens as text.
+    // The cast makes the statement fail for a text column, which would compare tokens as text.
     fence: `CAST($${values.push(fence)} AS bigint)`,
   };
 }

@@ -450,7 +450,7 @@ export class Leases {
     if (lease.dueAt === until) this.watch(lease);
   }
 
-  /** See `LockBackend.guard`; undefined where the store has none. */
+  /** See `LockBackend.guard`; undefined if the store has none. */
   guard(leases: readonly Lease[], passedOnForMs: number): GuardStatement | undefined {
     if (!this.#backend.guard) return undefined;
     for (const lease of leases) lease.isGuarded = true; // before a transaction can use the statement

@@ -113,7 +113,7 @@ export class IoredisAdapter implements RedisClient {
   readonly #onConnect = (): void => this.#onChange!('accepted');
 
   readonly #onReady = (): void => {
-    if (this.#isGivenUp) return; // a client without ready check becomes ready for a moment
+    if (this.#isGivenUp) return; // a client without a ready check becomes ready for a moment
     this.#failure = undefined;
     this.#onChange!('ready');
   };
