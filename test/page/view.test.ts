@@ -4,7 +4,7 @@ import { LocksPageModule } from 'nest-redis-lock/page';
 import { describe, expect, it } from 'vitest';
 import { pageText } from '../../lib/page/page-text.js';
 import { refuseForeign } from '../../lib/page/same-origin.js';
-import { MOST_HOLDERS, MOST_ROWS, viewOf } from '../../lib/page/view.js';
+import { MAX_HOLDERS, MAX_ROWS, viewOf } from '../../lib/page/view.js';
 import { post, startApp } from '../support/nest-app.js';
 import { Anyone, Viewer, type Seen } from './viewer.js';
 
@@ -59,7 +59,7 @@ describe('what is shown', () => {
   });
 
   it('it says why there may be more locks: as many as fit, or no more time', () => {
-    const full = Array.from({ length: MOST_ROWS }, () => lockOf(1));
+    const full = Array.from({ length: MAX_ROWS }, () => lockOf(1));
     expect(shown(full, true).incomplete).toBeUndefined();
     expect(shown(full, false).incomplete).toBe('rows');
     expect(shown(full.slice(1), false).incomplete).toBe('time');
@@ -67,15 +67,15 @@ describe('what is shown', () => {
 });
 
 it('of many holders of a lock the first are shown, and how many more there are, and its time is that of the last lease', () => {
-  const holders = Array.from({ length: MOST_HOLDERS + 3 }, (_, index) => ({
+  const holders = Array.from({ length: MAX_HOLDERS + 3 }, (_, index) => ({
     ...lockOf(index).holders[0]!,
     remainingMs: index,
     permits: 1,
   }));
-  const crowd: LockInfo = { ...lockOf(0), mode: 'permits', permits: { held: MOST_HOLDERS + 3, limit: 99 }, holders };
+  const crowd: LockInfo = { ...lockOf(0), mode: 'permits', permits: { held: MAX_HOLDERS + 3, limit: 99 }, holders };
   const [row] = shown([crowd], true).rows!;
-  expect(row!.holders!.map(({ pid }) => pid)).toEqual(Array.from({ length: MOST_HOLDERS }, (_, index) => index));
-  expect(row).toMatchObject({ more: 3, remainingMs: MOST_HOLDERS + 2, mode: 'permits' });
+  expect(row!.holders!.map(({ pid }) => pid)).toEqual(Array.from({ length: MAX_HOLDERS }, (_, index) => index));
+  expect(row).toMatchObject({ more: 3, remainingMs: MAX_HOLDERS + 2, mode: 'permits' });
   expect(shown([lockOf(1)], true).rows![0]).not.toHaveProperty('holders');
 });
 

@@ -115,8 +115,8 @@ end
 was_gone = is_new and placed == '1' and 1 or 0
 if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
 local process = string.match(entry, '^%S+( %S+)')
-local told = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
-redis.pcall('ZADD', queue, -us, sign .. process, -told, 'n' .. process)
+local calls_at = math.max(math.floor(us / 1000000) - 1, 0) * 1000000 + math.min(tonumber(calls), 999999)
+redis.pcall('ZADD', queue, -us, sign .. process, -calls_at, 'n' .. process)
 redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
 if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
   redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
@@ -184,23 +184,23 @@ while true do
   else
     ${FITS}
     local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-    local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-    local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
+    local listening_at, not_listening_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+    local sign_at = math.max(listening_at, -(tonumber(signs[2]) or 0), not_listening_at)
     ${ASK_TIME}
     if not latest and us - sign_at > SILENT_US then
       latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
     end
     local is_silent = latest and latest - sign_at > SILENT_US
     local is_own = asking and next_entry == asking.entry
-    local is_blind = kind ~= 'w' and sign_at > heard_at
-    local slot_tag = kind ~= 'w' and not is_blind and string.match(fence, '{%w+}$')
+    local is_unverified = kind ~= 'w' and sign_at > listening_at
+    local slot_tag = kind ~= 'w' and not is_unverified and string.match(fence, '{%w+}$')
     if slot_tag then channel = channel .. ':' .. slot_tag end
     local listeners
     if is_silent then
       listeners = 0
     elseif is_own then
       listeners = 1
-    elseif kind ~= 'w' and not is_blind then
+    elseif kind ~= 'w' and not is_unverified then
       listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
     end
     if not fits and listeners ~= 0 then
@@ -238,16 +238,16 @@ while true do
         end
       elseif kind == 'g' then
         local tokens = '0 0 0'
-        if is_blind or listeners then
+        if is_unverified or listeners then
           local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
           tokens = first_token .. ' ' .. last_token .. ' ' .. bound
         end
         message = ticket .. ' ' .. tokens .. ' ' .. lock
       else
-        if not is_blind and not listeners then -- the user may not count listeners
+        if not is_unverified and not listeners then -- the user may not count listeners
           local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, ticket .. ' 0 0 0 ' .. lock)
           if type(heard) ~= 'number' or heard == 0 then listeners = 0 end
-        elseif not is_own and not (is_blind and deaf_at == sign_at) then
+        elseif not is_own and not (is_unverified and not_listening_at == sign_at) then
           notices[#notices + 1] = {ticket = ticket, channel = channel, is_sharded = slot_tag and true}
         end
         if listeners ~= 0 then
@@ -259,9 +259,9 @@ while true do
       end
     end
     if is_alone and listeners ~= 0 then
-      if is_blind and deaf_at == sign_at then break end
+      if is_unverified and not_listening_at == sign_at then break end
       local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-      if type(heard) == 'number' and (is_blind or heard > 0) then break end
+      if type(heard) == 'number' and (is_unverified or heard > 0) then break end
     end
   end
 end`;
@@ -491,8 +491,8 @@ return {'refused', gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}`,
 });
 
 /**
- * Asks a node of a Redlock since when it knows all locks that it granted. The node stores the answer in a key of its own, together
- * with the longest ttl in use and the run of the server that was asked last. A node that loses its data also loses this key.
+ * Asks a node of a Redlock since when it knows all locks that it granted. The node stores the answer in a separate key, with the
+ * longest ttl in use and the run of the server that was asked last. A node that loses its data also loses this key.
  */
 export const ADMIT = scriptOf({
   name: 'admit',
@@ -589,13 +589,13 @@ ${NOT_A_STRING}`,
 /**
  * Extends a lock as extend.lua does, and records how many calls of the owner's process wait for it. Only people read that number.
  */
-export const EXTEND_AND_TELL = scriptOf({
-  name: 'extend-and-tell',
+export const EXTEND_AND_REPORT = scriptOf({
+  name: 'extend-and-report',
   order: 2,
   locksPerCall: 100,
   sharedKeys: 0,
   sharedArgs: 1,
-  keys: ['lock', 'told'],
+  keys: ['lock', 'behind'],
   args: ['owner', 'calls', 'shown'],
   head: `local ttl = ARGV[1]`,
   body: `local value = redis.pcall('GET', lock)
@@ -603,7 +603,7 @@ if type(value) == 'string' then
   ${IS_MINE}
   if not mine then return -1 end
   redis.call('PEXPIRE', lock, ttl)
-  redis.pcall('SET', told, owner .. calls, 'PX', shown)
+  redis.pcall('SET', behind, owner .. calls, 'PX', shown)
   return 1
 end
 ${NOT_A_STRING}`,
@@ -712,7 +712,7 @@ export const INSPECT = scriptOf({
   locksPerCall: 5,
   sharedKeys: 0,
   sharedArgs: 0,
-  keys: ['lock', 'queue', 'told'],
+  keys: ['lock', 'queue', 'behind'],
   args: [],
   head: `local SILENT_US = 2000000
 local MAX_PLACES = '100'`,
@@ -721,7 +721,7 @@ if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
-local owner, calls = string.match(tostring(redis.pcall('GET', told)), '^(.+@)(%d+)$')
+local owner, calls = string.match(tostring(redis.pcall('GET', behind)), '^(.+@)(%d+)$')
 ${IS_MINE}
 local reply = {redis.call('PTTL', lock), value, us, mine and calls or ''}
 if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- the queue is empty
@@ -794,8 +794,8 @@ return set.err and {set.err} or 1`,
 
 /**
  * Releases a lock that its owner still holds: the lock goes to the first place in its queue, or becomes free. If the value does not
- * end in +, the queue is empty. The script also releases a kept lock: the caller does so if the time of the lock ended before the
- * server confirmed that it keeps it.
+ * end in +, the queue is empty. The script also releases a kept lock: its time may have ended before the server confirmed that it keeps
+ * the lock.
  */
 export const RELEASE = scriptOf({
   name: 'release',
@@ -819,8 +819,8 @@ ${NOT_A_STRING}`,
 });
 
 /**
- * Extends a lock as extend.lua does, but writes it again if it is missing: otherwise a node of a Redlock that has restarted would
- * stay without it. A restored lock does not count as held in this round.
+ * Extends a lock as extend.lua does, but writes it again if it is missing. Otherwise a node of a Redlock that has restarted would stay
+ * without the lock. A restored lock does not count as held in this round.
  */
 export const RESTORE = scriptOf({
   name: 'restore',
