@@ -137,9 +137,8 @@ export class LockContendedError extends LockRefusal {
     const { isOwn = false, others = 0, holding = [], unreleased, ...known } = contention;
     const { holder, remainingMs, keptUntil, maxWaiters, permits } = known;
     const by = holder ? describeHolders(holder, others) + (isOwn ? ', which is this process' : '') : 'others';
-    const more = remainingMs === Infinity ? 'without end' : `for another ${Math.round(remainingMs ?? 0)} ms`;
-    const lease =
-      remainingMs === undefined ? '' : ` (${others > 0 ? 'one of their leases' : 'its lease'} runs ${more})`;
+    const more = remainingMs === Infinity ? 'does not expire' : `runs for another ${Math.round(remainingMs ?? 0)} ms`;
+    const lease = remainingMs === undefined ? '' : ` (${others > 0 ? 'one of their leases' : 'its lease'} ${more})`;
     const state = keptUntil
       ? `is kept until ${keptUntil.toISOString()} by the holdMs of ${by}`
       : `is held by ${by}${lease}`;
@@ -317,7 +316,7 @@ export class LockLostError extends LockError {
       reason === 'stolen'
         ? `the parcel ${digest} was adopted before, or its lock has ended and another owner has it now. A parcel can be adopted only once: ` +
           'skip the work, or acquire the lock again.'
-        : `the lock of the parcel ${digest} has ended, or was released. If the work is still to do, acquire the lock again; detach it with a longer ttlMs.`;
+        : `the lock of the parcel ${digest} has ended, or was released. If the work still has to be done, acquire the lock again. Next time, detach it with a longer ttlMs.`;
     return new LockLostError(key, reason, undefined, undefined, explanation, 409);
   }
 }
@@ -343,7 +342,7 @@ export class LockSelfDeadlockError extends LockError {
     return new LockSelfDeadlockError(
       key,
       'is the lock of an election that this process leads: the call would wait until the process stops leading. ' +
-        'Put work of the leader under @LeaderOnly or @WhileLeader, or lock another key.',
+        'Put the work of the leader under @LeaderOnly or @WhileLeader, or lock another key.',
     );
   }
 }

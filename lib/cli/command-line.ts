@@ -26,7 +26,7 @@ const SERVERS = {
 /** The options that need no command. */
 const STANDALONE = {
   version: flag('print the version of the package'),
-  help: { ...flag('show this, or the options of a command'), short: 'h' },
+  help: { ...flag('show this help, or the options of a command'), short: 'h' },
 };
 
 /** All options of all commands. */
@@ -38,10 +38,10 @@ const OPTIONS = {
   watch: flag('refresh every two seconds, until Ctrl-C'),
   owner: text('DIGEST', 'only from this holder; inspect shows its digest'),
   force: flag('from all holders'),
-  yes: flag('do not ask'),
+  yes: flag('do not ask for confirmation'),
   wait: text('<duration>', 'how long to wait (default: 10s; 0: not at all)'),
   ttl: text('<duration>', 'how long the lock outlives a crash (default: 30s)'),
-  hold: text('<duration>', 'minimum time to keep it, like 1m (default: 0)'),
+  hold: text('<duration>', 'minimum time to keep the lock, like 1m (default: 0)'),
   'pass-credentials': flag('pass REDIS_PASSWORD and the like to the command'),
   ...STANDALONE,
 };
@@ -82,7 +82,8 @@ export function readCommandLine(argv: readonly string[]): CommandLine {
     // A mistyped argument may contain a password: the message repeats only what can be an option name.
     const option = /--?[a-z-]*/i.exec((error as Error).message)?.[0] ?? '';
     const { code } = error as NodeJS.ErrnoException;
-    if (code !== 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') throw new UsageError(`The option ${option} is not known.`);
+    if (code !== 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE')
+      throw new UsageError(`There is no option ${option}. See --help.`);
     throw takesText(option) ? withoutValue(option) : new UsageError(`${option} takes no value.`);
   }
 }

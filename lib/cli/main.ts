@@ -159,7 +159,7 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
   }
   const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (isHelp) {
-    if (!entry) throw new UsageError(`There is help for ${Object.keys(COMMANDS).join(', ')}.`);
+    if (!entry) throw new UsageError(`Help is available for ${Object.keys(COMMANDS).join(', ')}.`);
     terminal.print(helpOf(name, entry));
     return EXIT.ok;
   }

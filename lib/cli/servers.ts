@@ -39,7 +39,7 @@ export function serversOf(
   );
   if (given.length > 1) throw new UsageError(`Give only one of ${given.join(' and ')}.`);
   if ((sentinel === undefined) !== (name === undefined)) {
-    throw new UsageError('--sentinel host:port,… and --sentinel-name, the name of the master, belong together.');
+    throw new UsageError('--sentinel host:port,… and --sentinel-name, the name of the master, must be given together.');
   }
   if (postgres !== undefined || mysql !== undefined) {
     if (prefix !== undefined) throw new UsageError('--prefix is for Redis: for a database, use --table.');
@@ -100,7 +100,7 @@ function readCertificate(file: string): Buffer {
   try {
     return readFileSync(file);
   } catch (error) {
-    throw new UsageError(`The file of REDIS_TLS_CA cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+    throw new UsageError(`The file that REDIS_TLS_CA names cannot be read (${(error as NodeJS.ErrnoException).code}).`);
   }
 }
 

@@ -66,10 +66,10 @@ async function openBackend(options: ResolvedBackendOptions, now: () => number): 
   const store = await inTime(making, connectTimeoutMs, () => {
     making.then((late) => late.close?.()).catch(() => {}); // nobody waits for it any longer
     throw new LockUnavailableError(
-      `backend() has made no store within ${connectTimeoutMs} ms. Have it connect in connect() of the store, or raise connectTimeoutMs.`,
+      `backend() has returned no store within ${connectTimeoutMs} ms. Connect in the store's connect() instead, or raise connectTimeoutMs.`,
     );
   });
-  if (typeof store !== 'object' || store === null) throw invalidOption('what backend() makes', store, 'a store');
+  if (typeof store !== 'object' || store === null) throw invalidOption('the result of backend()', store, 'a store');
   const opened = fromPromises(store, now, commandTimeoutMs);
   const problem = problemOf(store, fair);
   if (problem === undefined) return opened;
@@ -91,7 +91,7 @@ function problemOf(store: Partial<PromiseBackend>, fair: boolean): string | unde
   if (time !== undefined)
     return `attemptTimeoutMs() of the store must return a number of milliseconds up to ${LONGEST_ATTEMPT_MS}: ${time}.`;
   if (fair && !store.waitQueue?.handsOver)
-    return `fair needs a queue that hands locks over, and the store ${store.name} has none: leave it out.`;
+    return `fair needs a queue that hands locks over, and the store ${store.name} has none: remove fair.`;
   return undefined;
 }
 

@@ -109,7 +109,7 @@ function unusableServers(
     const { isCluster, keyPrefix } = client.topology;
     // All keys of a lock need the same hash tag. A brace in the client's prefix would begin another one, unless the tag is complete.
     if (isCluster && keyPrefix.includes('{') && !/^[^{]*\{[^}]+\}/.test(keyPrefix))
-      return `The keyPrefix of the Cluster client must have no brace, or a whole hash tag: got ${JSON.stringify(keyPrefix)}.`;
+      return `The keyPrefix of the Cluster client must have no braces, or a complete hash tag: got ${JSON.stringify(keyPrefix)}.`;
   }
   const names = connections.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) < index);

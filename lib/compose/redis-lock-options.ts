@@ -85,7 +85,7 @@ export const REDIS: StoreKind<RedisLockModuleOptions, ResolvedOptions> = {
 
 function evenNumber(count: number): Notice[] {
   if (count % 2 === 1) return [];
-  const message = `redlock has ${count} nodes, which tolerate no more failures than ${count - 1}: use an odd number.`;
+  const message = `redlock has ${count} nodes, which tolerate no more failures than ${count - 1} nodes: use an odd number.`;
   return [{ level: 'warn', message }];
 }
 

@@ -88,7 +88,7 @@ export const SQL: StoreKind<SqlLockModuleOptions, ResolvedSqlLockOptions> = {
     const store = resolveSqlOptions(options);
     if (backend.kind === 'mysql' && fair) {
       throw new LockOptionsError(
-        'fair needs a queue in the database, and MySQL and MariaDB cannot notify a waiting process: leave it out, or keep the locks in ' +
+        'fair needs a queue in the database, and MySQL and MariaDB cannot notify a waiting process: remove fair, or keep the locks in ' +
           'PostgreSQL or Redis.',
       );
     }

@@ -36,7 +36,7 @@ export const PAGE_SCRIPT = `'use strict';
   }
 
   function titleOf(row) {
-    return textOf(row) + (row.scope === undefined ? '' : ' of the scope ' + row.scope);
+    return textOf(row) + (row.scope === undefined ? '' : ' in the scope ' + row.scope);
   }
 
   function nameOf(process) {
@@ -208,7 +208,7 @@ export const PAGE_SCRIPT = `'use strict';
     element('rows').closest('.scroll').hidden = isEmpty;
     element('hint').hidden = isEmpty;
     element('empty').hidden = !isEmpty;
-    const what = element('filter').value === '' ? 'No lock is held now.' : 'No lock with such a key is held now.';
+    const what = element('filter').value === '' ? 'No lock is held now.' : 'No lock with a matching key is held now.';
     setText(element('empty'), incomplete === undefined ? what : 'No lock was found.');
   }
 
@@ -226,7 +226,7 @@ export const PAGE_SCRIPT = `'use strict';
     showEmpty(rows.length === 0, incomplete);
     const at = (element('count').dataset.at = new Date().toLocaleTimeString());
     const found = incomplete === 'rows' ? 'The first ' + rows.length + ' locks that were found' : count(rows.length, 'lock') + ' held';
-    const more = { rows: ': narrow the search by a part of the key.', time: ', perhaps more: the search was cut short, or a server did not answer.' };
+    const more = { rows: ': narrow the search with a part of the key.', time: ', perhaps more: the search was cut short, or a server did not answer.' };
     setText(element('count'), found + ' (' + at + ')' + (more[incomplete] ?? '.'));
   }
 

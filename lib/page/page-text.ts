@@ -36,7 +36,7 @@ export function pageText(url: string, canRelease: boolean, registration: string)
       <p id="count"></p>
       <div class="scroll" role="region" aria-labelledby="caption" tabindex="0">
         <table role="table">
-          <caption id="caption">Held locks: first the locks that calls wait for, then the oldest</caption>
+          <caption id="caption">Held locks: locks with waiting calls first, then the oldest</caption>
           <thead role="rowgroup">
             <tr role="row">
               ${HEADINGS.concat(canRelease ? ['Release'] : [])

@@ -61,7 +61,7 @@ type FixedText<Key extends string> = Key extends `${string}{${string}`
   : unknown;
 
 /** Fits methods whose Promise may resolve to undefined, since a skipped run returns undefined. */
-export interface LockedCronDecorator extends SkippingDecorator<'a run that is skipped'> {}
+export interface LockedCronDecorator extends SkippingDecorator<'a skipped run'> {}
 
 /**
  * Makes the method a cron job that only one instance runs each time: `@Cron` on a method with `@Locked`, whose lock is kept for

@@ -89,7 +89,7 @@ function limits({ locks }: Figures): string {
   if (locks !== 'memory') return '';
   return [
     'What this run shows: with locks in memory, the calls of one process exclude each other. The code is the same.',
-    'What it cannot show: several instances. Locks in memory exclude no other process, and are lost when their process ends.',
+    'What it cannot show: several instances. Locks in memory do not exclude other processes, and are lost when their process ends.',
     'With a redis-server, or with REDIS_URL set, the same run has three instances.',
   ].join('\n');
 }

@@ -188,7 +188,7 @@ it('A call that gets no answer does not name what the master of another key refu
   const masters = new Masters([]);
   const locks = serviceOn(masters, { waitMs: 300 });
   const refused = expect(locks.acquire('a')).rejects.toThrow('a fault');
-  await expect(locks.acquire('b')).rejects.toThrow(/no answer for \d+ ms, and waitMs is over/);
+  await expect(locks.acquire('b')).rejects.toThrow(/no answer for \d+ ms, and waitMs has passed/);
   await refused;
   masters.attempt = (_request, done) => queueMicrotask(() => done(NOT_RUN, 0));
   for (const done of masters.owing) done(NOT_RUN, 0);

@@ -250,7 +250,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     await lineOf(page, 'order:12').waitFor();
     expect(await page.getByText('No lock').isVisible()).toBe(false);
     await page.getByLabel('Key', { exact: true }).fill('cart');
-    await page.getByText('No lock with such a key is held now.').waitFor();
+    await page.getByText('No lock with a matching key is held now.').waitFor();
     await lock.release();
   });
 

@@ -103,7 +103,7 @@ describe('Wrong command lines', () => {
     ['a command that there is not', ['lock'], 'The first word must be a command: doctor'],
     ['a command of other tools', ['list', 'order:*'], 'There is no command list. Did you mean ls?'],
     ['no database', ['ddl'], 'ddl is for PostgreSQL and MySQL. Write ddl postgres, or ddl mysql.'],
-    ['an option that there is not', ['doctor', '--jsn'], 'The option --jsn is not known.'],
+    ['an option that there is not', ['doctor', '--jsn'], 'There is no option --jsn. See --help.'],
     ['an option of another command', ['doctor', '--force'], 'doctor has no option --force.'],
     ['no key', ['inspect', '--redis', 'redis://x'], 'inspect takes a key: got 0 words.'],
     ['two keys', ['inspect', 'a', 'b', '--redis', 'redis://x'], 'inspect takes a key: got 2 words.'],
@@ -115,7 +115,7 @@ describe('Wrong command lines', () => {
       'only one of --redis and --cluster',
     ],
     ['a Redlock of two', ['doctor', '--redlock', 'redis://x,redis://y'], 'at least 3 independent masters'],
-    ['a Sentinel without a name', ['doctor', '--sentinel', 'x:1'], 'belong together'],
+    ['a Sentinel without a name', ['doctor', '--sentinel', 'x:1'], 'must be given together'],
     [
       'a wait without a unit',
       ['run', 'x', '--wait', '10', '--redis', 'redis://x', '--', 'true'],
@@ -153,7 +153,7 @@ describe('Wrong command lines', () => {
     ['an option whose value is empty', ['release', 'x', '--owner='], '--owner needs a value.'],
     ['an option that another one follows', ['release', 'x', '--owner', '--yes'], '--owner needs a value.'],
     ['a switch with a value', ['doctor', '--json=yes'], '--json takes no value.'],
-    ['help for no command', ['help', 'doctr'], 'There is help for doctor, ls, inspect, release, run, ddl.'],
+    ['help for no command', ['help', 'doctr'], 'Help is available for doctor, ls, inspect, release, run, ddl.'],
   ])('%s exits with 64 and says why', async (_what, argv, message) => {
     const { code, out, err } = await call(argv);
     expect({ code, said: out + err }).toEqual({ code: 64, said: expect.stringContaining(message) });

@@ -81,7 +81,9 @@ it.each(['before it is given back', 'after it was given back'])(
     }
     const locks = serviceOn(new Unsure(now));
     const lock = await locks.acquire('key');
-    await expect(lock.detach({ ttlMs: 60_000 })).rejects.toThrow('It may have been detached, so it is lost here.');
+    await expect(lock.detach({ ttlMs: 60_000 })).rejects.toThrow(
+      'The lock may have been detached, so this call has lost it.',
+    );
     if (when === 'after it was given back') await runLate!();
     expect(await locks.isLocked('key')).toBe(false);
   },

@@ -31,7 +31,7 @@ describe('A Redlock that is far away', () => {
       for (const { message } of findings) {
         expect(message).toMatch(
           new RegExp(
-            String.raw`takes \d+ ms to answer, and has ${limitMs} ms for it: no lock can be taken\. Set commandTimeoutMs to \d+ or more\.$`,
+            String.raw`takes \d+ ms to answer, and commandTimeoutMs allows ${limitMs} ms: no lock can be taken\. Set commandTimeoutMs to \d+ or more\.$`,
           ),
         );
       }
@@ -57,6 +57,6 @@ describe('One Redis that is far away', () => {
       { what: 'the doctor warns' },
     );
     expect(finding.code).toBe('round-trip');
-    expect(finding.message).toMatch(/has 1000 ms for it: locks fail when it takes a little longer\./);
+    expect(finding.message).toMatch(/commandTimeoutMs allows 1000 ms: locks fail when it takes a little longer\./);
   });
 });

@@ -54,7 +54,7 @@ describe('an election', () => {
     expect(other.leader('outbox')).not.toBe(leader);
     const refused = () => a.leader('outbox', { ttlMs: 5_000 });
     expect(refused).toThrow(LockOptionsError);
-    expect(refused).toThrow('was begun with ttlMs 15000: got ttlMs 5000');
+    expect(refused).toThrow('was started with ttlMs 15000: got ttlMs 5000');
     expect(() => a.leader('outbox', { waitMs: 1 } as object)).toThrow('There is no option "waitMs"');
     expect(() => a.leader('outbox', { ttlMs: 1 })).toThrow(LockOptionsError);
     expect(() => a.leader('')).toThrow(LockKeyError);

@@ -40,7 +40,7 @@ it('an application does not wait for Redis to accept credentials that it refused
   const of = (login: string) => messageOf({ redis: `redis://${login}127.0.0.1:${port}` });
   const wrong = 'WRONGPASS invalid username-password pair or user is disabled';
   expect(await of('ada:hunter2@')).toBe(
-    `Redis cannot be used: 127.0.0.1:${port}: it refused the credentials: ${wrong}. Correct username and password.`,
+    `Redis cannot be used: 127.0.0.1:${port}: it refused the credentials: ${wrong}. Correct the user name and the password.`,
   );
   expect(await of('')).toContain(
     'it needs a password, and none was given: NOAUTH. Put the password into the URL (redis://:password@host:6379)',

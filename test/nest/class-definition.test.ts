@@ -54,7 +54,7 @@ function refusalOf(source: string, experimentalDecorators?: boolean): LockOption
   return refusal as LockOptionsError;
 }
 
-const NO_PLACE = 'it belongs on a method of a class that Nest makes, and this is';
+const NO_PLACE = 'it belongs on a method of a class that Nest creates, and this is';
 
 it.each([
   [
@@ -114,12 +114,12 @@ it.each([
   ...[
     [`''`, 'the key "" cannot be read: it is empty.'],
     ['5', 'the key must be a string, an array of strings, or a function that returns one of them: got 5.'],
-    [`'order:{0'`, 'a brace has no counterpart.'],
+    [`'order:{0'`, 'a brace is unmatched.'],
     [`'order:{}'`, '{} begins with neither the index of an argument nor params, body,'],
     [`'order:{param.id}'`, '{param.id} begins with neither'],
     [`'order:{0..a}'`, '{0..a} is not a path.'],
     [`'order:{0.__proto__.a}'`, '{0.__proto__.a} is not a path.'],
-    [`'order:\${0}'`, '"${" belongs to template literals, here write "{" alone.'],
+    [`'order:\${0}'`, '"${" is template-literal syntax: write "{" here.'],
     [`'order:{0}:{params.id}'`, 'it mixes arguments of the method and parts of the request.'],
     [`'order:{params}'`, '{params} needs a path: {params.id}.'],
     [`'x'.repeat(1_025)`, 'must not be longer than 1024 bytes'],
@@ -159,12 +159,12 @@ it.each<[options: string, problem: string]>([
   ['{ limit: 0 }', 'limit must be a whole number from 1 to 1000: got 0.'],
   ['{ limit: 2, permits: 0 }', 'permits must be a whole number from 1 to 1000: got 0.'],
   ['{ limit: 2, permits: 3 }', 'permits must be at most limit: got permits 3 with limit 2.'],
-  ['{ limit: 2, holdMs: 5 }', 'Permits take no holdMs: they are given back when the work has ended. Use a lock.'],
+  ['{ limit: 2, holdMs: 5 }', 'Permits have no holdMs: they are released when the work ends. Use a lock.'],
   [
     '{ limit: 2, ttl: 5 }',
     'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, awaitRelease, maxHoldMs, label, note, scope, policy, limit, permits, onContended, onUnavailable, registration. Did you mean ttlMs?',
   ],
-  [`{ limit: 2, mode: 'shared' }`, 'Permits take no mode: for a lock that is shared, use acquire.'],
+  [`{ limit: 2, mode: 'shared' }`, 'Permits have no mode: for a shared lock, use acquire.'],
   ['{ limit: 2, maxHoldMs: 0 }', 'maxHoldMs must be a whole number of milliseconds from 1 to 2147483647: got 0.'],
   [`{ limit: 2, onContended: 'ignore' }`, 'onContended must be "throw", "skip" or a function: got "ignore".'],
   [`{ limit: 2, registration: '' }`, 'registration must be the name of a registration: got "".'],

@@ -65,7 +65,7 @@ const MISTAKES = mistakesIn(`
 @Locked('x:{0.idd}:{3}') async m(_order: Order): Promise<number> { return 1; } // the method has no parameter for {3} of the key
 @Limited('x:{0.idd}', { limit: 5 }) async m(_order: Order): Promise<number> { return 1; } // the parameter has no property for {0.idd} of the key
 @Locked('x:{0}', { onContended: 'skip' }) async m(): Promise<void> {} // the method has no parameter for {0} of the key
-@Locked('x', { onContended: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Locked('x', { onContended: 'skip' }) async m(): Promise<number> { return 1; } // a skipped call returns undefined
 @Locked('x', { onContended: () => 5 }) async m(): Promise<string> { return ''; } // onContended returns another type than the method
 @Locked('x', { onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; } // onContended takes other parameters than the method
 @Locked('x:{0}', { onContended: (context: ExecutionContext) => context.getType() }) async m(_id: string): Promise<string> { return ''; } // onContended takes other parameters than the method
@@ -77,7 +77,7 @@ const MISTAKES = mistakesIn(`
 @Locked([fromContext(() => 'x')]) async m(): Promise<number> { return 1; } // Type 'ContextKey<"x">' is not assignable to type 'string'
 @Locked(['x:{0}', 'y:{3}']) async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {3} of the key
 @Locked((id: number) => [String(id)]) async m(_id: string): Promise<number> { return 1; } // the key function takes other parameters than the method
-@Locked(['x', 'y'], { onContended: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Locked(['x', 'y'], { onContended: 'skip' }) async m(): Promise<number> { return 1; } // a skipped call returns undefined
 @Locked(['x', 'y:{0}'], { onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; } // onContended takes other parameters than the method
 @Locked(['x', 'y:{params.id}'], { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
 @Locked('x', { holdMs: '5s' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
@@ -86,13 +86,13 @@ const MISTAKES = mistakesIn(`
 @Limited('x', {}) async m(): Promise<number> { return 1; } // Argument of type '{}' is not assignable to parameter of type 'LimitedOptions<
 @Limited('x', { waitMs: 5 }) async m(): Promise<number> { return 1; } // Property 'limit' is missing in type
 @Limited('x', { policy: 5 }) async m(): Promise<number> { return 1; } // 'number' is not assignable to type 'string'
-@Limited('x', { policy: 'x', onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Limited('x', { policy: 'x', onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a skipped call returns undefined
 @Limited('x', { policy: 'x', holdMs: 5 }) async m(): Promise<number> { return 1; } // 'holdMs' does not exist in type 'LimitedOptions<
 @Locked('x', { policy: 5 }) async m(): Promise<number> { return 1; } // 'number' is not assignable to type 'string'
 @Locked('x', { onUnavailable: 'ignore' }) async m(): Promise<number> { return 1; } // '"ignore"' is not assignable to type
-@Locked('x', { onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
-@Locked('x', { onContended: 'throw', onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
-@Locked('x', { onContended: 'skip', onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Locked('x', { onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a skipped call returns undefined
+@Locked('x', { onContended: 'throw', onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a skipped call returns undefined
+@Locked('x', { onContended: 'skip', onUnavailable: 'skip' }) async m(): Promise<number> { return 1; } // a skipped call returns undefined
 @Locked('x', { onUnavailable: () => 5 }) async m(): Promise<string> { return ''; } // onUnavailable returns another type than the method
 @Locked('x', { onUnavailable: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'LockUnavailableError' is not assignable to type 'string'
 @Locked('x', { onUnavailable: (_error, id: number) => id }) async m(_id: string): Promise<number> { return 1; } // onUnavailable takes other parameters than the method
@@ -109,7 +109,7 @@ const MISTAKES = mistakesIn(`
 @Limited(fromContext(() => ['x']), { limit: 5 }) async m(): Promise<number> { return 1; } // is not assignable
 @Limited((id: number) => String(id), { limit: 5 }) async m(_id: string): Promise<number> { return 1; } // the key function takes other parameters than the method
 @Limited('x:{3}', { limit: 5 }) async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {3} of the key
-@Limited('x', { limit: 5, onContended: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Limited('x', { limit: 5, onContended: 'skip' }) async m(): Promise<number> { return 1; } // a skipped call returns undefined
 @Limited('x', { limit: 5, onContended: () => 5 }) async m(): Promise<string> { return ''; } // onContended returns another type than the method
 @Limited('x', { limit: 5, onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; } // onContended takes other parameters than the method
 @Limited('x', { limit: 5 }) m(): number { return 1; } // Observable<unknown>
@@ -120,7 +120,7 @@ const MISTAKES = mistakesIn(`
 @LockedCron('* * * * *', 'x', { policy: 'x', waitMs: 5 }) async m(): Promise<void> {} // 'waitMs' does not exist in type
 @LockedCron('* * * * *', 'x', { holdMs: 5, onUnavailable: 'ignore' }) async m(): Promise<void> {} // '"ignore"' is not assignable to type
 @LockedCron('* * * * *', 'x:{0}', { holdMs: 5 }) async m(_id: string): Promise<void> {} // a cron job has no arguments: the key must be a fixed string
-@LockedCron('* * * * *', 'x', { holdMs: 5 }) async m(): Promise<number> { return 1; } // a run that is skipped returns undefined: let the method return that, too
+@LockedCron('* * * * *', 'x', { holdMs: 5 }) async m(): Promise<number> { return 1; } // a skipped run returns undefined: add undefined to the return type of the method
 @LockedCron('* * * * *', 'x', { holdMs: 5 }) m(): Observable<void> { throw 1; } // Promise<unknown>
 @Locked('x') m(): number { return 1; } // Observable<unknown>
 @Locked('x') get m(): Promise<void> { return Promise.resolve(); } // Observable<unknown>

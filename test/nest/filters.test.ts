@@ -64,7 +64,7 @@ const FILTERED = TRANSPORTS.map((transport): Filtered => ({ transport, ...OF[tra
 const BUSY: LockErrorAnswer = {
   statusCode: 409,
   code: 'LOCK_CONTENDED',
-  message: 'It is in use at the moment: try again later.',
+  message: 'The resource is in use at the moment: try again later.',
   retryAfterMs: expect.any(Number),
 };
 const DOWN: LockErrorAnswer = {
@@ -149,7 +149,7 @@ it('a person whose lock has run out is answered with 409, and with words that fi
   expect(await response.json()).toEqual({
     statusCode: 409,
     code: 'LOCK_LOST',
-    message: 'It is no longer locked for you: read it again before you go on.',
+    message: 'The resource is no longer locked for you: read it again before you go on.',
   });
 });
 

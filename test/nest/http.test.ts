@@ -223,7 +223,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   it('a handler that is called directly, without its request, does not run [G186]', async () => {
     const { app, acquired } = await start();
     await expect(app.get(Orders).params('1')).rejects.toThrow(
-      'Orders.params was called without LockedInterceptor, which takes a lock whose key is made of the request',
+      'Orders.params was called without LockedInterceptor, which takes a lock whose key is made from the request',
     );
     expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
   });

@@ -131,7 +131,7 @@ describe('a key of arguments', () => {
   ])('%s with %o is refused, and the method does not run', async (template, args, problem) => {
     const error = await refusalOf(template, ...args);
     expect(error.message).toMatch(/^@Locked on AnyLocker\.run: the key .* The method did not run\.$/);
-    expect(error.message).toContain(`: the key "${template}" cannot be made: ${problem}. `);
+    expect(error.message).toContain(`: the key "${template}" cannot be built: ${problem}. `);
     expect([error.code, error.status]).toEqual(['LOCK_KEY', 500]);
   });
 });
@@ -142,7 +142,7 @@ describe('a key function', () => {
     ['', "the key of a lock must be a non-empty string: got ''."],
     [5, 'the key function returned a value of type number: return a string, or an array of strings.'],
     ['}', 'must not begin with "}"'],
-    ['order 😀'.slice(0, -1), 'which has half a character. Was a text cut in the middle of an emoji?'],
+    ['order 😀'.slice(0, -1), 'which contains half a character. Was the text cut in the middle of an emoji?'],
     ['é'.repeat(513), 'must not be longer than 1024 bytes: got 1026'],
   ])('that returns %o is refused, and the method does not run', async (got, problem) => {
     expect((await refusalOf(() => got as string)).message).toContain(problem);

@@ -21,7 +21,7 @@ describe('an outage', () => {
     await again(test);
     expect(test.log.lines).toEqual([
       outage(`127\\.0\\.0\\.1:${redis.port}: `),
-      expect.stringMatching(/^warn Locks are available again after \d+\.\d s, in which 3 calls were refused\.$/),
+      expect.stringMatching(/^warn Locks are available again after \d+\.\d s, during which 3 calls were refused\.$/),
     ]);
     expect(test.events.map(({ type }) => type)).toEqual(['unavailable', 'unavailable', 'unavailable']);
   });

@@ -200,7 +200,7 @@ describe('a method that returns what would run without the lock', () => {
     }
     const lazy = (await makeApp({ providers: [Lazy] })).app.get(Lazy);
     await expect(lazy.stream()).rejects.toThrow(
-      'Lazy.stream returned an Observable, but is not declared to return an Observable: write its return type',
+      'Lazy.stream returned an Observable, but is not declared to return an Observable, so @Locked did not subscribe to it',
     );
     expect([await lazy.query(), began]).toEqual(['rows', ['query']]);
   });
@@ -280,6 +280,6 @@ it('locked methods that take their locks in opposite orders are logged once, wit
   expect(log.lines).toEqual([
     'warn Locks are taken in different orders: Shop.correct takes "order:2" under "stock:2" (Shop.recount); ' +
       'Shop.reserve takes "stock:1" under "order:1" (Shop.pay). Calls that do so at the same time may wait for each other ' +
-      'until waitMs is over. Always take them in one order, or at once with acquireAll; see docs/tuning.md.',
+      'until waitMs has passed. Always take them in the same order, or at once with acquireAll; see docs/tuning.md.',
   ]);
 });

@@ -25,8 +25,8 @@ it.each<[object | undefined, string]>([
   [[], 'the argument of RedisLockModule.forRootAsync must be an object with options: got an array.'],
   [{ useFactory: { memory: true } }, 'useFactory must be a function that returns options: got an object.'],
   [{ useFactory: class {} }, 'useFactory must be a function that returns options: got a function.'],
-  [{ useClass: { memory: true } }, 'useClass must be a class that makes options: got an object.'],
-  [{ useClass: () => ({}) }, 'useClass must be a class that makes options: got a function.'],
+  [{ useClass: { memory: true } }, 'useClass must be a class that creates options: got an object.'],
+  [{ useClass: () => ({}) }, 'useClass must be a class that creates options: got a function.'],
   [{ imports: class {}, useFactory: () => ({}) }, 'imports must be an array of modules: got a function.'],
   [{ inject: 'Config', useFactory: () => ({}) }, 'inject must be an array of tokens: got "Config".'],
   [{ redis: 'redis://a' }, 'RedisLockModule.forRootAsync has no option "redis": expected useFactory'],
@@ -55,7 +55,7 @@ it.each<[options: object | undefined, message: string]>([
   [{ memory: true, connectTimeoutMs: 0 }, 'connectTimeoutMs must be a whole number of milliseconds from 10 to 600000'],
   [
     { memory: true, ttlMs: 1_000, marginMs: 950 },
-    'marginMs must leave a tenth of ttlMs: got marginMs 950 with ttlMs 1000.',
+    'marginMs must be at most nine tenths of ttlMs: got marginMs 950 with ttlMs 1000.',
   ],
   [{ memory: true, onTransaction: 'refuse' }, 'onTransaction "refuse" needs the module option insideTransaction'],
   [
@@ -99,7 +99,9 @@ it('warns of an even number of nodes', async () => {
   const redlock = [1, 2, 3, 4].map((port) => `redis://127.0.0.1:${port}`);
   const log = new RecordingLogger();
   await startModules({ imports: [RedisLockModule.forRoot({ redlock, lazyConnect: true })] }, log);
-  expect(log.lines).toContain('warn redlock has 4 nodes, which tolerate no more failures than 3: use an odd number.');
+  expect(log.lines).toContain(
+    'warn redlock has 4 nodes, which tolerate no more failures than 3 nodes: use an odd number.',
+  );
 });
 
 @Injectable()

@@ -25,7 +25,7 @@ async function logOf(...providers: Type[]): Promise<string[]> {
   return log.lines;
 }
 
-const RUNS = 'it runs without that, except for what it calls with super';
+const RUNS = 'it runs without the decorator, except for what it calls with super';
 const NEVER = 'only your own code calls it';
 
 const warning = (override: string, base: string, decorators: string, effect = RUNS) =>

@@ -115,7 +115,9 @@ it('the service on a store of your own has sets, holds, lists, forced releases, 
   expect(events).toEqual(expect.arrayContaining(['acquired', 'released', 'detached', 'lost']));
 
   await expect(locks.acquire('d', { ttlMs: 2_000 })).rejects.toThrow('Its leases have whole seconds.');
-  await expect(locks.withPermits('p', { limit: 2 }, async () => {})).rejects.toThrow('It holds locks exclusively.');
+  await expect(locks.withPermits('p', { limit: 2 }, async () => {})).rejects.toThrow(
+    'It supports only exclusive locks.',
+  );
   expect(await locks.diagnose()).toMatchObject({
     backend: 'toy',
     where: 'in toy',
@@ -197,7 +199,7 @@ it('a store of your own that is made too late is closed, and its application doe
   const backend = () => late.opened.then(() => store);
   const starting = start(LockModule.forRoot({ backend, connectTimeoutMs: 20 }));
   await expect(starting).rejects.toThrow(LockUnavailableError);
-  await expect(starting).rejects.toThrow('backend() has made no store within 20 ms.');
+  await expect(starting).rejects.toThrow('backend() has returned no store within 20 ms.');
   late.open();
   await until(() => store.log.includes('close'), { what: 'the store is closed' });
   const failing = start(LockModule.forRoot({ backend: () => Promise.reject(new TypeError('no is undefined')) }));
@@ -218,7 +220,7 @@ it('a store of your own has one registration, or several under names, also besid
 
   const message = await refusalOf(on(toy()), RedisLockModule.forRoot({ memory: true }));
   expect(message).toMatch(
-    /LockModule and RedisLockModule under one name|RedisLockModule and LockModule under one name/,
+    /LockModule and RedisLockModule under the same name|RedisLockModule and LockModule under the same name/,
   );
   expect(await refusalOf(on(toy()), on(toy()))).toContain('but with different options (backend)');
 
@@ -232,7 +234,7 @@ it.each<[options: object, message: string]>([
   [{}, 'backend must be a function that makes the store, as in backend: () => new MyStore(): got undefined.'],
   [{ backend: toy() }, 'as in backend: () => new MyStore(): got an object.'],
   [{ backend: ToyWatched }, 'as in backend: () => new MyStore(): got a class.'],
-  [{ backend: () => undefined }, 'what backend() makes must be a store: got undefined.'],
+  [{ backend: () => undefined }, 'the result of backend() must be a store: got undefined.'],
   [
     { backend: () => ({ acquire() {}, list: 5 }) },
     'has no name, extend, release, inspect, list, forceRelease: see PromiseBackend.',
@@ -255,7 +257,7 @@ it.each<[options: object, message: string]>([
     },
     'up to 3600000: Error: not yet.',
   ],
-  [{ backend: toy, fair: true }, 'fair needs a queue that hands locks over, and the store toy has none: leave it out.'],
+  [{ backend: toy, fair: true }, 'fair needs a queue that hands locks over, and the store toy has none: remove fair.'],
   [
     { backend: toy, commandTimeoutMs: 5 },
     'commandTimeoutMs must be a whole number of milliseconds from 10 to 60000: got 5.',
@@ -299,7 +301,9 @@ it('a method is refused at the start that a store of your own cannot serve, and 
     async call(): Promise<void> {}
   }
   const calling = startModules({ imports: [on(toy())], providers: [Calls] });
-  await expect(calling).rejects.toThrow(/Calls.call .* is @Limited\. .*has no permits\. It holds locks exclusively\./);
+  await expect(calling).rejects.toThrow(
+    /Calls.call .* is @Limited\. .*has no permits\. It supports only exclusive locks\./,
+  );
 
   class Unlocked extends Shop {
     override async pay(): Promise<string> {

@@ -86,7 +86,7 @@ describe('a call that names a policy', () => {
     ['policy must be the name of a policy: got "".', (locks) => locks.acquireAll(['a'], { policy: '' })],
     ['There is no policy "slwo": expected', (locks) => locks.acquirePermits('a', { policy: 'slwo' })],
     [
-      'The policy "slow" has no limit: give it one, or the call.',
+      'The policy "slow" has no limit, the number of permits of the key: add it to the policy or to the call.',
       (locks) => locks.withPermits('a', { policy: 'slow' }, () => {}),
     ],
     [
@@ -97,7 +97,7 @@ describe('a call that names a policy', () => {
       'The policy "kept" has holdMs, which permits do not have',
       (locks) => locks.acquirePermits('a', { policy: 'kept', limit: 2 }),
     ],
-    ['A shared lock is not kept after its work', (locks) => locks.acquire('a', { policy: 'kept', mode: 'shared' })],
+    ['A shared lock cannot be kept after its work', (locks) => locks.acquire('a', { policy: 'kept', mode: 'shared' })],
     [
       'maxHoldMs must be at least holdMs: got maxHoldMs 50 with holdMs 600000.',
       (locks) => locks.acquire('a', { policy: 'kept', maxHoldMs: 50 }),
@@ -146,15 +146,15 @@ describe('policies of a registration', () => {
       { slow: { ttl: 5 } },
       'In policies.slow: There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, awaitRelease, holdMs, maxHoldMs, limit. Did you mean ttlMs?',
     ],
-    [{ slow: { onContended: 'skip' } }, 'It says what the code does: give it where the policy is named.'],
-    [{ slow: { onUnavailable: 'skip' } }, 'It says what the code does: give it where the policy is named.'],
+    [{ slow: { onContended: 'skip' } }, 'It depends on the code: set it where the policy is used.'],
+    [{ slow: { onUnavailable: 'skip' } }, 'It depends on the code: set it where the policy is used.'],
     [
       { slow: { holdMs: 10, maxHoldMs: 5 } },
       'In policies.slow: maxHoldMs must be at least holdMs: got maxHoldMs 5 with holdMs 10.',
     ],
     [
       { slow: { ttlMs: 100 } },
-      'In policies.slow: marginMs must leave a tenth of ttlMs: got marginMs 95 with ttlMs 100.',
+      'In policies.slow: marginMs must be at most nine tenths of ttlMs: got marginMs 95 with ttlMs 100.',
       { marginMs: 95 },
     ],
     [
@@ -258,7 +258,10 @@ describe('a method that names a policy', () => {
   const AT_START: [message: string, decorator: MethodDecorator][] = [
     ['@Locked. There is no policy "slwo": expected "slow", "long", "kept"', Locked('job', { policy: 'slwo' })],
     ['@Limited. There is no policy "slwo": expected "slow", "long", "kept"', Limited('job', { policy: 'slwo' })],
-    ['@Limited. The policy "slow" has no limit: give it one, or the call.', Limited('job', { policy: 'slow' })],
+    [
+      '@Limited. The policy "slow" has no limit, the number of permits of the key: add it to the policy or to the call.',
+      Limited('job', { policy: 'slow' }),
+    ],
     ['@Locked. The policy "partner" has a limit, which a lock does not have', Locked('job', { policy: 'partner' })],
     ['@LockedCron. There is no policy "slwo"', cron({ policy: 'slwo' })],
     [

@@ -125,7 +125,7 @@ describe('two registrations under one name', () => {
       expect(problem).toBeInstanceOf(LockOptionsError);
       const message = (problem as Error).message;
       expect(message.replace('StockModule and OrdersModule', 'OrdersModule and StockModule')).toBe(
-        `OrdersModule and StockModule register RedisLockModule under one name, "default", but with different options ` +
+        `OrdersModule and StockModule register RedisLockModule under the same name, "default", but with different options ` +
           `(${differing}): their locks would not exclude each other. Register it once, or give one of them a name.`,
       );
     },
@@ -163,7 +163,7 @@ describe('two registrations under one name', () => {
     const lazy = (options: Options) => moduleOf('LazyModule', { imports: [RedisLockModule.forRoot(options)] });
     const loader = app.get(LazyModuleLoader);
     await expect(loader.load(() => lazy({ memory: true, fair: true }))).rejects.toThrow(
-      /^AppModule and .+ register RedisLockModule under one name, "default", but with different options \(fair\)/,
+      /^AppModule and .+ register RedisLockModule under the same name, "default", but with different options \(fair\)/,
     );
     const loaded = await loader.load(() => lazy({ memory: true }));
     expect(loaded.get(LockService, { strict: false })).toBe(app.get(LockService));

@@ -89,7 +89,7 @@ describe.each(STAND_INS)('with %s in the place of the service', (_, make, got) =
     const { app, url, log } = await replaced();
     const paying = app.get(Orders).pay('7');
     await expect(paying).rejects.toThrow(
-      `Orders.pay did not run: its LockService is ${got}, as when it is mocked. ${ADVICE}`,
+      `Orders.pay did not run: its LockService is ${got}, probably a mock. ${ADVICE}`,
     );
     await expect(paying).rejects.toBeInstanceOf(LockOptionsError);
     for (const path of ['request/1', 'static']) expect((await fetch(`${url}/${path}`)).status).toBe(500);

@@ -91,8 +91,8 @@ describe('a key of the request', () => {
         const starting = makeApp({ providers: [provider] });
         await expect(starting).rejects.toThrow(LockOptionsError);
         await expect(starting).rejects.toThrow(
-          `Orders.pay in RootTestModule is @Locked with the key "order:{${part}}", which is made of the request, but it ` +
-            'is not a handler',
+          `Orders.pay in RootTestModule is @Locked with the key "order:{${part}}", which is made from the request, but the ` +
+            'method is not a handler',
         );
       }
     },
@@ -111,7 +111,7 @@ describe('a key of the request', () => {
     const warnings = () => log.lines.filter((line) => line.startsWith('warn '));
     for (const id of [1, 2]) expect((await post(`${url}/orders`, { id })).status).toBe(400);
     expect(warnings()).toEqual([
-      'warn @Locked on Orders.create: the key "order:{body.idd}" cannot be made: {body.idd} is not in the request. The ' +
+      'warn @Locked on Orders.create: the key "order:{body.idd}" cannot be built: {body.idd} is not in the request. The ' +
         'method did not run. If no request has {body.idd}, correct the key. Further requests ' +
         'without it are not logged here.',
     ]);

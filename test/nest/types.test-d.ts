@@ -155,7 +155,7 @@ export class Repository<T extends { id: string }, Args extends string[]> {
   @Locked((entity: { id: string }, version: number) => `${entity.id}:${version}`) async moreParameters(_entity: T): Promise<void> {}
   // @ts-expect-error -- the method has no second parameter
   @Locked('entity:{1}') async noSuchIndex(_entity: T): Promise<void> {}
-  // @ts-expect-error -- a call that is skipped returns undefined
+  // @ts-expect-error -- a skipped call returns undefined
   @Locked('entity:{0.id}', { onContended: 'skip' }) async skipAlways(_entity: T): Promise<T> { return _entity; }
 }
 
@@ -174,7 +174,7 @@ export class Wrong {
   @Locked((id: string) => id) async missingParameter(_id?: string): Promise<void> {}
   // @ts-expect-error -- the same in one of two keys
   @Locked(eitherText) async noSuchIndexInOne(): Promise<void> {}
-  // @ts-expect-error -- a call that is skipped returns undefined, not null
+  // @ts-expect-error -- a skipped call returns undefined, not null
   @Locked('x', { onContended: 'skip' }) async skipWithNull(): Promise<number | null> { return 1; }
   // @ts-expect-error -- a handler that is skipped answers with undefined
   @Locked(fromContext(() => 'x'), { onContended: 'skip' }) async skipHandler(): Promise<string> { return ''; }

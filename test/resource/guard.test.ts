@@ -296,7 +296,9 @@ describe('a token that is ahead of the time', () => {
       const refused = await put(`${url}/stock/tea/patient`, tea(token));
       expect([refused.status, await refused.json()]).toEqual([
         400,
-        expect.objectContaining({ message: 'The Fencing-Token of this request is too far ahead of the time here.' }),
+        expect.objectContaining({
+          message: 'The Fencing-Token of this request is too far ahead of the clock of this server.',
+        }),
       ]);
       expect((await put(`${url}/stock/tea/by-parameter`, tea(token), 'POST')).status).toBe(400);
     }
@@ -409,7 +411,7 @@ describe('@Fenced', () => {
       expect((await put(`${url}/stock/${path}`, tea(TOKEN), 'POST')).status).toBe(400);
     }
     const warning = (where: string) =>
-      `warn ${where}: the key "product:{body.sku}" cannot be made: {body.sku} is not in the request. The method did not run. If no ` +
+      `warn ${where}: the key "product:{body.sku}" cannot be built: {body.sku} is not in the request. The method did not run. If no ` +
       'request has {body.sku}, correct the key. Further requests without it are not logged here.';
     expect(log.lines).toEqual([warning('@Fenced on Stock.fenced'), warning('@FencingToken on Stock.token')]);
   });

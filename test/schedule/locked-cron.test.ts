@@ -50,7 +50,7 @@ it('the start of an application warns of @LockedCron without ScheduleModule, whi
   const { log } = await makeApp({ providers: [Jobs, MoreJobs, { provide: 'alias', useExisting: Jobs }] });
   expect(log.lines).toEqual([
     'warn Jobs.nightly is @LockedCron, but no module imports ScheduleModule.forRoot() of @nestjs/schedule: nothing calls ' +
-      'it. Add that to the imports of the root module.',
+      'the method. Add that module to the imports of the root module.',
   ]);
 });
 

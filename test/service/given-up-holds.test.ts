@@ -125,7 +125,7 @@ describe('a call whose hold is not confirmed', () => {
   const refusal = (key: string) => ({
     code: 'LOCK_UNAVAILABLE',
     key,
-    message: expect.stringMatching(/could not be kept: .*no answer for \d+ ms, and waitMs is over/) as string,
+    message: expect.stringMatching(/could not be kept: .*no answer for \d+ ms, and waitMs has passed/) as string,
   });
 
   it('is refused when its waitMs is over, and leaves nothing behind [G525]', async () => {

@@ -203,7 +203,7 @@ describe('a lock with holdMs', () => {
     const nodes = await redisServers(3);
     const locks = await openLocks({ redlock: nodes.map(({ url }) => url), admission: false, ttlMs: 5_000 });
     await expect(locks.acquire('quorum', { holdMs: 5_001 })).rejects.toThrow(
-      /holdMs must be at most 5000: got 5001\. That is the ttlMs of the registration, on a Redlock: /,
+      /holdMs must be at most 5000: got 5001\. On a Redlock, that is the ttlMs of the registration: /,
     );
     await locks.withLock('quorum', { ttlMs: 3_000, holdMs: 5_000 }, () => Promise.resolve());
     expect(await locks.inspect('quorum')).toMatchObject({ keptUntil: expect.any(Date) as Date });
@@ -214,7 +214,7 @@ describe('a lock with holdMs', () => {
     const nodes = await redisServers(3);
     const redlock = nodes.map(({ url }) => url);
     const locks = await openLocks({ redlock, ttlMs: 5_000, policies: { short: { ttlMs: 4_000 } } });
-    const tooLong = /ttlMs must be at most 5000: got 60000\. That is the ttlMs of the registration, on a Redlock: /;
+    const tooLong = /ttlMs must be at most 5000: got 60000\. On a Redlock, that is the ttlMs of the registration: /;
     await expect(locks.acquire('long', { ttlMs: 60_000 })).rejects.toThrow(tooLong);
     await locks.withLock('extended', { policy: 'short' }, async (lock) => {
       await expect(lock.extend(60_000)).rejects.toThrow(tooLong);

@@ -37,7 +37,7 @@ describe('the check of the order of locks', () => {
         new RegExp(
           `^Locks are taken in different orders: ${SITE} takes "order:3" under "stock:3"; ` +
             `${SITE} takes "stock:1" under "order:1"\\. Calls that do so at the same time may wait for each other until ` +
-            'waitMs is over\\. Always take them in one order, or at once with acquireAll; see docs/tuning\\.md\\.$',
+            'waitMs has passed\\. Always take them in the same order, or at once with acquireAll; see docs/tuning\\.md\\.$',
         ),
       ),
     ]);

@@ -55,7 +55,7 @@ describe('a lock', () => {
     await server.resetCalls();
     const error = await locks.acquire('by-hand', { waitMs: 2_000 }).catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ code: 'LOCK_CONTENDED', holder: { owner: 'a person' }, remainingMs: Infinity });
-    expect(String(error)).toContain('its lease runs without end');
+    expect(String(error)).toContain('its lease does not expire');
     expect(await scriptCalls(server)).toBeLessThan(10);
     expect((await locks.inspect('by-hand'))?.holder).toEqual({ owner: 'a person' });
   });

@@ -26,7 +26,7 @@ describe('several locks, all or none', () => {
     expect(set.isHeld).toBe(true);
     expect(set.get('a').key).toBe('a');
     expect(new Set(set.keys.map((key) => set.get(key).fencingToken)).size).toBe(3);
-    expect(() => set.get('c')).toThrow(/get\("c"\) was called on the locks "B", "a", "b": it is not one of them/);
+    expect(() => set.get('c')).toThrow(/get\("c"\) was called on the locks "B", "a", "b": pass one of these keys/);
     expect(await set.release()).toBe(true);
     expect(set.isHeld).toBe(false);
     expect(await areFree('a', 'b', 'B')).toBe(true);

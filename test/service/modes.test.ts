@@ -141,8 +141,8 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     await Promise.all([second.release(), third.release()]);
     await until(() => warnings.length > 0, { what: 'a warning' });
     expect(warnings).toEqual([
-      'Calls for permits of "limits" name different limits: 5 here, and 2 elsewhere, which counts as long as such a call holds permits. ' +
-        'Name the same limit in all of them.',
+      'Calls for permits of "limits" name different limits: 5 here, and 2 elsewhere. The smaller limit applies while a call with that limit ' +
+        'holds permits. Use the same limit in all calls.',
     ]);
   });
 
@@ -150,17 +150,17 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     const locks = await open();
     await locks.withPermits('nested', { limit: 2, permits: 2 }, async () => {
       await locks.withPermits('nested', { limit: 2 }, ({ permits }) => expect(permits).toBe(2));
-      await expect(locks.withLock('nested', () => {})).rejects.toMatchObject(DEADLOCK('in the mode permits'));
+      await expect(locks.withLock('nested', () => {})).rejects.toMatchObject(DEADLOCK('in mode permits'));
     });
     await locks.withPermits('nested', { limit: 2 }, async () => {
       const more = locks.withPermits('nested', { limit: 2, permits: 2 }, () => {});
-      await expect(more).rejects.toMatchObject(DEADLOCK('with 1 of its permits, and it asks for 2 more'));
+      await expect(more).rejects.toMatchObject(DEADLOCK('with 1 of its permits, and the call asks for 2 more'));
       const strict = locks.withPermits('nested', { limit: 2, reentrant: false }, () => {});
       await expect(strict).rejects.toMatchObject(DEADLOCK('already held'));
     });
     await locks.withLock('nested', async () => {
       const under = locks.withPermits('nested', { limit: 2 }, () => {});
-      await expect(under).rejects.toMatchObject(DEADLOCK('in the mode exclusive'));
+      await expect(under).rejects.toMatchObject(DEADLOCK('in mode exclusive'));
     });
     expect(locks.size).toBe(0);
   });
@@ -183,7 +183,7 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     const locks = await open();
     const permit = await locks.acquirePermits('parcel', { limit: 1 });
     const detach = (permit as unknown as { detach(options: object): Promise<unknown> }).detach({ ttlMs: 60_000 });
-    await expect(detach).rejects.toMatchObject(REFUSED('Detach exclusive locks'));
+    await expect(detach).rejects.toMatchObject(REFUSED('Only exclusive locks can be detached'));
     await permit.release();
   });
 });
@@ -309,7 +309,7 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     await locks.withLock('nested', SHARED, async (outer) => {
       await locks.withLock('nested', SHARED, (inner) => expect(inner.fencingToken).toBe(outer.fencingToken));
       const upgrade = locks.withLock('nested', () => {});
-      await expect(upgrade).rejects.toMatchObject(DEADLOCK('in the mode shared, and it asks for the mode exclusive'));
+      await expect(upgrade).rejects.toMatchObject(DEADLOCK('in mode shared, and the call asks for mode exclusive'));
     });
     await locks.withLock('nested', async (outer) => {
       await locks.withLock('nested', SHARED, (inner) => expect(inner.fencingToken).toBe(outer.fencingToken));
@@ -381,7 +381,7 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
       const limited = locks.withLock('nested-limit', { ...SHARED, maxHoldMs: 50 }, () => 'ran');
       await expect(limited).rejects.toMatchObject({ code: 'LOCK_OPTIONS' });
       await expect(limited).rejects.toThrow(
-        '"nested-limit" already asks for a maxHoldMs, which would end it for the other',
+        '"nested-limit": the lock would end for the outer call, too. Set maxHoldMs in the outer call.',
       );
       await sleep(100);
       expect(signal.aborted).toBe(false);
@@ -441,7 +441,7 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
         await expect(outer.downgrade()).rejects.toMatchObject(REFUSED('2 calls of this process hold it'));
       });
       const reading = await outer.downgrade();
-      await expect(reading.downgrade()).rejects.toMatchObject(REFUSED('in the mode shared'));
+      await expect(reading.downgrade()).rejects.toMatchObject(REFUSED('in mode shared'));
       await expect(outer.downgrade()).rejects.toMatchObject({ code: 'LOCK_LOST' });
     });
     const { signal } = await locks.acquire('shared', SHARED);

@@ -39,7 +39,10 @@ const OF_SERVICES: [options: unknown, message: string | RegExp][] = [
   [{ memory: true, ttlMs: '30s' }, `ttlMs ${MS} from 20 to 86400000: got "30s".`],
   [{ memory: true, waitMs: Infinity }, `waitMs ${MS} from 0 to 2147483647: got Infinity.`],
   [{ memory: true, commandTimeoutMs: 0 }, `commandTimeoutMs ${MS} from 10 to 60000: got 0.`],
-  [{ memory: true, ttlMs: 1_000, marginMs: 900 }, 'marginMs must leave a tenth of ttlMs: got marginMs 900 with ttlMs'],
+  [
+    { memory: true, ttlMs: 1_000, marginMs: 900 },
+    'marginMs must be at most nine tenths of ttlMs: got marginMs 900 with ttlMs',
+  ],
   [{ memory: true, watchdog: 1 }, 'watchdog must be true or false: got 1.'],
   [{ memory: true, onLost: 'throw' }, 'onLost must be "reject" or "ignore": got "throw".'],
   [{ memory: true, lockOrder: true }, 'lockOrder must be "off" or "warn" or "throw": got true.'],
@@ -76,7 +79,7 @@ const permits = (options: unknown) => (locks: LockService) => locks.acquirePermi
 const OF_CALLS: [call: (locks: LockService) => Promise<unknown>, message: string | RegExp][] = [
   ...[acquire, tryAcquire, withLock].flatMap((call): [(locks: LockService) => Promise<unknown>, string | RegExp][] => [
     [call({ ttlMs: 5 }), `ttlMs ${MS} from 20`],
-    [call({ ttlMs: 105 }), 'marginMs must leave a tenth of ttlMs'],
+    [call({ ttlMs: 105 }), 'marginMs must be at most nine tenths of ttlMs'],
     [call({ watchdog: 'on' }), 'watchdog must be true or false: got "on".'],
     [call({ reentrant: 0 }), 'reentrant must be true or false: got 0.'],
     [call({ signal: {} }), 'signal must be'],
@@ -86,7 +89,7 @@ const OF_CALLS: [call: (locks: LockService) => Promise<unknown>, message: string
     [call({ keyPrefix: 'mine' }), 'There is no option "keyPrefix"'],
     [call({ lockOrder: 'warn' }), 'There is no option "lockOrder"'],
     [call({ mode: 'read' }), 'mode must be "exclusive" or "shared": got "read"'],
-    [call({ mode: 'shared', holdMs: 5 }), 'A shared lock is not kept after its work'],
+    [call({ mode: 'shared', holdMs: 5 }), 'A shared lock cannot be kept after its work'],
     [call({ label: 'a'.repeat(101) }), `: got "${'a'.repeat(40)}…".`],
     [call(null), 'options must be an object: got null.'],
   ]),
@@ -97,7 +100,7 @@ const OF_CALLS: [call: (locks: LockService) => Promise<unknown>, message: string
     tryAcquire({ waitMs: 500 }),
     `There is no option "waitMs": expected ${OF_A_TRIAL} It never waits: use acquire or acquirePermits, and catch`,
   ],
-  [acquire({ awaitRelease: false }), 'here leave out the await of lock.release().'],
+  [acquire({ awaitRelease: false }), 'here do not await lock.release().'],
   [withLock({ onLost: 'x' }), 'onLost must be'],
   [withLock({ awaitRelease: 'no' }), 'awaitRelease must be true or false: got "no".'],
   [permits(undefined), 'options must be an object with a limit'],
@@ -105,7 +108,7 @@ const OF_CALLS: [call: (locks: LockService) => Promise<unknown>, message: string
   [permits({ limit: 1_001 }), 'limit must be'],
   [permits({ limit: 2, permits: 0 }), 'permits must be'],
   [permits({ limit: 2, permits: 3 }), 'permits must be at most limit: got permits 3 with limit 2'],
-  [permits({ limit: 2, holdMs: 5 }), 'Permits take no holdMs'],
+  [permits({ limit: 2, holdMs: 5 }), 'Permits have no holdMs'],
   [permits({ limit: 2, lease: 5 }), 'There is no option "lease"'],
   [
     (locks) => locks.withLock('k', ran as never, { ttlMs: 1_000 } as never),
@@ -202,7 +205,7 @@ describe('a Redis may be given as', () => {
   });
 
   it.each(['a{b:', '{', 'a{}:'])('but not as a client of a Cluster with the key prefix %s', async (keyPrefix) => {
-    const problem = `must have no brace, or a whole hash tag: got "${keyPrefix}"`;
+    const problem = `must have no braces, or a complete hash tag: got "${keyPrefix}"`;
     await expect(openLocks({ redis: cluster(keyPrefix), lazyConnect: true })).rejects.toThrow(problem);
   });
 

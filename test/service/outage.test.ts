@@ -56,7 +56,7 @@ describe('while acquiring, Redis', () => {
       causes: [
         {
           node: `127.0.0.1:${server.port}`,
-          problem: expect.stringMatching(/^no answer for \d+ ms, and waitMs is over$/),
+          problem: expect.stringMatching(/^no answer for \d+ ms, and waitMs has passed$/),
         },
       ],
     });

@@ -20,7 +20,7 @@ import { until } from '../support/until.js';
 function isOver(error: unknown): boolean {
   return (
     error instanceof LockContendedError ||
-    (error instanceof LockUnavailableError && /waitMs is over/.test(error.message))
+    (error instanceof LockUnavailableError && /waitMs has passed/.test(error.message))
   );
 }
 

@@ -153,7 +153,7 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
   [
     'a client of redis 4',
     () => new ClientOf4(),
-    'a client of redis 4. Give one of ioredis 5.4 or later or 6, or of redis 5.10',
+    'a client of redis 4. Give a client of ioredis 5.4 or later, or of redis 5.10',
   ],
   [
     'multi() of a client of node-redis',
@@ -230,7 +230,7 @@ describe('a source function that returns no client', () => {
   it.each<[what: string, made: () => unknown, got: string]>([
     ['nothing', () => undefined, 'nothing.'],
     ['a pool of node-redis', () => new Pool(), 'a pool of node-redis, whose connections have no common order.'],
-    ['a client of redis 4', async () => new ClientOf4(), 'a client of redis 4. Give one of ioredis'],
+    ['a client of redis 4', async () => new ClientOf4(), 'a client of redis 4. Give a client of ioredis'],
     ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a'],
     ['a client of another library', async () => new OtherClient(), 'a client of another package (OtherClient).'],
     ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],

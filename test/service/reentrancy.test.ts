@@ -167,7 +167,7 @@ describe('current', () => {
     });
     const code = 'LOCK_OPTIONS';
     const missing = expect.stringMatching(
-      /If it was, that work had already returned: is an await missing\?$/,
+      /If it was called there, the work had already returned: is an await missing\?$/,
     ) as string;
     await expect(late).rejects.toMatchObject({ code, message: missing });
     expect(() => locks.current()).toThrow('current() was called outside');

@@ -63,7 +63,7 @@ describe('the scope of a call', () => {
     expect(await locks.withLock('x', { scope: null }, keyOf)).toBe('x');
     for (const wrong of ['', 7, {}]) {
       const asked = { scope: wrong as string };
-      const message = 'scope must be a string that is not empty, or null for none: got';
+      const message = 'scope must be a non-empty string, or null for none: got';
       await expect(locks.acquire('x', asked)).rejects.toThrow(message);
       await expect(locks.inspect('x', asked)).rejects.toThrow(message);
       await expect(locks.forceRelease('x', asked)).rejects.toThrow(message);

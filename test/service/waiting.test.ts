@@ -183,7 +183,7 @@ describe('a store that owes an answer', () => {
     const store = new OwingStore(now, 0);
     const locks = serviceOn(fromPromises(store, now, 60_000));
     const [refusal] = await refusalsOf([locks.acquire('owed', { waitMs: 10_000 })]);
-    expect(refusal!.problem).toMatch(/^no answer for \d+ ms, and waitMs is over$/);
+    expect(refusal!.problem).toMatch(/^no answer for \d+ ms, and waitMs has passed$/);
     expect(refusal!.afterMs).toBeGreaterThan(9_990);
     expect(refusal!.afterMs).toBeLessThan(10_050);
     expect(store.asked.map(({ asker }) => asker?.isWanted)).toEqual([false]);

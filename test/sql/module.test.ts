@@ -245,7 +245,7 @@ it('SqlLockModule beside RedisLockModule under one name is refused: locks of one
     const starting = startApp(imports);
     await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
     await expect(starting).rejects.toThrow(
-      /(?=.*RedisLockModule)(?=.*SqlLockModule).* under one name, "default": their locks would not exclude each other\. Keep one of them, or give one of them a name\.$/,
+      /(?=.*RedisLockModule)(?=.*SqlLockModule).* under the same name, "default": their locks would not exclude each other\. Keep one of them, or give one of them a name\.$/,
     );
   }
 });
@@ -255,7 +255,7 @@ it('two registrations of SqlLockModule under one name are one if they are the sa
   const app = await startApp([SqlLockModule.forRoot(options), SqlLockModule.forRoot({ ...options, ttlMs: 30_000 })]);
   expect(await registered(app).withLock('k', () => 'ran')).toBe('ran');
   await expect(startApp([SqlLockModule.forRoot(options), SqlLockModule.forRoot(await onPGlite())])).rejects.toThrow(
-    'registers SqlLockModule under one name, "default", but with different options (table)',
+    'registers SqlLockModule under the same name, "default", but with different options (table)',
   );
   const elsewhere = { ...options, postgres: 'postgres://localhost/shop', lazyConnect: true };
   await expect(startApp([SqlLockModule.forRoot(elsewhere), SqlLockModule.forRoot(options)])).rejects.toThrow(

@@ -89,7 +89,7 @@ describe('The URL of a database', () => {
   it.each(['1', 'required', '"Amazon RDS"', '[]', `{"key":"${SECRET}"`, 'null'])(
     'of MySQL with ssl=%s is refused with the values that there are',
     async (ssl) => {
-      const values = 'must be true, false, Amazon RDS, or an object of options of TLS as JSON';
+      const values = 'must be true, false, Amazon RDS, or an object with TLS options as JSON';
       expect(await refusalOf(mysql(`/shop?ssl=${encodeURIComponent(ssl)}`))).toContain(values);
     },
   );
@@ -133,9 +133,7 @@ describe('The options of a database', () => {
 
   it('with an ssl that the driver cannot take are refused at once', async () => {
     for (const ssl of [true, 'require', 1])
-      expect(await refusalOf({ mysql: { ...host, ssl } })).toContain(
-        'ssl of mysql must be an object of options of TLS',
-      );
+      expect(await refusalOf({ mysql: { ...host, ssl } })).toContain('ssl of mysql must be an object with TLS options');
     for (const ssl of ['TRUE', 'require'])
       expect(await refusalOf({ postgres: { ...host, ssl } })).toContain('ssl of postgres must be true, false');
   });

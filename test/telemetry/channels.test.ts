@@ -233,7 +233,7 @@ describe('the option telemetry', () => {
     expect(await other.withLock('k', () => Promise.resolve('done'))).toBe('done');
     expect(other.stats()).toEqual([]);
     expect(locks.stats()).toEqual([]);
-    expect(warnings).toEqual(['The telemetry of locks has failed, and may again: Error: out of spans.']);
+    expect(warnings).toEqual(['The telemetry of locks has failed, and may fail again: Error: out of spans.']);
     await locks.onApplicationShutdown();
   });
 

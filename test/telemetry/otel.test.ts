@@ -254,7 +254,7 @@ describe('metrics', () => {
     locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
     expect(await locks.withLock('k', () => Promise.resolve('done'))).toBe('done');
     await loopTurn(); // an error of a subscriber of events$ would end the process there
-    expect(warnings).toEqual(['The telemetry of locks has failed, and may again: Error: out of series.']);
+    expect(warnings).toEqual(['The telemetry of locks has failed, and may fail again: Error: out of series.']);
   });
 });
 

@@ -22,14 +22,14 @@ export function checkKey(key: unknown, status: 400 | 500 = 500): asserts key is 
   }
   if (!key.isWellFormed()) {
     throw new LockKeyError(
-      `The key of a lock must be text that can be written in UTF-8: got ${quoted(key.slice(0, 40))}, which has half a character. ` +
-        'Was a text cut in the middle of an emoji?',
+      `The key of a lock must be text that can be written in UTF-8: got ${quoted(key.slice(0, 40))}, which contains half a character. ` +
+        'Was the text cut in the middle of an emoji?',
       status,
     );
   }
   if (key[0] === '}') {
     throw new LockKeyError(
-      `The key of a lock must not begin with "}", as stores put it in braces: got ${quoted(key)}.`,
+      `The key of a lock must not begin with "}", because stores put keys in braces: got ${quoted(key)}.`,
       status,
     );
   }
@@ -56,7 +56,9 @@ export function checkKeys(keys: readonly unknown[], status: 400 | 500 = 500): st
 export function lockKey(literals: TemplateStringsArray, ...values: unknown[]): string {
   const parts = values.map((value, index) => {
     const refuse = (problem: string, cause?: unknown) =>
-      new LockKeyError(`A key ${quoted(literals.join('…'))} cannot be made: value ${index} ${problem}`, 500, { cause });
+      new LockKeyError(`A key ${quoted(literals.join('…'))} cannot be built: value ${index} ${problem}`, 500, {
+        cause,
+      });
     return keyPart(() => value, refuse) + literals[index + 1]!;
   });
   const key = literals[0]! + parts.join('');
@@ -128,7 +130,7 @@ export class KeyTemplate {
       return value;
     };
     return keyPart(read, (problem, cause) => {
-      const message = `The key ${quoted(this.template)} cannot be made: {${source}} ${problem}`;
+      const message = `The key ${quoted(this.template)} cannot be built: {${source}} ${problem}`;
       return new LockKeyError(message, this.#status, { cause, field: isFromRequest ? source : undefined });
     });
   }
@@ -142,11 +144,11 @@ function parse(template: string): (string | Reference)[] {
   if (typeof template !== 'string')
     throw unreadable(String(template), `it is of type ${typeof template}, not a string`);
   if (template === '') throw unreadable(template, 'it is empty');
-  if (template.includes('${')) throw unreadable(template, '"${" belongs to template literals, here write "{" alone');
+  if (template.includes('${')) throw unreadable(template, '"${" is template-literal syntax: write "{" here');
   const parts: (string | Reference)[] = [];
   for (const [index, piece] of template.split(/\{([^{}]*)\}/).entries()) {
     if (index % 2 === 1) parts.push(reference(template, piece));
-    else if (/[{}]/.test(piece)) throw unreadable(template, 'a brace has no counterpart');
+    else if (/[{}]/.test(piece)) throw unreadable(template, 'a brace is unmatched');
     else if (piece !== '') parts.push(piece);
   }
   return parts;

@@ -14,11 +14,9 @@ const SCOPED = /^@([^/]+)\//;
 export function scopedKey(read: () => unknown, key: unknown, status?: 400 | 500): string {
   checkKey(key, status);
   const refuse = (problem: string, cause?: unknown) =>
-    new LockKeyError(
-      `The scope of the key ${quoted(key)} ${problem} For a call that is of no scope, on purpose, it is null.`,
-      500,
-      { cause },
-    );
+    new LockKeyError(`The scope of the key ${quoted(key)} ${problem} For a call without a scope, return null.`, 500, {
+      cause,
+    });
   let scope: unknown;
   try {
     scope = read();

@@ -370,8 +370,8 @@ export class Leases {
     if (!lease.checkAlive()) return;
     const { key } = lease;
     const message =
-      `Lock ${quoted(key)} was never released, and its handle is gone. It is no longer extended, and ends by itself. Release each lock ` +
-      'in a finally, or use withLock.';
+      `Lock ${quoted(key)} was never released, and its handle was garbage-collected. The lock is no longer extended, and expires. Release each lock ` +
+      'in a finally block, or use withLock.';
     this.#events.next({ type: 'warning', key, message });
     if (lease.demands.calls > 1) {
       void this.release(lease, ttlMs);

@@ -151,8 +151,8 @@ export class LockEngine implements WaitListener {
     this.#limitMismatchWarned.add(key);
     this.events.warn(
       key,
-      `Calls for permits of ${quoted(key)} name different limits: ${hold.limit} here, and ${smaller} elsewhere, which counts as long as such ` +
-        'a call holds permits. Name the same limit in all of them.',
+      `Calls for permits of ${quoted(key)} name different limits: ${hold.limit} here, and ${smaller} elsewhere. The smaller limit applies while ` +
+        'a call with that limit holds permits. Use the same limit in all calls.',
     );
   }
 

@@ -86,7 +86,9 @@ export class LockHandle implements Lock {
     if (fencingToken !== undefined) return fencingToken;
     const what = this.permits === undefined ? `Lock ${quoted(this.key)} has` : `Permits of ${quoted(this.key)} have`;
     const why =
-      this.permits === undefined ? 'its store mints none' : 'several calls hold them at a time. Use a lock instead';
+      this.permits === undefined
+        ? 'its store creates none'
+        : 'several calls hold them at the same time. Use a lock instead';
     throw new LockOptionsError(`${what} no fencing token: ${why}.`);
   }
 

@@ -29,7 +29,7 @@ export class LockSetHandle implements LockSet {
     const lock = findByKey(key, (fits) => this.locks.find((each) => fits(each.key)));
     if (lock) return lock;
     throw new LockOptionsError(
-      `get(${quoted(key)}) was called on the locks ${listed(this.keys)}: it is not one of them.`,
+      `get(${quoted(key)}) was called on the locks ${listed(this.keys)}: pass one of these keys.`,
     );
   }
 

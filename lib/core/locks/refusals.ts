@@ -68,7 +68,7 @@ function unansweredCauses(
   { waitMs }: WaitRequest,
   backend: LockBackend,
 ): readonly NodeError[] {
-  const silence = `no answer for ${Math.round(ms)} ms${waitMs > 0 ? ', and waitMs is over' : ''}`;
+  const silence = `no answer for ${Math.round(ms)} ms${waitMs > 0 ? ', and waitMs has passed' : ''}`;
   const problems = backend.problems(silence, key);
   return problems.length > 0 ? problems : [new NodeError('the store', silence)];
 }

@@ -203,7 +203,7 @@ export class Transfers {
       lease.lose('unavailable', outcome.causes[0]);
       giveBack();
       const uncertain =
-        `It may have been ${done}, so it is lost here. It is given back as soon as the store can be reached; otherwise it ends by itself ` +
+        `The lock may have been ${done}, so this call has lost it. The library releases it as soon as the store can be reached; otherwise it expires ` +
         `after ${ttlMs} ms.`;
       throw new LockUnavailableError(`${error.message} ${uncertain}`, key, outcome.causes);
     } finally {
@@ -282,16 +282,16 @@ function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined 
   const { demands, isGuarded, grant } = lease;
   const { mode = 'exclusive' } = grant.hold ?? {};
   if (mode !== 'exclusive')
-    return 'Others may hold it together with this call, and the parcel could not say which of them it belongs to. Detach exclusive locks.';
+    return 'Others may hold it together with this call, and the parcel could not say which holder it belongs to. Only exclusive locks can be detached.';
   if (!backend.transfer) return whyNoTransfer(backend);
   if (demands.calls > 1)
     return `${demands.calls} calls of this process hold it, and the others would not learn that they no longer hold it. Detach it when nested calls have ended.`;
   if (demands.keptAtMostUntil > 0)
-    return 'It was acquired with holdMs, for which it stays with this process. Acquire it without.';
+    return 'It was acquired with holdMs, so it stays with this process. Acquire it without holdMs.';
   if (isGuarded)
-    return 'guard was called for it, and a transaction may keep it. Detach it in a call that does not guard it.';
+    return 'guard was called for it, and a transaction may still guard it. Detach it in a call that does not guard it.';
   if (grant.fencingToken === undefined)
-    return 'It has no fencing token that the token of the next holder could exceed. Detach exclusive locks.';
+    return 'Its store creates no fencing tokens, so the token of the next holder could not be larger. Keep the lock in a store with fencing tokens.';
   return undefined;
 }
 
@@ -302,13 +302,13 @@ function whyNotDowngraded(lease: Lease, backend: LockBackend): string | undefine
   if (!backend.transfer) return whyNoTransfer(backend);
   if (!modes?.includes('shared')) return `Its store has no shared locks. ${whyOnlyExclusive ?? ''}`.trimEnd();
   const { mode = 'exclusive' } = grant.hold ?? {};
-  if (mode !== 'exclusive') return `It is held in the mode ${mode}. Downgrade exclusive locks.`;
+  if (mode !== 'exclusive') return `It is held in mode ${mode}. Only exclusive locks can be downgraded.`;
   if (demands.calls > 1)
-    return `${demands.calls} calls of this process hold it, and the others count on being alone. Downgrade it when nested calls have ended.`;
+    return `${demands.calls} calls of this process hold it, and the others rely on exclusive access. Downgrade it when nested calls have ended.`;
   if (demands.keptAtMostUntil > 0)
-    return 'It was acquired with holdMs, for which it stays exclusive. Acquire it without.';
+    return 'It was acquired with holdMs, so it stays exclusive. Acquire it without holdMs.';
   if (isGuarded)
-    return 'guard was called for it, and a transaction may keep it. Downgrade it in a call that does not guard it.';
+    return 'guard was called for it, and a transaction may still guard it. Downgrade it in a call that does not guard it.';
   return undefined;
 }
 

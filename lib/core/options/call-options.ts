@@ -50,8 +50,7 @@ const OPTION_HINTS = {
   waitMs: 'It never waits: use acquire or acquirePermits, and catch LockContendedError.',
   onLost:
     'It belongs to withLock and @Locked, withPermits and @Limited: here listen to lock.signal, or call lock.assertHeld().',
-  awaitRelease:
-    'It belongs to withLock and @Locked, withPermits and @Limited: here leave out the await of lock.release().',
+  awaitRelease: 'It belongs to withLock and @Locked, withPermits and @Limited: here do not await lock.release().',
 };
 
 /**
@@ -94,7 +93,7 @@ export function policyOf({ policy: name }: WithPolicy, policies: Policies): Lock
   const advice =
     policies.size > 0
       ? `expected ${[...policies.keys()].map(quoted).join(', ')}.`
-      : 'the registration has none. Name it in the option policies of its forRoot.';
+      : 'the registration has no policies. Add it to the option policies of forRoot.';
   throw new LockOptionsError(`There is no policy ${quoted(name)}: ${advice}`);
 }
 
@@ -107,7 +106,7 @@ function optionsOf({ limit, ...options }: LockPolicy, name: string, call: CallKi
   }
   if (mode === 'permits' && options.holdMs !== undefined) {
     throw new LockOptionsError(
-      `The policy ${quoted(name)} has holdMs, which permits do not have: they are given back when the work has ended. ` +
+      `The policy ${quoted(name)} has holdMs, which permits do not have: they are released when the work ends. ` +
         'Name another policy, or use a lock.',
     );
   }
@@ -129,9 +128,9 @@ export function permitsOf<Options extends object>(
   if (limit !== undefined) checkPermits(permits, limit);
   const { holdMs, mode } = rest as HoldOptions & ModeOptions;
   if (holdMs !== undefined) {
-    throw new LockOptionsError('Permits take no holdMs: they are given back when the work has ended. Use a lock.');
+    throw new LockOptionsError('Permits have no holdMs: they are released when the work ends. Use a lock.');
   }
-  if (mode !== undefined) throw new LockOptionsError('Permits take no mode: for a lock that is shared, use acquire.');
+  if (mode !== undefined) throw new LockOptionsError('Permits have no mode: for a shared lock, use acquire.');
   return { hold: { mode: 'permits', permits, limit }, rest };
 }
 
@@ -141,7 +140,7 @@ function holdOf(asked: AskedHold, policyName: string | undefined, policy: LockPo
   const { mode, permits, limit = policy?.limit } = asked;
   if (limit === undefined) {
     throw new LockOptionsError(
-      `The policy ${quoted(policyName!)} has no limit: give it one, or the call. It says how many permits of the key there are.`,
+      `The policy ${quoted(policyName!)} has no limit, the number of permits of the key: add it to the policy or to the call.`,
     );
   }
   checkPermits(permits, limit);
@@ -178,7 +177,9 @@ export function checkBounds(
 /** @throws LockOptionsError */
 export function checkMargin(ttlMs: number, marginMs: number): void {
   if (marginMs >= ttlMs * 0.9) {
-    throw new LockOptionsError(`marginMs must leave a tenth of ttlMs: got marginMs ${marginMs} with ttlMs ${ttlMs}.`);
+    throw new LockOptionsError(
+      `marginMs must be at most nine tenths of ttlMs: got marginMs ${marginMs} with ttlMs ${ttlMs}.`,
+    );
   }
 }
 
@@ -186,7 +187,7 @@ export function checkMargin(ttlMs: number, marginMs: number): void {
 export function checkHold({ holdMs = 0, maxHoldMs = Infinity, mode }: HoldOptions & ModeOptions): void {
   if (mode === 'shared' && holdMs > 0) {
     throw new LockOptionsError(
-      `A shared lock is not kept after its work: leave out holdMs, or the mode. Got holdMs ${holdMs}.`,
+      `A shared lock cannot be kept after its work: got holdMs ${holdMs}. Remove holdMs, or the mode.`,
     );
   }
   if (maxHoldMs < holdMs) {

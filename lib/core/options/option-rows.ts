@@ -50,7 +50,7 @@ const note = fits(
   (value) => isText(value) && value.length <= MAX_NOTE && value.search(UNSAFE) === -1,
   `a string of 1 to ${MAX_NOTE} printable characters`,
 );
-const scope = fits((value) => value === null || isText(value), 'a string that is not empty, or null for none');
+const scope = fits((value) => value === null || isText(value), 'a non-empty string, or null for none');
 const registration = fits(isText, 'the name of a registration');
 const refusal = fits(
   (value) => ['throw', 'skip'].includes(value as string) || isFunction(value),

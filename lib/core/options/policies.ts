@@ -12,7 +12,7 @@ import {
 import { checked, isOptions, refuseUnknown, invalidOption } from './checks.js';
 import { CHECKS } from './option-rows.js';
 
-const CALLS_ONLY = 'It says what the code does: give it where the policy is named.';
+const CALLS_ONLY = 'It depends on the code: set it where the policy is used.';
 /** Advice for options that a policy does not have. */
 const OPTION_HINTS = Object.fromEntries(
   Object.keys({ ...CHECKS.withLock, ...CHECKS['@Limited'] }).map((name) => [name, CALLS_ONLY]),

@@ -82,8 +82,8 @@ export class Election implements Leader {
   refuseOthers({ ttlMs }: Required<LeaderOptions>): void {
     if (ttlMs === this.options.ttlMs) return;
     throw new LockOptionsError(
-      `The election of ${quoted(this.key)} was begun with ttlMs ${this.options.ttlMs}: got ttlMs ${ttlMs}. There is one election ` +
-        'for each registration and key: give the same options wherever it is named.',
+      `The election of ${quoted(this.key)} was started with ttlMs ${this.options.ttlMs}: got ttlMs ${ttlMs}. There is one election ` +
+        'for each registration and key: use the same options everywhere.',
     );
   }
 

@@ -67,7 +67,7 @@ export class LockContext {
     if (frame) return frame.lock!.current;
     const which = key === undefined ? 'any lock' : `the lock ${quoted(key)}`;
     throw new LockOptionsError(
-      `current() was called outside of ${which}: call it from work under withLock or @Locked, withPermits or @Limited. If it was, that work ` +
+      `current() was called outside of ${which}: call it from work under withLock or @Locked, withPermits or @Limited. If it was called there, the work ` +
         'had already returned: is an await missing?',
     );
   }

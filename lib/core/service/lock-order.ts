@@ -202,14 +202,14 @@ function pathBetween(from: KeyClass, to: KeyClass, goesBack: boolean): string[] 
 function inversionMessage(order: string, path: readonly string[]): string {
   return (
     `Locks are taken in different orders: ${[order, ...path].join('; ')}. Calls that do so at the same time may wait for ` +
-    'each other until waitMs is over. Always take them in one order, or at once with acquireAll; see docs/tuning.md.'
+    'each other until waitMs has passed. Always take them in the same order, or at once with acquireAll; see docs/tuning.md.'
   );
 }
 
 function unsortedMessage(order: string): string {
   return (
-    `Locks of one kind are not taken in the order of their keys: ${order}. Another call that takes them the other way round ` +
-    'and this one may wait for each other until waitMs is over. Sort the keys, or take them at once with acquireAll; see ' +
+    `Locks of one kind are not taken in the order of their keys: ${order}. This call and one that takes them in the opposite ` +
+    'order may wait for each other until waitMs has passed. Sort the keys, or take them at once with acquireAll; see ' +
     'docs/tuning.md.'
   );
 }

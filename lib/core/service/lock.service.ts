@@ -560,7 +560,7 @@ export class LockService {
 
   /** Why the store cannot hold locks in this mode, and what to do. */
   #unsupportedMode({ mode }: Hold): string | undefined {
-    const { modes = [], whyOnlyExclusive = 'It holds locks exclusively.' } = this.#backend;
+    const { modes = [], whyOnlyExclusive = 'It supports only exclusive locks.' } = this.#backend;
     if (mode === 'exclusive' || modes.includes(mode)) return undefined;
     const what = mode === 'permits' ? 'permits' : 'shared locks';
     return `The store of this registration has no ${what}. ${whyOnlyExclusive}`;
@@ -738,21 +738,21 @@ function nestingConflict(held: Hold = EXCLUSIVE, wanted: Hold = EXCLUSIVE): stri
   if (held.mode === 'permits' && wanted.mode === 'permits') {
     if (wanted.permits <= held.permits) return undefined;
     return (
-      `is held by this call with ${held.permits} of its permits, and it asks for ${wanted.permits} more: calls that do so wait for each ` +
-      'other. Take as many as are needed at once.'
+      `is held by this call with ${held.permits} of its permits, and the call asks for ${wanted.permits} more: calls that do so wait for each ` +
+      'other. Take all permits that the call needs at once.'
     );
   }
   if (held.mode === wanted.mode || (held.mode === 'exclusive' && wanted.mode === 'shared')) return undefined;
   return (
-    `is held by this call in the mode ${held.mode}, and it asks for the mode ${wanted.mode}: it would wait for itself. Release it first, or ` +
+    `is held by this call in mode ${held.mode}, and the call asks for mode ${wanted.mode}: it would wait for itself. Release the lock first, or ` +
     'use another key.'
   );
 }
 
 function limitsOthers(key: string): LockOptionsError {
   return new LockOptionsError(
-    `A call that shares the lock ${quoted(key)} already asks for a maxHoldMs, which would end it for the other calls that share it, too: give it ` +
-      'to the call that takes the lock first.',
+    `A nested call cannot set maxHoldMs for the shared lock ${quoted(key)}: the lock would end for the outer call, too. ` +
+      'Set maxHoldMs in the outer call.',
   );
 }
 

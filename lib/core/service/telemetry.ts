@@ -150,7 +150,7 @@ export class Telemetry {
     } catch (error) {
       if (this.#hasFailed) return undefined;
       this.#hasFailed = true; // before the warning, which is an event that telemetry observes
-      this.engine.events.warn(key, `The telemetry of locks has failed, and may again: ${printed(error)}.`);
+      this.engine.events.warn(key, `The telemetry of locks has failed, and may fail again: ${printed(error)}.`);
       return undefined;
     }
   }

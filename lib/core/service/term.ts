@@ -63,7 +63,7 @@ export class Term implements Leadership {
   /** Ends the term while its lock is held. Does nothing if the term is over. */
   giveUp(reason: 'resigned' | 'failed'): void {
     const why = reason === 'resigned' ? 'this process resigned' : 'its work failed';
-    const ended = `The leadership of ${quoted(this.key)} has ended, as ${why}: what runs under it should end, too.`;
+    const ended = `The leadership of ${quoted(this.key)} has ended because ${why}: end the work that runs under it.`;
     this.#end(reason, new LockUnavailableError(ended, this.key));
   }
 

@@ -108,12 +108,15 @@ export function fencingClaimOf(context: ExecutionContext, plan: FencePlan): Fenc
   }
   // After such a token, a fence would refuse all tokens that locks get until that time.
   if (claim.fencingToken > (machineDate() + maxAheadMs) * MICROSECONDS) {
-    throw new BadRequestException(`The ${FENCING_TOKEN_HEADER} of this request is too far ahead of the time here.`, {
-      cause: new Error(
-        `the token ${claim.fencingToken} is more than ${maxAheadMs} ms ahead. If a lock has it, compare the clocks of this ` +
-          'machine and of the Redis of the locks, or raise maxAheadMs',
-      ),
-    });
+    throw new BadRequestException(
+      `The ${FENCING_TOKEN_HEADER} of this request is too far ahead of the clock of this server.`,
+      {
+        cause: new Error(
+          `the token ${claim.fencingToken} is more than ${maxAheadMs} ms ahead. If the token comes from a lock, compare the clocks of this ` +
+            'machine and of the store of the locks, or raise maxAheadMs',
+        ),
+      },
+    );
   }
   return claim;
 }

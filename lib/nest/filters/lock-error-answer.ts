@@ -15,17 +15,17 @@ export interface LockErrorAnswer {
 }
 
 const MESSAGES: Partial<Record<LockErrorCode, string>> = {
-  LOCK_CONTENDED: 'It is in use at the moment: try again later.',
+  LOCK_CONTENDED: 'The resource is in use at the moment: try again later.',
   LOCK_UNAVAILABLE: 'The service is not available at the moment: try again later.',
   LOCK_LOST: 'The work was interrupted: check its outcome before you try again.',
-  LOCK_STALE_TOKEN: 'It has changed meanwhile, and nothing was written: read it again.',
+  LOCK_STALE_TOKEN: 'The resource has changed meanwhile, and nothing was written: read it again.',
 };
 
 export function answerTo(error: LockError): LockErrorAnswer {
   const { code, statusCode } = error;
   const answer: LockErrorAnswer = { statusCode, code, message: MESSAGES[code] ?? STATUS_CODES[statusCode]! };
   if (code === 'LOCK_LOST' && statusCode === 409)
-    answer.message = 'It is no longer locked for you: read it again before you go on.';
+    answer.message = 'The resource is no longer locked for you: read it again before you go on.';
   if (error instanceof LockKeyError && error.field !== undefined) {
     answer.message = `${error.field} is missing, or cannot be used.`;
     answer.field = error.field;

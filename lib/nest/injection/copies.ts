@@ -20,7 +20,7 @@ export function noteCopy(): void {
   process.stderr.write(
     `[NEST_REDIS_LOCK_TWICE] Warning: This process has loaded nest-redis-lock twice, from ${shown(first)} and ${shown(here)}. ` +
       'Decorators of one copy do not find the locks of the other. Run npm ls nest-redis-lock to see why, and keep one: npm dedupe, or the same version ' +
-      'everywhere. Where both are in one folder, import and require load different builds: use one of them.\n',
+      'everywhere. If both are in one folder, import and require load different builds: use one of them.\n',
   );
 }
 

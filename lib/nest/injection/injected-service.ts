@@ -29,7 +29,7 @@ export function injectInto(
     if (service) return injectedService(service, name);
     throw new LockOptionsError(
       `${target.constructor.name} has no LockService: the instance was not created by Nest, or the method was called ` +
-        'without its object. It did not run. Let Nest make the instance, by useClass or with moduleRef.create in a factory. ' +
+        'without its object. The method did not run. Let Nest create the instance, with useClass or with moduleRef.create in a factory. ' +
         'In a test, use Test.createTestingModule with LockTestingModule.forRoot(), or withMemoryLocks(instance), both of ' +
         'nest-redis-lock/testing. In a constructor nothing is injected yet: call the method in onModuleInit.',
     );
@@ -158,7 +158,7 @@ function describe(service: unknown): string {
   const kind = name === undefined ? 'a plain object' : `an object of the class ${name}`;
   const stub = service instanceof LockService ? ' that RedisLockModule did not create' : '';
   return (
-    `${kind}${stub}, as when it is mocked. In a test import LockTestingModule.forRoot() of nest-redis-lock/testing, which needs ` +
+    `${kind}${stub}, probably a mock. In a test, import LockTestingModule.forRoot() of nest-redis-lock/testing, which needs ` +
     'no Redis, and leave LockService as it is.'
   );
 }

@@ -20,7 +20,7 @@ export interface SkippingDecorator<Reason extends string> extends FitsMethodDeco
     descriptor: TypedPropertyDescriptor<Method> &
       (undefined extends Awaited<ReturnType<Method>>
         ? unknown
-        : { error: `${Reason} returns undefined: let the method return that, too` }),
+        : { error: `${Reason} returns undefined: add undefined to the return type of the method` }),
   ): void;
 }
 
@@ -78,7 +78,7 @@ export function methodDecorator(
     else if (typeof target === 'function') problem = 'static: use LockService there';
     else if (typeof method !== 'function') problem = 'not a method';
     if (problem)
-      throw new LockOptionsError(`it belongs on a method of a class that Nest makes, and this is ${problem}.`);
+      throw new LockOptionsError(`it belongs on a method of a class that Nest creates, and this is ${problem}.`);
     decorate({
       target,
       property: property!,

@@ -48,7 +48,7 @@ function leaderMethods({ module, wrapper, methods }: Host): LeaderMethod[] {
     }
     if (wrapper.isTransient) {
       throw new LockOptionsError(
-        `${where}, but its class is transient: Nest makes an instance for each class that injects it. Move the ` +
+        `${where}, but its class is transient: Nest creates an instance for each class that injects it. Move the ` +
           'method to a class of the default scope.',
       );
     }

@@ -176,9 +176,9 @@ export class LockedMethod {
   #askedBy({ args, service }: ServedCall): KeysAndService {
     if (this.source.origin !== 'request') return [this.#keyOf(args), service()];
     throw new LockOptionsError(
-      `${this.name} was called without LockedInterceptor, which takes a lock whose key is made of the request: it did not ` +
-        'run. Let Nest call the handler (a GraphQL field resolver needs fieldResolverEnhancers: ["interceptors"]), or use ' +
-        'a key made of arguments.',
+      `${this.name} was called without LockedInterceptor, which takes a lock whose key is made from the request: the method did ` +
+        'not run. Let Nest call the handler (a GraphQL field resolver needs fieldResolverEnhancers: ["interceptors"]), or use ' +
+        'a key made from arguments.',
     );
   }
 
@@ -343,8 +343,8 @@ class UndeclaredStreamError extends LockOptionsError {}
 
 function undeclaredStream({ name, kind }: LockedMethod, got: string): LockOptionsError {
   return new UndeclaredStreamError(
-    `${name} returned ${got}, but is not declared to return an Observable: write its return type, ": Observable<…>", ` +
-      'import Observable as a value, not with "import type", and compile with emitDecoratorMetadata, so that ' +
-      `${kind.decorator} can hold the ${kind.under} from the subscription on. The Observable was not subscribed to.`,
+    `${name} returned ${got}, but is not declared to return an Observable, so ${kind.decorator} did not subscribe to it. ` +
+      'Write its return type, ": Observable<…>", import Observable as a value, not with "import type", and compile with emitDecoratorMetadata: ' +
+      `then the ${kind.under} can be held from the subscription on.`,
   );
 }

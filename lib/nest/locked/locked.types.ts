@@ -212,7 +212,7 @@ type FittingSkip<Method extends LockableMethod, Way extends WayOut> = [Way] exte
     ? unknown
     : undefined extends ValueOf<Method>
       ? unknown
-      : { error: 'a call that is skipped returns undefined: let the method return that, too' }
+      : { error: 'a skipped call returns undefined: add undefined to the return type of the method' }
   : unknown;
 
 type ValueOf<Method extends LockableMethod> =

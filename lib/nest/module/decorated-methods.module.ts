@@ -79,7 +79,7 @@ function unscheduled({ name, method }: Declared, provided: ReadonlySet<string>):
   return (method ? notesOf(method) : []).flatMap(({ decorator, needs }) => {
     if (!needs || provided.has(needs.provider.name)) return [];
     return (
-      `${name} is ${decorator}, but no module imports ${needs.module}: nothing calls it. Add that to the imports of ` +
+      `${name} is ${decorator}, but no module imports ${needs.module}: nothing calls the method. Add that module to the imports of ` +
       'the root module.'
     );
   });
@@ -94,7 +94,9 @@ function undecorated([first, ...overridden]: readonly [Declared, ...Declared[]])
   const callers = decorators.filter(({ override }) => override === 'is never called');
   const names = (callers.length > 0 ? callers : decorators).map(({ decorator }) => decorator).join(' and ');
   const effect =
-    callers.length > 0 ? 'only your own code calls it' : 'it runs without that, except for what it calls with super';
+    callers.length > 0
+      ? 'only your own code calls it'
+      : 'it runs without the decorator, except for what it calls with super';
   return [
     `${first.name} overrides ${base!.name}, which is ${names}, but has no such decorator: ${effect}. Decorate it too, or ` +
       'add @NotLocked() if this is intended.',

@@ -38,7 +38,7 @@ const ASYNC_FORMS = ['useFactory', 'useClass', 'useExisting'] as const;
 /** Mistakes for which Nest would fail with an unclear error. */
 const ASYNC_CHECKS: Readonly<Record<string, Check>> = {
   useFactory: fits((value) => isFunction(value) && !isClass(value), 'a function that returns options'),
-  useClass: fits((value) => isFunction(value) && 'prototype' in (value as object), 'a class that makes options'),
+  useClass: fits((value) => isFunction(value) && 'prototype' in (value as object), 'a class that creates options'),
   imports: fits(Array.isArray, 'an array of modules'),
   inject: fits(Array.isArray, 'an array of tokens'),
 };

@@ -52,7 +52,7 @@ export class Outage {
     }
     const seconds = ((performance.now() - this.#since!) / 1_000).toFixed(1);
     const calls = `${this.#refused} call${this.#refused === 1 ? ' was' : 's were'}`;
-    this.logger.warn(`Locks are available again after ${seconds} s, in which ${calls} refused.`);
+    this.logger.warn(`Locks are available again after ${seconds} s, during which ${calls} refused.`);
     this.#since = undefined;
     this.#refused = 0;
   }

@@ -31,9 +31,9 @@ function problemOf(type: object, method: object, module: NestModule, application
     const what = `${decorator} with the key ${quoted(template)}`;
     if (!isHandler(type, method)) {
       const advice = locksCalls
-        ? 'Make the key from its arguments, as with {0}, or move the decorator to the handler.'
+        ? 'Make the key from the arguments, as with {0}, or move the decorator to the handler.'
         : 'Move the decorator to the handler.';
-      return `${what}, which is made of the request, but it is not a handler: there is no request for it. ${advice}`;
+      return `${what}, which is made from the request, but the method is not a handler: it has no request. ${advice}`;
     }
     const missing = missingParameter(routesOf(type, method, module, application), sources);
     if (missing !== undefined) return `${what}, but ${missing} Correct the key.`;

@@ -45,7 +45,7 @@ export function register(
         ? [kind, `, but with different options (${differing.join(', ')})`, 'Register it once']
         : [inWords([first.kind, kind]), '', 'Keep one of them'];
     throw new LockOptionsError(
-      `${inWords(importers)} ${register} ${what} under one name, ${quoted(name)}${how}: their locks would not exclude ` +
+      `${inWords(importers)} ${register} ${what} under the same name, ${quoted(name)}${how}: their locks would not exclude ` +
         `each other. ${advice}, or give one of them a name.`,
     );
   }

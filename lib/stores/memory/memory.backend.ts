@@ -31,12 +31,15 @@ import { pingOfOne, type BackendPing, type BackendReport } from '../../core/back
 const SINGLE_PROCESS_WARNING: Finding = {
   severity: 'warning',
   code: 'memory',
-  message: 'Locks are kept in the memory of this process and exclude no other process. Use redis or redlock for that.',
+  message:
+    'Locks are kept in the memory of this process and do not exclude other processes. Use redis or redlock to exclude them.',
 };
 
 const UNSUPPORTED_MODE: AcquireOutcome = {
   status: 'unavailable',
-  causes: [new NodeError('memory', 'locks in memory are exclusive, shared or permits', 'Ask for one of these.', true)],
+  causes: [
+    new NodeError('memory', 'locks in memory are exclusive, shared or permits', 'Use one of these modes.', true),
+  ],
 };
 
 /** A lock and its holders. */

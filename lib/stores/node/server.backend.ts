@@ -525,7 +525,7 @@ export abstract class ServerBackend implements LockBackend {
     const extension = await this.#replicas?.extend(request);
     if (!extension || extension.status === 'extended') return undefined;
     if (extension.status === 'unavailable') return extension.causes[0];
-    const problem = 'the lock was gone from the primary before replicas were known to have it';
+    const problem = 'the primary lost the lock before replicas had confirmed it';
     return new NodeError(this.name, problem, undefined, true);
   }
 

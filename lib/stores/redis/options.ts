@@ -113,9 +113,7 @@ export function checkServed(
   }
   if (!waitForReplicas) return;
   if (kind !== 'redis') {
-    throw new LockOptionsError(
-      `waitForReplicas needs redis, whose replicas Redis keeps itself: got ${kind}, which has none.`,
-    );
+    throw new LockOptionsError(`waitForReplicas works only with the option redis: got ${kind}, which has no replicas.`);
   }
   // An extension begins after a third of the ttl, perhaps behind one that times out, and must end before the lease does.
   if (waitForReplicas.timeoutMs > ttlMs / 3) {

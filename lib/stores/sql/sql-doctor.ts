@@ -32,7 +32,7 @@ export function wrongColumn(differencesIn: (row: Row) => string[]): (seen: Seen)
     const differences = differencesIn(seen);
     return (
       differences.length > 0 &&
-      `has a table ${seen.table} that is not what ddl() describes: ${differences.join('; ')}. ` +
+      `has a table ${seen.table} that differs from ddl(): ${differences.join('; ')}. ` +
         'Two keys could share one lock, or two callers hold the same lock. Change its columns in a migration.'
     );
   };
@@ -50,7 +50,7 @@ export function notDurable(settings: readonly string[], are: string, toBe: strin
   const names = settings.join(' and ');
   return (
     names !== '' &&
-    `has ${names} ${are}: a crash forgets locks that it has granted, and then two callers can hold the same lock. ` +
+    `has ${names} ${are}: a crash loses locks that it has granted, and then two callers can hold the same lock. ` +
       `Set ${names} to ${toBe}.`
   );
 }

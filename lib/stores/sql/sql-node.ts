@@ -70,7 +70,7 @@ export interface Seen {
 /** The common part of all dialects: the connection, queries of operators, and the janitor. */
 export abstract class SqlNode extends ServerBackend {
   readonly whyOnlyExclusive =
-    'Locks in a database are exclusive so far. Shared locks and permits are held in Redis, or a Redis Cluster: register one for them.';
+    'A database supports only exclusive locks so far. For shared locks and permits, register one Redis or a Redis Cluster.';
   readonly connection: SqlConnection;
   protected readonly runner: StatementRunner;
   /** Part of the names of its sessions on the server. */

@@ -28,10 +28,10 @@ function adviceOn(problem: string): string | undefined {
     if (problem.includes('certificate has expired'))
       return 'Its certificate, or the certificate of its authority, has expired: renew it, and restart the server.';
     if (problem.includes('alert certificate required'))
-      return 'It wants a certificate of the client: give cert and key in the option tls (node-redis: in socket), or set tls-auth-clients no.';
+      return 'It requires a client certificate: give cert and key in the option tls (node-redis: in socket), or set tls-auth-clients no.';
     return (
       'Its TLS certificate is not trusted: give the certificate of its authority in NODE_EXTRA_CA_CERTS, or as ca in the option tls ' +
-      '(node-redis: in socket), and connect by a name that the certificate has.'
+      '(node-redis: in socket), and connect by a name that the certificate contains.'
     );
   }
   // From the server, or from a named node of a Cluster, but not from a Sentinel, which has its own password.
@@ -70,7 +70,7 @@ export function unreachable(errors: NodeError[], timeoutMs: number): LockUnavail
   const message = errors.every(({ advice }) => advice !== undefined)
     ? `Redis cannot be used: ${nodes}. ${adviceFor(errors)}`
     : `Redis cannot be reached (waited ${timeoutMs} ms): ${nodes}. ` +
-      'Start it, correct the address, the credentials or TLS (rediss:// or the option tls where the server has it, and only there), or set ' +
+      'Start it, correct the address, the credentials or TLS (rediss:// or the option tls if, and only if, the server has TLS), or set ' +
       'lazyConnect: true to start without it.';
   return new LockUnavailableError(message, undefined, errors);
 }

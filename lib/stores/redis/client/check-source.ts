@@ -13,7 +13,7 @@ import type { IoredisClient, NodeRedisClient, NodeRedisOptions } from './source.
 
 // Messages repeat no value, since it may contain a password.
 
-const CLIENT_ADVICE = 'Give one of ioredis 5.4 or later or 6, or of redis 5.10 or later or 6, or the URL by itself.';
+const CLIENT_ADVICE = 'Give a client of ioredis 5.4 or later, or of redis 5.10 or later, or the URL by itself.';
 const ENCODING_ADVICE =
   'Special characters in the user name and the password must be encoded: % as %25, # as %23, / as %2F.';
 const HTTP = /^https?:\/\//i;

@@ -12,7 +12,7 @@ const RENEW_EVERY_MS = 1_000;
 
 /** Refusals that last until the configuration changes. */
 const REFUSALS: Record<NonNullable<ConnectionFailure['refused']>, { problem: string; advice: string }> = {
-  credentials: { problem: 'it refused the credentials', advice: 'Correct username and password.' },
+  credentials: { problem: 'it refused the credentials', advice: 'Correct the user name and the password.' },
   login: { problem: 'it needs a password, and none was given', advice: NEEDS_PASSWORD },
   database: {
     problem: 'it refused the database',

@@ -45,8 +45,8 @@ const CANNOT_GRANT: Findings<ExaminedNode, FindingCode> = {
     needsAdmission &&
     version !== undefined &&
     runId === undefined &&
-    `is ${server}, whose INFO has no run_id: a restart, after which it has forgotten its locks, would not show, ` +
-      'and so it never votes. Use Redis or Valkey for the nodes of a Redlock.',
+    `is ${server}, whose INFO has no run_id, so a restart, after which it has forgotten its locks, would go unnoticed. ` +
+      'Therefore it never votes. Use Redis or Valkey for the nodes of a Redlock.',
   'refuses-writes': ({ refusesWrites }) =>
     refusesWrites !== undefined && `refuses writes (${refusesWrites}): no lock can be taken until it accepts them.`,
   'too-few-replicas': ({ replicas = Infinity, awaitedReplicas = 0 }) =>
@@ -61,12 +61,12 @@ const CANNOT_GRANT: Findings<ExaminedNode, FindingCode> = {
 const UNSAFE: Findings<ExaminedNode, FindingCode> = {
   'wrong-database': ({ refusesDatabase }) =>
     refusesDatabase !== undefined &&
-    `refuses the database of its client (${refusesDatabase}), which then uses another one, now or after it ` +
-      'reconnects: other processes do not look for locks there. Give its user the right +select, or name a database that it has.',
+    `refuses the database of its client (${refusesDatabase}), which then uses another database, now or ` +
+      'after a reconnect: other processes do not look for locks there. Give its user the right +select, or name a database that it has.',
   'active-replica': ({ activeReplica, replicaOf }) =>
     activeReplica &&
-    `is an active replica of ${replicaOf}: both accept writes, the newest of which wins later, and two callers can hold ` +
-      'the same lock. Set active-replica no, and name the master.',
+    `is an active replica of ${replicaOf}: both accept writes, and the newest write wins later, so two callers can ` +
+      'hold the same lock. Set active-replica no, and name the master.',
   'writable-replica': ({ activeReplica, role, readOnly, replicaOf }) =>
     !activeReplica &&
     role === 'replica' &&
@@ -76,8 +76,8 @@ const UNSAFE: Findings<ExaminedNode, FindingCode> = {
   'scripts-not-atomic': ({ server, refusesScripts }) =>
     server === 'Garnet' &&
     refusesScripts === undefined &&
-    'is Garnet, which runs scripts as transactions only with --lua-transaction-mode, and does not show whether it has that: ' +
-      'without it two callers can hold the same lock. Start it with that, or use Redis or Valkey.',
+    'is Garnet, which runs scripts as transactions only with --lua-transaction-mode, and does not report whether that is set. ' +
+      'Without it, two callers can hold the same lock. Start Garnet with that option, or use Redis or Valkey.',
 };
 
 /** Problems that may cost locks, or traces of another program under the keys of locks. */
@@ -94,7 +94,7 @@ const WARNINGS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
   'cluster-mode': ({ cluster, isClusterClient }) =>
     cluster &&
     !isClusterClient &&
-    'is part of a Cluster, but its client is not a Cluster client: locks in other slots cannot be taken. Give a client of it: new Cluster(nodes) of ioredis, or createCluster({ rootNodes }) of node-redis.',
+    'is part of a Cluster, but its client is not a Cluster client: locks in other slots cannot be taken. Give a Cluster client: new Cluster(nodes) of ioredis, or createCluster({ rootNodes }) of node-redis.',
   'round-trip': ({ roundTripMs = 0, commandTimeoutMs = Infinity }) =>
     roundTripMs < commandTimeoutMs &&
     2 * roundTripMs > commandTimeoutMs &&
@@ -103,14 +103,14 @@ const WARNINGS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
     farthest(
       oddCounters.filter(({ aheadMs = 0 }) => aheadMs > FAR_AHEAD_MS),
       'clocks are rarely set back that far, so another program probably wrote it. Find out who may write it. ' +
-        'Locks work, and tokens grow on from there. If you delete the counter, they begin again at the time of the server: ' +
-        'resources that have seen the large ones refuse them until you reset their fences, too.',
+        'Locks work, and tokens continue from there. If you delete the counter, tokens restart at the time of the server: ' +
+        'resources that have seen larger tokens refuse them until you reset their fences, too.',
     ),
   'counter-ahead': ({ oddCounters = [] }) =>
     farthest(
       oddCounters.filter(({ aheadMs = Infinity }) => aheadMs <= FAR_AHEAD_MS),
       'the clock was set back, or another program wrote it. Tokens still grow, but until the ' +
-        'clock has caught up, each costs Redis more, and a failover can repeat tokens. Let NTP keep the clock right.',
+        'clock has caught up, each token costs Redis more, and a failover can repeat tokens. Let NTP correct the clock.',
     ),
   'counter-no-number': ({ oddCounters = [] }) => {
     const [first, ...others] = oddCounters.filter(({ aheadMs }) => aheadMs === undefined);
@@ -138,7 +138,7 @@ function isTooOld({ server, version = '' }: Pick<ExaminedNode, 'server' | 'versi
 function tooFar(roundTripMs: number, commandTimeoutMs: number, consequence: string): string {
   const enoughMs = Math.ceil((3 * roundTripMs) / 10) * 10;
   return (
-    `takes ${Math.ceil(roundTripMs)} ms to answer, and has ${commandTimeoutMs} ms for it: ${consequence}. ` +
+    `takes ${Math.ceil(roundTripMs)} ms to answer, and commandTimeoutMs allows ${commandTimeoutMs} ms: ${consequence}. ` +
     `Set commandTimeoutMs to ${enoughMs} or more.`
   );
 }
@@ -212,8 +212,8 @@ function differingClocks(nodes: readonly ExaminedNode[]): RedisFinding[] {
   if (apartMs <= CLOCK_TOLERANCE_MS) return [];
   const message =
     `The clock of ${ahead.name} is at least ${apartMs} ms ahead of the clock of ${behind.name}. Locks do not compare clocks, but ` +
-    'one that jumps when it is corrected ends leases early, and then two callers can hold the same lock. With more than ' +
-    'two seconds between most clocks each acquisition takes a second round trip for its fencing token. ' +
-    'Let NTP keep them in step.';
+    'a clock that jumps when it is corrected ends leases early, and then two callers can hold the same lock. If most clocks ' +
+    'differ by more than two seconds, each acquisition needs a second round trip for its fencing token. ' +
+    'Let NTP keep the clocks in step.';
   return [{ severity: 'warning', code: 'clocks-differ', message }];
 }

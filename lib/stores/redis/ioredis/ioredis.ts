@@ -8,7 +8,7 @@ let replyError: unknown;
 
 /** Loads ioredis when the first Redis is used. @throws LockOptionsError when it is not installed */
 export async function loadIoredis() {
-  const feature = 'Locks on Redis by options or a client of ioredis';
+  const feature = 'Redis options and clients of ioredis';
   const instead = ' With node-redis give { socket: { host, port } }, or the URL by itself.';
   const ioredis = await installed('ioredis', import('ioredis'), feature, instead);
   replyError = ioredis.ReplyError;

@@ -85,7 +85,7 @@ interface NodeRedis {
 
 /** Loads node-redis when the first Redis is used. @throws LockOptionsError when it is not installed */
 export async function loadNodeRedis(): Promise<NodeRedis> {
-  const feature = 'Locks on Redis by options of node-redis';
+  const feature = 'Redis options of node-redis';
   const instead = ' With ioredis give { host, port }, or the URL by itself.';
   return (await installed('redis', import('redis'), feature, instead)) as unknown as NodeRedis;
 }

@@ -45,7 +45,7 @@ export const WIPED = 'wiped';
 
 /** Advice for a node that does not vote because it may have forgotten locks. */
 export const WAIT_FOR_VOTES =
-  'Wait: a Redlock node that is new to this library, has restarted or has lost its data votes only when all locks that ' +
+  'Wait: a Redlock node that is new to this library, has restarted or has lost its data votes only after all locks that ' +
   'it may have forgotten have ended. In development set admission: false.';
 
 /** The same scripts for calls that also release a lock: they are sent together with the releases. */

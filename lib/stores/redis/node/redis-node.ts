@@ -48,7 +48,7 @@ import { ShardedInbox } from './sharded-inbox.js';
 
 /** Advice for a call that timed out before its attempt was sent. */
 const CONGESTION_ADVICE =
-  'If it answers others, this process asks for more locks at a time than the server can answer: raise waitMs, or ask for fewer together.';
+  'If it answers other clients, this process asks for more locks at a time than the server can answer: raise waitMs, or ask for fewer together.';
 
 /** The rights for sharded messages in a Cluster. Other messages go to all nodes. */
 const SHARDED_RIGHTS = '+ssubscribe +sunsubscribe +spublish +pubsub|shardnumsub';
@@ -442,7 +442,7 @@ export class RedisNode extends ServerBackend implements WaitQueue, InboxListener
     const concernsChannel = /access (a|one of the) channels?/.test(refusal);
     const right = concernsChannel ? `&${this.#settings.keyPrefix}:inbox:*` : `+${command}`;
     this.#listener?.onWarning(
-      `${this.name} does not let calls that wait hear of their turns (${refusal}): they ask from time to time instead. ` +
+      `${this.name} does not let this process subscribe to the turns of its waiting calls (${refusal}): they poll instead. ` +
         `Give its user the right ${right} (ACL SETUSER).`,
     );
   }

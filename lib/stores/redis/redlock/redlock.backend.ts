@@ -48,16 +48,16 @@ export interface RedlockSettings {
 }
 
 const AFTER_A_RESTART =
-  'That is the ttlMs of the registration, on a Redlock: a node that has restarted votes only when every lock that it may have ' +
-  'forgotten has ended, and so would wait for as long. Raise ttlMs of the registration, or keep the lock on one Redis.';
+  'On a Redlock, that is the ttlMs of the registration: a node that has restarted votes only after every lock that it may have ' +
+  'forgotten has ended, so it would have to wait that long. Raise ttlMs of the registration, or keep the lock on one Redis.';
 
 const NO_TRANSFER =
-  'On a Redlock a majority of the nodes would have to change its owner: where half of that fails, neither owner has a majority, and the ' +
-  'lock is lost to both. Detach locks of one Redis, a Cluster, or a database.';
+  'On a Redlock, a majority of the nodes would have to change the owner. If only some of them did, neither owner would have a majority, ' +
+  'and both would lose the lock. Detach locks of one Redis, a Cluster, or a database.';
 
 const WHY_ONLY_EXCLUSIVE =
-  'On a Redlock no majority of the nodes could keep a limit: of three holders each could have two of three nodes, and each node would see ' +
-  'two of them. Shared locks and permits are held in one Redis, or a Redis Cluster: register one for them.';
+  'A Redlock cannot enforce a limit: with three nodes, three holders could each have two nodes, and each node would see only two holders. ' +
+  'For shared locks and permits, register one Redis or a Redis Cluster.';
 
 const EXCLUSIVE_ONLY: AcquireOutcome = {
   status: 'unavailable',

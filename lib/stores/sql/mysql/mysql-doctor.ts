@@ -97,7 +97,7 @@ export const MYSQL: SqlDoctor = {
     'no-primary-key': noPrimaryKey,
     'wrong-engine': ({ table, engine }) =>
       String(engine).toLowerCase() !== 'innodb' &&
-      `has ${table} in the engine ${String(engine)}: two callers can hold the same lock. Use ENGINE = InnoDB.`,
+      `keeps ${table} in the engine ${String(engine)}: two callers can hold the same lock. Use ENGINE = InnoDB.`,
     'several-primaries': (seen) =>
       (seen.wsrep_on === 'ON' ||
         Boolean(seen.group_replication_group_name && seen.group_replication_single_primary_mode === 'OFF')) &&
@@ -116,7 +116,7 @@ export const MYSQL: SqlDoctor = {
     'not-run': (seen) =>
       storeOf(seen) === 'MySQL' &&
       isOlder(String(seen.version), RUN) &&
-      `runs MySQL ${String(seen.version)}: this library was run on MySQL 9.7, and not on an older one. Try it first.`,
+      `runs MySQL ${String(seen.version)}: this library was tested with MySQL 9.7, and not with older versions. Test it with yours first.`,
   } satisfies Findings<Seen, MysqlFindingCode>,
   unsafe: new Set<MysqlFindingCode>(['wrong-column', 'no-primary-key', 'wrong-engine', 'several-primaries']),
   storeOf,

@@ -154,7 +154,7 @@ function connectionOf(source: MysqlSource): MysqlConfig {
   const { ssl } = config;
   if (ssl && typeof ssl !== 'object' && ssl !== RDS)
     throw new LockOptionsError(
-      `ssl of mysql must be an object of options of TLS, like {}, or '${RDS}': mysql2 takes nothing else.`,
+      `ssl of mysql must be an object with TLS options, like {}, or '${RDS}': mysql2 accepts nothing else.`,
     );
   if (!ssl && asked)
     throw new LockOptionsError('The URL of the database asks for TLS, and its options forbid it. Remove one of them.');
@@ -201,7 +201,7 @@ function tlsOf(text: string): unknown {
     // refused below
   }
   throw new LockOptionsError(
-    'ssl in the URL of the database must be true, false, Amazon RDS, or an object of options of TLS as JSON, ' +
+    'ssl in the URL of the database must be true, false, Amazon RDS, or an object with TLS options as JSON, ' +
       'like {"rejectUnauthorized":false}.',
   );
 }

@@ -108,11 +108,11 @@ export const POSTGRES: SqlDoctor = {
         `have them in ${others}. Name the schema in the option table.`,
     'no-autovacuum': ({ table, autovacuum, storage }) =>
       (autovacuum === 'off' || /autovacuum_enabled=(false|off|0)/.test(String(storage))) &&
-      `does not vacuum ${table}: it grows with each lock, and all locks slow down. Turn autovacuum on.`,
+      `does not vacuum ${table}: the table grows with each lock, and all locks slow down. Turn autovacuum on.`,
     'old-transaction': ({ oldest }) =>
       Number(oldest) > OLD_TRANSACTION_MS &&
-      `has a transaction that is open for ${Math.floor(Number(oldest) / 60_000)} minutes: until it ends no old version of a row is ` +
-        'withoutSecrets up, and locks that are often taken slow down. End it: see pg_stat_activity.',
+      `has a transaction that has been open for ${Math.floor(Number(oldest) / 60_000)} minutes: until it ends, PostgreSQL cannot remove old ` +
+        'versions of rows, and locks that are often taken slow down. End the transaction: see pg_stat_activity.',
   } satisfies Findings<Seen, PostgresFindingCode>,
   unsafe: new Set<PostgresFindingCode>(['wrong-column', 'no-primary-key']),
   storeOf: () => 'PostgreSQL',

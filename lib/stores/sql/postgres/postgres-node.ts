@@ -176,8 +176,8 @@ export class PostgresNode extends SqlNode implements WaitQueue, InboxListener {
   /** Called by the inbox when messages do not arrive. */
   onRefused(): void {
     this.#listener?.onWarning(
-      `${this.name} does not deliver notifications to this process, so calls that wait for their locks ask from time to time instead. ` +
-        'Is it a pooler that gives connections away after each transaction (PgBouncer)? Give the address of PostgreSQL itself.',
+      `${this.name} does not deliver notifications to this process, so waiting calls poll instead. ` +
+        'Is it a pooler that assigns connections per transaction (PgBouncer)? Give the address of PostgreSQL itself.',
     );
   }
 

@@ -191,7 +191,7 @@ class PgSource implements SqlSource<PostgresClient> {
     const { host, port, database, connectionParameters } = this.#client();
     const { ssl } = connectionParameters;
     if (typeof ssl === 'string')
-      throw new LockOptionsError("ssl of postgres must be true, false, 'no-verify', or an object of options of TLS.");
+      throw new LockOptionsError("ssl of postgres must be true, false, 'no-verify', or an object with TLS options.");
     if (!ssl && (given.ssl || words.some((word) => !PLAIN_TLS_WORDS.test(word.join('=')))))
       throw new LockOptionsError(
         'The URL and the options of the database contradict each other about TLS, and pg would connect without it.',
