@@ -53,7 +53,7 @@ async function readyIn(cluster: RedisCluster) {
   return client;
 }
 
-it('a node that has left the masters of a Cluster of node-redis is not connected to again', async () => {
+it('the adapter of node-redis does not reconnect to a node that is no longer a master of its Cluster', async () => {
   const cluster = await redisCluster();
   const replica = await cluster.addReplica();
   const client = await readyIn(cluster);
@@ -82,7 +82,7 @@ it('a node that has left the masters of a Cluster of node-redis is not connected
   expect(String(await old!.command('CLIENT', 'LIST'))).not.toContain(' name=test ');
 });
 
-it('a Cluster of node-redis publishes by the masters that are left when one is gone', async () => {
+it('a Cluster of node-redis publishes through the remaining masters when one is gone', async () => {
   const cluster = await redisCluster();
   const client = await readyIn(cluster);
   const masters = client.topology.masters();

@@ -6,7 +6,7 @@ import { until } from '../support/until.js';
 
 describe('A Cluster of node-redis', () => {
   it.each(['is killed', 'hangs'])(
-    'one of whose masters %s before the start serves the locks of the otfirst, and its own once its replica is promoted [G898]',
+    'one of whose masters %s before the start serves the locks of the others, and the locks of that master once its replica is promoted [G898]',
     async (how) => {
       const cluster = await redisCluster();
       const rootNodes = cluster.nodes.map(({ url }) => ({ url }));

@@ -23,7 +23,7 @@ export const NOT_LISTENING = () => {};
 /** What every adapter has to do, as its port says. */
 export function describeAdapter(name: string, { driver, clientOf, clusterOf, withPrefix }: Package): void {
   describe(`The adapter for ${name}`, () => {
-    it('connects when it is told to, tells each step, and again after its server was gone', async () => {
+    it('connects on request, reports each step, and reconnects after its server was gone', async () => {
       const server = await redisServer();
       const { client, told } = await opened(driver, server.url);
       expect([client.isReady, told]).toEqual([false, []]);
@@ -44,7 +44,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(client.isEnded).toBe(false);
     });
 
-    it('closes what was made for it, and leaves a client of the application as it was', async () => {
+    it('closes its own client, and leaves a client of the application as it was', async () => {
       const server = await redisServer();
       const before = await connectionsOf(server);
       const { client } = await opened(driver, server.url);
@@ -95,7 +95,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       await expect(failing).rejects.toMatchObject({ kind: 'refused', message: expect.stringContaining('WRONGTYPE') });
     });
 
-    it('fails what is asked while it has no connection, and does not send it later', async () => {
+    it('fails commands that come while it has no connection, and does not send them later', async () => {
       const { server, client } = await connected();
       await server.kill();
       await until(() => !client.isReady, { what: 'it knows' });
@@ -107,7 +107,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(await client.call('GET', 'late')).toBeNull();
     });
 
-    it('fails what was sent when its connection breaks, and does not send it again', async () => {
+    it('fails commands in flight when its connection breaks, and does not send them again', async () => {
       const server = await redisServer();
       const proxy = await proxyTo(server);
       const { client } = await opened(driver, proxy.url);
@@ -128,7 +128,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(await client.call('GET', 'n')).toBe('2');
     });
 
-    it('makes its connection anew when it is told to, and fails what is open on it', async () => {
+    it('reconnects on request, and fails the commands in flight', async () => {
       const { server, client, told } = await connected();
       const { generation } = client;
       server.pause();
@@ -181,7 +181,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(heard).toEqual(['one', 'two']);
     });
 
-    it('gives up a connection on which it cannot subscribe in time, subscribes on another, and on none once it is closed', async () => {
+    it('gives up a connection on which it cannot subscribe in time, subscribes on another one, and stops when it is closed', async () => {
       const { server, client } = await connected();
       server.pause();
       const { told, subscribed, subscription } = listening(client, 'news');
@@ -200,7 +200,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(await client.messages.publish('news', 'one')).toBe(0);
     });
 
-    it('subscribes to sharded channels of a master, and tells when its connection is gone', async () => {
+    it('subscribes to sharded channels of a master, and reports when its connection is gone', async () => {
       const { cluster, client } = await connectedToCluster();
       const [master] = client.topology.masters();
       const channel = channelOn(cluster, master!.name);
@@ -309,7 +309,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
 /** What an adapter makes of refusals: only real servers know users and their rights. */
 export function describeRefusals(name: string, { driver }: Package): void {
   describe(`The adapter for ${name}`, () => {
-    it('says what the server refuses, and no password', async () => {
+    it('reports what the server refuses, without a password', async () => {
       const server = await redisServer();
       await server.command('ACL', 'SETUSER', 'other', 'on', '>right', '~*', '+@all');
       const wrong = await opened(driver, server.url.replace('//', '//other:hunter2@'));
@@ -322,7 +322,7 @@ export function describeRefusals(name: string, { driver }: Package): void {
       await until(() => none.client.failure?.refused === 'login', { what: 'it says that it needs a password' });
     });
 
-    it('says that it may not subscribe, and does not ask again', async () => {
+    it('reports that it may not subscribe, and does not try again', async () => {
       const server = await redisServer();
       await server.command('ACL', 'SETUSER', 'default', '-subscribe');
       const { client } = await opened(driver, server.url);

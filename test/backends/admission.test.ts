@@ -153,7 +153,7 @@ describe('A node of a Redlock', () => {
     await until(async () => (await attempt(backend)).status === 'acquired', { what: 'they are connected again' });
   });
 
-  it('that was never seen before does not vote at first, and says for how long and why; with admission: false it does', async () => {
+  it('that was never seen before does not vote at first, and says for how long and why; with admission: false it votes at once', async () => {
     for (const server of nodes.servers) await server.command('FLUSHALL');
     const outcome = await attempt(await open());
     expect(abstaining(outcome)).toEqual(nodes.names(0, 1, 2));
@@ -165,7 +165,7 @@ describe('A node of a Redlock', () => {
     expect(await attempt(await open({ admission: false }))).toMatchObject({ status: 'acquired' });
   });
 
-  it('a Redlock node begins its first wait when a process first asks it, and goes on when that process has ended; with admission: false no wait begins [G1062]', async () => {
+  it('a Redlock node begins its first wait when a process first asks it, and continues it after that process has ended; with admission: false no wait begins [G1062]', async () => {
     for (const server of nodes.servers) await server.command('FLUSHALL');
     await granted(await open({ admission: false }), claimOn(freshKey(), LONG_MS));
     expect(await Promise.all([0, 1, 2].map(guard))).toEqual(['', '', '']);
@@ -201,7 +201,7 @@ async function saysUptimeS(server: RedisServer): Promise<number> {
   return Number(/uptime_in_seconds:(\d+)/.exec(String(await server.command('INFO', 'server')))![1]);
 }
 
-it('no server is taken to be up for longer than it is, though Redis reports one second after a moment [G97]', async () => {
+it('the uptime of a server is never overestimated, though Redis reports one second after a moment [G97]', async () => {
   const early = async () => {
     await until(() => Date.now() % 1_000 > 600, { what: 'a second is nearly over' });
     const launchedAt = performance.now();

@@ -38,7 +38,7 @@ it.each([
   ['not connected (connecting): certificate has expired', /has expired: renew it/],
   ['not connected (connecting): SSL routines:ssl3_read_bytes:tlsv13 alert certificate required', /give cert and key/],
   ['OOM-like words in another text', /^$/],
-])('the advice on "%s" is about that', (problem, advice) => {
+])('the advice on "%s" fits the error', (problem, advice) => {
   expect(nodeError('a:1', problem).advice ?? '').toMatch(advice);
 });
 
@@ -46,6 +46,6 @@ it.each([
   ['certificate has expired', 'CERT_HAS_EXPIRED', /has expired: renew it/],
   ['certificate has expired', 'HANDSHAKE_SSL_ERROR', /has expired: renew it/],
   ['certificate is not yet valid', 'CERT_NOT_YET_VALID', /Its certificate is not trusted/],
-])('the advice on "%s" of a database with the code %s is about that', (problem, code, advice) => {
+])('the advice on "%s" of a database with the code %s fits the error', (problem, code, advice) => {
   expect(sqlError('a:1', problem, code).advice).toMatch(advice);
 });

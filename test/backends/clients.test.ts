@@ -32,7 +32,7 @@ describe('Clients', () => {
     await server.stop();
   });
 
-  it('made here give a connection up that was accepted and is never answered, and make it anew', async () => {
+  it('of the library give up a connection that was accepted and is never answered, and reconnect', async () => {
     const door = doors[0]!;
     backend = await connected({ redis: door.url, commandTimeoutMs: 50 });
     const { made } = door;

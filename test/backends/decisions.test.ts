@@ -50,13 +50,13 @@ describe('The decision on an attempt of a Redlock', () => {
     expect(decided(votes, begun(9, 'raised', 'raised', undefined))).toEqual({ status: 'issued', fencingToken: 9 });
   });
 
-  it('a token that a majority votes for is issued beside a write-back of another, even of one that has failed', () => {
+  it('a token that a majority votes for is issued during the write-back of another token, even after that has failed', () => {
     const votes = [granted(5), granted(9), granted(5)];
     expect(decided(votes, begun(9, 'raised', undefined, undefined))).toEqual({ status: 'issued', fencingToken: 5 });
     expect(decided(votes, begun(9, 'gone', 'gone', 'gone'))).toEqual({ status: 'issued', fencingToken: 5 });
   });
 
-  it('an attempt whose write-back has failed is not refused while its votes may yet agree', () => {
+  it('an attempt whose write-back has failed is not refused while its votes may still agree', () => {
     const failed = begun(9, 'gone', 'gone', undefined);
     expect(decided([granted(5), granted(9), undefined], failed)).toBeUndefined();
     expect(decided([granted(5), granted(9), granted(7)], failed)).toEqual({ status: 'contended', queued: false });
@@ -96,7 +96,7 @@ it.each([
   ['nf.', undefined],
   ['df.', undefined],
   ['nff', 'unknown'],
-])('a Redlock of 3 is sure of what most nodes say: of %s it says %s', (letters, says) => {
+])('a Redlock of 3 reports what a majority says: for %s it says %s', (letters, says) => {
   const given = [...letters].map(
     (letter) => ANSWERS[letter as keyof typeof ANSWERS] as (typeof ANSWERS)['d'] | undefined,
   );

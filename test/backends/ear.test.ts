@@ -64,7 +64,7 @@ async function listening(mustProve = false) {
   return ear;
 }
 
-it('An ear connects once, however often it is asked to listen, and tells that it is open when it is', async () => {
+it('An ear connects once, however often it is asked to listen, and reports when it is open', async () => {
   const ear = new TestEar();
   for (let asked = 0; asked < 2; asked++) {
     ear.check(); // there is nothing to check yet
@@ -77,7 +77,7 @@ it('An ear connects once, however often it is asked to listen, and tells that it
   expect([ear.isOpen(), ear.log]).toEqual([true, ['connects', 'open']]);
 });
 
-it('An ear that is checked twice sends one message to itself, and may be checked again when that was heard', async () => {
+it('An ear that is checked twice sends one message to itself, and can be checked again once it has heard the message', async () => {
   const ear = await listening();
   ear.check();
   ear.check();
@@ -103,7 +103,7 @@ it.each([
 });
 
 it.each(['lost', 'refused'] as const)(
-  'An ear whose connection broke and was made again takes no notice that an earlier message was %s',
+  'An ear that has reconnected ignores that an earlier message was %s',
   async (echo) => {
     const ear = await listening();
     ear.echoes[0] = echo;
@@ -135,7 +135,7 @@ it.each([
   expect([ear.isOpen(), ear.log]).toEqual([false, log]);
 });
 
-it('An ear whose connection is over before it has proved that it hears is not open', async () => {
+it('An ear whose connection ends before it has proved that it hears is not open', async () => {
   const ear = new TestEar(true);
   ear.open();
   const opened = ear.opened();
@@ -171,7 +171,7 @@ it('An ear that was refused pauses, then has to prove once that it hears, and re
   expect(ear.log.at(-1)).toBe('reports');
 });
 
-it('An ear that is closed tells nobody, and connects no more', async () => {
+it('An ear that is closed reports nothing, and does not connect again', async () => {
   const ear = await listening();
   ear.close();
   await passes(60_000);

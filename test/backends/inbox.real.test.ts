@@ -7,7 +7,7 @@ import { inboxOn } from './inbox-on.js';
 
 describe('an inbox', () => {
   // On one server the time limit of the client's own connection ends it.
-  it('of a Cluster whose subscription is never answered subscribes anew on another connection', async () => {
+  it('of a Cluster whose subscription is never answered subscribes again on another connection', async () => {
     const cluster = await redisCluster();
     const proxies = await Promise.all(cluster.nodes.map(proxyTo));
     const to = proxies.map(({ port }) => ({ host: '127.0.0.1', port }));

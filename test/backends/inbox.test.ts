@@ -16,7 +16,7 @@ function inboxOf(options: object = {}, serverPort = server.port) {
 const publish = (text: string, channel = 'inbox:me') => server.command('PUBLISH', channel, text);
 
 describe('an inbox', () => {
-  it('is opened anew by the next one who waits when its client gave up', async () => {
+  it('is reopened for the next waiting call after its client gave up', async () => {
     const { inbox, heard, changes, isOpen } = inboxOf({ retryStrategy: () => null });
     inbox.open();
     await isOpen();
@@ -38,7 +38,7 @@ describe('an inbox', () => {
     const quiet = () => new Promise<void>((resolve) => setTimeout(resolve, 600));
     beforeEach(quiet);
 
-    it('tells of no refusal that comes after it was closed', async () => {
+    it('reports no refusal that comes after it was closed', async () => {
       const { inbox, port, forbidden, isOpen } = inboxOf();
       inbox.open();
       await isOpen();

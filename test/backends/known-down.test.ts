@@ -40,7 +40,7 @@ const unavailable = (...problems: unknown[]) => ({
 const refused = expect.stringMatching(/^not connected \(\w+\): connect ECONNREFUSED 127\.0\.0\.1:\d+$/);
 
 describe('A Redis that refuses connections', () => {
-  it('a Redis that is known to refuse connections is not waited for by later calls, which say why [G59]', async () => {
+  it('later calls do not wait for a Redis that is known to refuse connections, and say why [G59]', async () => {
     const backend = await use({ redis: server.url, commandTimeoutMs: NEVER_MS });
     await server.kill();
     await saysWhy(backend, /ECONNREFUSED/);
@@ -50,7 +50,7 @@ describe('A Redis that refuses connections', () => {
     await until(acquired, { what: 'it is of use again' });
   });
 
-  it("a Redis that refuses the connections of the application's client is not waited for, and how that client handles errors stays as it is [G60]", async () => {
+  it("calls do not wait for a Redis that refuses the connections of the application's client, and that client handles errors as before [G60]", async () => {
     const errors: string[] = [];
     const client = new Redis(server.url).on('error', (error: Error) => errors.push(error.message));
     onTestFinished(() => client.disconnect());
@@ -113,7 +113,7 @@ describe('A Redis that takes connections and does not answer', () => {
 });
 
 describe('Nodes of a Redlock that refuse connections', () => {
-  it('nodes of a Redlock that refuse connections are not waited for, and the error says why for each [G62]', async () => {
+  it('calls do not wait for Redlock nodes that refuse connections, and the error says why for each [G62]', async () => {
     const servers = await redisServers(3);
     const backend = await use({ redlock: servers.map(({ url }) => url), commandTimeoutMs: NEVER_MS });
     await granted(backend, claimOn(freshKey()));

@@ -30,7 +30,7 @@ describe.each([
 
   const valueOn = (node: number, key: string) => nodes.servers[node]!.command('GET', `lock:{${key}}`);
 
-  it('a lock that is kept is shown with the time until then, to calls that are refused, too; a waiter gets it then [G332]', async () => {
+  it('a kept lock is shown with the time until it is free, also to refused calls; a waiter gets it at that time [G332]', async () => {
     const [locks, kept] = [await openLocks(options), claimOn(freshKey())];
     const { key } = kept;
     const { fencingToken } = await granted(backend, kept);
@@ -89,7 +89,7 @@ describe.each([
   });
 
   it.each(['me@home+', 'short@123456789012345', 'twice@1795336344243000++', '@1795336344243000', 'a person'])(
-    'a value that another program wrote is shown as it is, to calls that are refused, too: %j',
+    'a value that another program wrote is shown as it is, also to refused calls: %j',
     async (value) => {
       const [locks, key] = [await openLocks(options), freshKey()];
       await Promise.all(nodes.servers.map((_server, node) => nodes.put(node, key, value)));

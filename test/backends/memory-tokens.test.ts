@@ -5,7 +5,7 @@ const NOON = Date.parse('2026-01-01T12:00:00.000Z');
 beforeEach(() => void vi.useFakeTimers({ toFake: ['Date'], now: NOON }));
 afterEach(() => void vi.useRealTimers());
 
-it('the fencing token of a lock in memory is the time of its grant in microseconds, and grows also when the clock is set back', async () => {
+it('the fencing token of a lock in memory is the time of its grant in microseconds, and also grows when the clock is set back', async () => {
   const locks = await openLocks({ memory: true });
   const token = (key: string) => locks.withLock(key, ({ fencingToken }) => fencingToken);
   expect([await token('a'), await token('b'), await token('a')]).toEqual([0, 1, 2].map((more) => NOON * 1_000 + more));

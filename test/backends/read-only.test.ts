@@ -50,7 +50,7 @@ describe('A primary that became a replica and kept its connections', () => {
         () =>
           new Redis(door.url),
     ],
-  ])('a demoted primary is left for the one at its address by a client made from %s [G64]', async (_source, source) => {
+  ])('a client made from %s leaves a demoted primary for the new one at its address [G64]', async (_source, source) => {
     const [old, next] = [await address(), await redisServer()];
     const backend = await inUse({ redis: source(old) });
     await becomesReplica(old, next);

@@ -50,7 +50,7 @@ describe('To a node of a Redlock that lags behind', () => {
     });
   };
 
-  it('no vote is sent for a lock that was released meanwhile, and those for locks that are held are sent [G264]', async () => {
+  it('no vote is sent for a lock that was released meanwhile, and votes for held locks are sent [G264]', async () => {
     for (let turn = 0; turn < 20; turn++) await (await locks.acquire(`released:${turn}`)).release();
     await resume();
     await locks.acquire('behind them');

@@ -257,7 +257,7 @@ describe('A Redlock of 3', () => {
     return claim;
   };
 
-  it('a node of a Redlock that hangs is asked for nothing more, and what it was asked for is released there', async () => {
+  it('a Redlock node that hangs gets no more requests, and the locks of earlier requests are released there', async () => {
     await releaseOn(backend, await held());
     nodes.pause(1);
     const first = claimOn(freshKey());

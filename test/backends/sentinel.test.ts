@@ -39,7 +39,7 @@ it('where the Sentinels of a client of node-redis hang, calls are refused and sa
   );
 });
 
-it('Sentinels that hang are left when the locks on node-redis close [G859]', async () => {
+it('closing the locks on node-redis disconnects from Sentinels that hang [G859]', async () => {
   const { host, port, sockets } = await silentSentinel();
   const locks = await openLocks({ redis: ofNodeRedis([{ host, port }], 'main'), lazyConnect: true });
   await expect(locks.acquire('x', { waitMs: 500 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
@@ -47,7 +47,7 @@ it('Sentinels that hang are left when the locks on node-redis close [G859]', asy
   await until(() => sockets.size === 0, { what: 'its connection is closed' });
 });
 
-it('Sentinels that are back, or name another master, long after the start are asked again by node-redis [G862]', async () => {
+it('node-redis asks Sentinels again that are back, or name another master, long after the start [G862]', async () => {
   const group = await sentinelGroup();
   const { sentinels, name } = group.options;
   const ways = await Promise.all((sentinels as Address[]).map(proxyTo));
@@ -87,7 +87,7 @@ it('a client of node-redis for Sentinels that the application has closed is not 
   expect(client.isOpen).toBe(false);
 });
 
-it('a call hears of its turn where the first Sentinel hangs for longer than a subscription may take', async () => {
+it('a call is notified of its turn although the first Sentinel hangs for longer than a subscription may take', async () => {
   const group = await sentinelGroup();
   const { host, port } = await silentSentinel();
   const { sentinels, name } = group.options;

@@ -75,7 +75,7 @@ describe('a sharded inbox', () => {
     vi.restoreAllMocks();
   });
 
-  it('forgets a connection on which a subscription is not answered, and has all who wait ask again', async () => {
+  it('forgets a connection on which a subscription is not answered, and makes all waiting calls ask again', async () => {
     const { inbox, log, heard, cluster, opened } = setUp();
     inbox.open(KEY);
     await opened();
@@ -91,7 +91,7 @@ describe('a sharded inbox', () => {
     expect([inbox.isOpen(OTHER_SLOT), heard.at(-1)]).toEqual([true, `listens for ${OTHER_SLOT}`]);
   });
 
-  it('connects to a master once in half a second at most, however often its connection is lost', async () => {
+  it('reconnects to a master at most once in half a second, however often its connection is lost', async () => {
     const { inbox, log, connections } = setUp();
     const connects = () => log.filter((what) => what === 'a connects').length;
     inbox.open(KEY);
@@ -138,7 +138,7 @@ describe('a sharded inbox', () => {
       expect([inbox.isOpen(KEY), heard.at(-1), log.at(-1)]).toEqual([false, 'change', 'a closes']);
     });
 
-    it('is of no use when it may not publish any more', async () => {
+    it('is unusable when it may no longer publish', async () => {
       const { inbox, heard, refusals, opened } = setUp();
       inbox.open(KEY);
       await opened();

@@ -78,7 +78,7 @@ describe('One Redis server', () => {
   it.each([
     ['comes back', () => [proxy.refuse(), proxy.cut()], () => proxy.accept()],
     ['answers again', () => proxy.dropReplies(), async () => proxy.passReplies()],
-  ])('a server that %s is said to be reachable [G1001]', async (_, away, back) => {
+  ])('a server that %s is reported as reachable [G1001]', async (_, away, back) => {
     const claim = claimOn(freshKey());
     await granted(backend, claim);
     away();
@@ -90,7 +90,7 @@ describe('One Redis server', () => {
     await releaseOn(backend, claim);
   });
 
-  it('a server that comes back after a lock has ended gets no release of that lock, but gets that of a lock that was to last longer [G68]', async () => {
+  it('a server that comes back after a lock has ended gets no release of that lock, but the release of a lock that lasts longer [G68]', async () => {
     const [short, long, shortened] = [claimOn(freshKey(), 200), claimOn(freshKey()), claimOn(freshKey())];
     for (const claim of [short, long, shortened]) await granted(backend, claim);
     Object.assign(shortened, { ttlMs: 200, longestTtlMs: 20_000 }); // an extension to less that was not answered
@@ -108,7 +108,7 @@ describe('One Redis server', () => {
     for (const claim of [long, shortened]) expect(await owner(claim.key)).toBeNull();
   });
 
-  it('a lock that is to be kept while its server cannot be reached is kept for what is left, and released if nothing is [G333]', async () => {
+  it('a lock with holdMs whose server cannot be reached is kept for the rest of that time, and released if none is left [G333]', async () => {
     const [kept, over] = [claimOn(freshKey(), 60_000), claimOn(freshKey(), 60_000)];
     for (const claim of [kept, over]) await granted(backend, claim);
     await server.resetCalls();

@@ -6,7 +6,7 @@ it.each([
   ["NOPERM this user has no permissions to run the 'subscribe' command", 'refused'],
   ["ERR unknown command 'subscribe', with args beginning with: 'inbox' ", 'refused'], // renamed, or of a service that has none
   ['ERR max number of clients reached', 'closed'],
-] as const)('a subscriber that the server answers with %s tells that it is %s', (message, told) => {
+] as const)('a subscriber that the server answers with %s reports that it is %s', (message, told) => {
   let report!: Report;
   const called: string[] = [];
   const connect = (of: Report) => {

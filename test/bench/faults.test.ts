@@ -42,18 +42,18 @@ function turnOf(begin: number, end: number, terms: { believed?: number; knew?: n
 const verdict = (journals: Note[][], more: object = {}) =>
   judge({ journals, fault: { start: 1_000, end: 2_000 }, endedAt: 10_000, sum: { lost: 0 }, ttlMs: 3_000, ...more });
 
-it('the judge counts a turn that begins while an earlier holder takes itself for the holder', () => {
+it('the judge counts a turn that begins while an earlier holder still believes that it holds the lock', () => {
   const journals = [turnOf(900, 3_000), turnOf(1_500, 1_600), turnOf(2_500, 2_600), turnOf(3_100, 3_200)];
   expect(verdict(journals)).toMatchObject({ turns: 4, overlaps: 2, unaware: 2, unawareMs: 1_500 });
 });
 
-it('the judge does not count a turn beside a holder who had stopped before it began', () => {
+it('the judge does not count a turn that begins after the holder has stopped', () => {
   // It was paused at 1 000, and knew at the first time that it asked.
   const paused = turnOf(900, 5_000, { believed: 1_000, knew: 5_000 });
   expect(verdict([paused, turnOf(4_000, 4_100)])).toMatchObject({ overlaps: 1, unaware: 0, unawareMs: 0 });
 });
 
-it('the judge has a killed holder end when it was killed, and a holder that never ends go on to the end', () => {
+it('for the judge, a killed holder ends when it was killed, and a holder that never ends holds until the end', () => {
   const open = (begin: number): Note[] => [
     { what: 'ask', at: begin, turn: 1 },
     { what: 'begin', at: begin, turn: 1 },
@@ -62,7 +62,7 @@ it('the judge has a killed holder end when it was killed, and a holder that neve
   expect(verdict([open(900), turnOf(4_000, 9_900)])).toMatchObject({ overlaps: 1, idleMs: 0 });
 });
 
-it('the judge measures how long nobody had the lock from the fault on, and when the next turn after it began', () => {
+it('the judge measures how long nobody had the lock after the fault, and when the next turn began', () => {
   const journals = [turnOf(100, 200), turnOf(900, 1_200), turnOf(4_200, 4_300), turnOf(4_400, 9_000)];
   expect(verdict(journals)).toMatchObject({ idleMs: 3_000, nextMs: 2_200 });
   expect(verdict([turnOf(900, 1_200)])).toMatchObject({ idleMs: 8_800, nextMs: null });
@@ -74,7 +74,7 @@ it('the judge counts tokens that do not grow, also where processes alternate', (
   expect(verdict([first, second])).toMatchObject({ tokensBack: 1 });
 });
 
-it('the judge tells calls that were refused from turns that ended with an error, and from calls that never return', () => {
+it('the judge distinguishes refused calls, turns that ended with an error, and calls that never return', () => {
   const journal: Note[] = [
     { what: 'ask', at: 100, turn: 1 },
     { what: 'failed', at: 200, turn: 1, error: 'LOCK_UNAVAILABLE: no answer' },

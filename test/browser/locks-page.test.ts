@@ -99,7 +99,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     await (await waiting).release();
   });
 
-  it('of a detached lock, behind which no process can hide calls, it says that none waits', async () => {
+  it('it says that nobody waits for a detached lock, behind which no process can hide calls', async () => {
     const parcel = await (await locks.acquire('order:23')).detach({ ttlMs: 60_000 });
     const page = await openTab(browser, readOnly);
     await lineOf(page, 'order:23').getByRole('cell', { name: 'none', exact: true }).waitFor();
@@ -153,7 +153,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     for (const each of held) await each.release();
   });
 
-  it('it has nothing to release with where it is read-only, and the server refuses that, too [G473]', async () => {
+  it('it has no button to release a lock when it is read-only, and the server refuses the request, too [G473]', async () => {
     const lock = await locks.acquire('order:9');
     const { digest } = (await locks.inspect('order:9'))!;
     const page = await openTab(browser, readOnly);
@@ -184,7 +184,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     await lock.release();
   });
 
-  it('it can be used by the keyboard alone, and axe finds nothing, in the dark either [G475]', async () => {
+  it('it can be used with the keyboard alone, and axe finds no problem, not in dark mode either [G475]', async () => {
     const lock = await locks.acquire('order:10');
     for (const colorScheme of ['light', 'dark'] as const) {
       const page = await openTab(browser, admin, { colorScheme });
@@ -210,7 +210,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     expect(lock.isHeld).toBe(false);
   });
 
-  it('it says that it is refused, and asks again until it is not', async () => {
+  it('it says that it is refused, and tries again until it is not', async () => {
     const page = await openTab(browser, readOnly);
     await page.getByText('0 locks held').waitFor();
     Everybody.isRefused = true;
@@ -242,7 +242,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     await Promise.all(held.map((lock) => lock.release()));
   });
 
-  it('it says so when nothing is held, or nothing that is looked for', async () => {
+  it('it says when no lock is held, or none that matches', async () => {
     const page = await openTab(browser, readOnly);
     await page.getByText('No lock is held now.').waitFor();
     expect(await page.getByRole('table').isVisible()).toBe(false);
@@ -264,7 +264,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
   });
 
   it.each([360, 768, 1280])(
-    'it shows all of a lock on a screen of %i pixels, however long its key is, and axe finds nothing [G591]',
+    'it shows all of a lock on a screen of %i pixels, however long its key is, and axe finds no problem [G591]',
     async (width) => {
       const long = `order:${'0123456789'.repeat(100)}`;
       const held = await Promise.all([long, 'order:14'].map((key) => locks.acquire(key, { label: 'order:{0}' })));

@@ -70,7 +70,7 @@ describe('in a minified bundle', () => {
     await app.close();
   });
 
-  it('what Redis refuses is known as such, so that no lock is taken in another database', async () => {
+  it('a refusal of Redis is recognized, so that no lock is taken in another database', async () => {
     const redis = await RedisServer.start();
     onTestFinished(() => redis.stop());
     const registration = bundle.RedisLockModule.forRoot({ redis: `${redis.url}/99` });

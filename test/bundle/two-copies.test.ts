@@ -60,7 +60,7 @@ it('a second copy of the package in the process causes one warning, which names 
   expect(warnings[0]).toContain('npm ls nest-redis-lock');
 });
 
-it('a second copy causes the warning also where an application of ES modules ends at once, as its start fails [G1033]', async () => {
+it('a second copy causes the warning even if an ES module application exits at once because its start fails [G1033]', async () => {
   const main = join(folder, 'failing.mjs');
   writeFileSync(
     main,
@@ -73,7 +73,7 @@ it('a second copy causes the warning also where an application of ES modules end
   });
 });
 
-it('one copy causes no warning, through whichever entry points it is loaded, and also anew, as by a test runner', async () => {
+it('one copy causes no warning, whichever entry points load it, even if a test runner loads it again', async () => {
   const module = join(first, 'dist/esm/nest/injection/copies.js');
   const entries = ['index.js', 'schedule/index.js', 'testing/index.js'].map((entry) => entryOf(first, entry));
   expect(await warningsOf(...entries, `${module}?v=1`, `${module}?v=2`)).toEqual([]);
@@ -86,7 +86,7 @@ it('a second copy is found where one of them is bundled, and where both are in o
   expect(within).toEqual([expect.stringContaining(`from ${bundle('both')}:`)]);
 }, 60_000);
 
-it('no warning is given, and nothing thrown, where the place of a copy cannot be told', async () => {
+it('a copy whose place is unknown causes no warning and no error', async () => {
   const script = `Error.stackTraceLimit = 0; Object.freeze(Error); await import('${entryOf(first)}');`;
   await run(process.execPath, ['--input-type=module', '--eval', `import 'reflect-metadata'; ${script}`], {
     cwd: folder,

@@ -80,7 +80,7 @@ function finds(
 }
 
 describe('the checker of histories', () => {
-  it('finds nothing in a history that is right, in whatever order it was gathered, and counts', () => {
+  it('finds nothing in a correct history, whatever order it was gathered in, and counts', () => {
     const history = [
       ...turn(0, 10, 20, { token: 5 }),
       access('read', 11, 0, 0, 5),
@@ -216,7 +216,7 @@ describe('the checker of histories', () => {
     });
   });
 
-  it('two holders are found, whoever they are, unless the first lease was over or lost in between', () => {
+  it('two holders are found in any processes, unless the first lease had ended or was lost in between', () => {
     const believer = turn(0, 10, undefined, { token: 5, until: 40 });
     const look = (at: number, until: number): Entry => ({ at, type: 'held', turn: '0.0.10', until });
     const withoutDeadline = turn(0, 10, 100, { grant: { until: undefined, sentAt: undefined } }).filter(
@@ -253,7 +253,7 @@ describe('the checker of histories', () => {
     });
   });
 
-  it('readers beside each other with two tokens are found, unless the lock of one was lost', () => {
+  it('simultaneous readers with two tokens are found, unless the lock of one was lost', () => {
     const one = reader(0, 5, 10);
     const again = reader(0, 7, 28, 400, { ttlMs: 20, until: 500, grant: { owner: 'x' } });
     const waitsIn = (...tickets: string[]) => fault('restart-old', 25, 30, { revived: { tokens: [], tickets } });
@@ -270,7 +270,7 @@ describe('the checker of histories', () => {
     });
   });
 
-  it('more permits than a limit are found, whoever names it, unless so many were lost that the rest is within it', () => {
+  it('more permits than the limit of any holder are found, unless so many were lost that the rest is within it', () => {
     const lost = [...permits(0, 3, 10), fault('flush', 15), ...permits(1, 3, 20)];
     finds('more permits than the limit', {
       bad: [

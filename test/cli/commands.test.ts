@@ -83,7 +83,7 @@ it('the commands inspect and ls show the locks of a prefix that are held, as lin
   expect(lines.join()).toContain(digest); // whole
 });
 
-it('the command inspect does not speak of the process of a lock that was detached, and says for how long it is held', async () => {
+it('the command inspect names no process for a detached lock, and says for how long it is held', async () => {
   const locks = await openLocks({ redis: server.url });
   const key = freshKey();
   await (await locks.acquire(key)).detach({ ttlMs: 10_800_000 });
@@ -110,7 +110,7 @@ it('the command doctor breaks its lines where the terminal ends', async () => {
   expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(40);
 });
 
-it('the command ls looks again and again with --watch, until it is interrupted', async () => {
+it('the command ls lists again and again with --watch, until it is interrupted', async () => {
   const locks = await openLocks({ redis: server.url, keyPrefix: 'watch' });
   const lock = await locks.acquire('a');
   const shown: string[] = [];
@@ -160,7 +160,7 @@ it('the commands inspect and ls show the processes that wait, and print no numbe
   await Promise.all([inside, ...waiting].map(async (each) => (await each).release()));
 });
 
-it('the command release takes a lock from the holder that was shown only, after a yes [G479]', async () => {
+it('the command release takes a lock only from the holder that it showed, after a yes [G479]', async () => {
   const locks = await openLocks({ redis: server.url });
   const key = freshKey();
   const held = async () => (await locks.inspect(key))?.digest;
@@ -190,7 +190,7 @@ it('the command release takes a lock from the holder that was shown only, after 
   expect(await call(on('release', key, '--force', '--yes'))).toMatchObject({ code: 1 });
 });
 
-it('the command inspect has a line for each holder of permits, with its digest, and release takes them from one, or all that it showed [G895]', async () => {
+it('the command inspect has a line for each holder of permits, with its digest, and release takes them from one holder, or from all that it showed [G895]', async () => {
   const locks = await openLocks({ redis: server.url });
   const key = freshKey();
   const take = (permits: number) => locks.acquirePermits(key, { limit: 5, permits });

@@ -81,7 +81,7 @@ describe('run', () => {
     expect(await locks.isLocked(key)).toBe(false);
   });
 
-  it('it does not hand the credentials of Redis to the command, unless it is told to [G588]', async () => {
+  it('it does not hand the credentials of Redis to the command, unless an option says so [G588]', async () => {
     const key = freshKey();
     const { port } = server;
     const given = {
@@ -140,7 +140,7 @@ describe('run', () => {
     expect(existsSync(file)).toBe(true);
   });
 
-  it('the command run stops the command when the lock is lost, and exits with 76 however that ends [G482]', async () => {
+  it('the command run stops the command when the lock is lost, and exits with 76 however the command ends [G482]', async () => {
     const key = freshKey();
     const file = freshFile();
     const running = run(key, '--ttl', '3s', ...waits(file, `trap 'echo trapped > ${file}.trapped; exit 0' TERM;`));
@@ -212,7 +212,7 @@ describe('run as a process', () => {
     expect(existsSync(file)).toBe(false);
   });
 
-  it('the lock of a command line that was killed ends after its ttl, also while the command still runs [G484]', async () => {
+  it('the lock of a command line that was killed ends after its ttl, even if the command still runs [G484]', async () => {
     const key = freshKey();
     const file = freshFile();
     const { cli, ended } = start('run', key, '--ttl', '1s', ...waits(file));

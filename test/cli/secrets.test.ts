@@ -103,7 +103,7 @@ describe('Wrong command lines', () => {
     ['a command that there is not', ['lock'], 'The first word must be a command: doctor'],
     ['a command of other tools', ['list', 'order:*'], 'There is no command list. Did you mean ls?'],
     ['no database', ['ddl'], 'ddl is for PostgreSQL and MySQL. Write ddl postgres, or ddl mysql.'],
-    ['an option that there is not', ['doctor', '--jsn'], 'There is no option --jsn. See --help.'],
+    ['an unknown option', ['doctor', '--jsn'], 'There is no option --jsn. See --help.'],
     ['an option of another command', ['doctor', '--force'], 'doctor has no option --force.'],
     ['no key', ['inspect', '--redis', 'redis://x'], 'inspect takes a key: got 0 words.'],
     ['two keys', ['inspect', 'a', 'b', '--redis', 'redis://x'], 'inspect takes a key: got 2 words.'],
@@ -153,7 +153,7 @@ describe('Wrong command lines', () => {
     ['an option whose value is empty', ['release', 'x', '--owner='], '--owner needs a value.'],
     ['an option that another one follows', ['release', 'x', '--owner', '--yes'], '--owner needs a value.'],
     ['a switch with a value', ['doctor', '--json=yes'], '--json takes no value.'],
-    ['help for no command', ['help', 'doctr'], 'Help is available for doctor, ls, inspect, release, run, ddl.'],
+    ['help for an unknown command', ['help', 'doctr'], 'Help is available for doctor, ls, inspect, release, run, ddl.'],
   ])('%s exits with 64 and says why', async (_what, argv, message) => {
     const { code, out, err } = await call(argv);
     expect({ code, said: out + err }).toEqual({ code: 64, said: expect.stringContaining(message) });
@@ -174,7 +174,7 @@ describe('Wrong command lines', () => {
   });
 
   it.each(['doctor', 'ls', 'inspect', 'release', 'run', 'ddl'])(
-    'the help of %s is that command alone: its arguments, each of its options, and what it exits with',
+    'the help of %s describes only that command: its arguments, its options and its exit codes',
     async (command) => {
       const { code, out, err } = await call(['help', command]);
       expect({ code, err }).toEqual({ code: 0, err: '' });

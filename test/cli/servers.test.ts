@@ -49,7 +49,7 @@ it('the servers get the password of MySQL from MYSQL_PWD, unless their URL has o
     expect(read(['--mysql', given], env)).toEqual({ mysql: given });
 });
 
-it('the servers are described by options of node-redis where that alone is installed', () => {
+it('the servers are described by options of node-redis if only that is installed', () => {
   const described = (argv: string[], env = {}) => serversOf(readCommandLine(argv), env, 'redis');
   const login = { username: undefined, password: 'pass' };
   expect(described(['--redis', 'rediss://me:mine@a:7000/3?family=6'])).toEqual({

@@ -69,7 +69,7 @@ it('calls that have tied for a lock ask again after a pause by chance, not when 
 });
 
 it.each(['before it is given back', 'after it was given back'])(
-  'a lock of which it is not known whether it was detached is free at once, though the store has detached it %s',
+  'a lock that may have been detached is free at once, though the store has detached it %s',
   async (when) => {
     let runLate: (() => Promise<unknown>) | undefined;
     class Unsure extends MemoryBackend {
@@ -89,7 +89,7 @@ it.each(['before it is given back', 'after it was given back'])(
   },
 );
 
-it('a lock stands no longer than its own ttl after a call under it gave up, whose holdMs the store had without a word', async () => {
+it('a lock lasts no longer than its own ttl after a nested call gave up, although the store had applied its holdMs', async () => {
   let isSilent = true;
   class Silent extends MemoryBackend {
     override extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
@@ -106,7 +106,7 @@ it('a lock stands no longer than its own ttl after a call under it gave up, whos
   });
 });
 
-it('an application closes though its store never says that it has closed, and hears of that [G1070]', async () => {
+it('an application closes though its store never says that it has closed, and gets an error about that [G1070]', async () => {
   const backend = new MemoryBackend(now);
   backend.close = () => new Promise(() => {});
   const limitMs = 10_000 + 5 * backend.attemptTimeoutMs();

@@ -302,22 +302,19 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyCrowd) => P
       };
     },
   ],
-])(
-  'the contract finds a backend that several may hold locks of, and that %s',
-  async (_what, sentence, message, defect) => {
-    const setUp = (change: typeof defect) => async () => {
-      const toy = new ToyCrowd(now);
-      return { backend: fromPromises(Object.assign(toy, change(toy))) };
-    };
-    await expect(runOne(sentence, setUp(defect))).rejects.toThrow(message);
-    await expect(
-      runOne(
-        sentence,
-        setUp(() => ({})),
-      ),
-    ).resolves.toBeUndefined();
-  },
-);
+])('the contract finds a backend with shared locks and permits that %s', async (_what, sentence, message, defect) => {
+  const setUp = (change: typeof defect) => async () => {
+    const toy = new ToyCrowd(now);
+    return { backend: fromPromises(Object.assign(toy, change(toy))) };
+  };
+  await expect(runOne(sentence, setUp(defect))).rejects.toThrow(message);
+  await expect(
+    runOne(
+      sentence,
+      setUp(() => ({})),
+    ),
+  ).resolves.toBeUndefined();
+});
 
 it.each<[defect: string, sentence: string, message: string, Partial<QueuedMemory>]>([
   [
@@ -344,7 +341,7 @@ it.each<[defect: string, sentence: string, message: string, Partial<QueuedMemory
   await expect(runOne(sentence, setUp({}))).resolves.toBeUndefined();
 });
 
-it('the check of what is left gets the beginning of all keys that it is to look for', async () => {
+it('the check of leftovers gets the beginning of all keys that it looks for', async () => {
   const asked: string[] = [];
   const toy = new ToyBackend(now);
   toy.acquire = (request) => (asked.push(request.key), acquire.call(toy, request));

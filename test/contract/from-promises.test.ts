@@ -216,7 +216,7 @@ it('a backend of promises names the modes in which it holds locks, or says why t
   expect([backend.modes, backend.whyOnlyExclusive]).toEqual([undefined, 'The disk is small.']);
 });
 
-it('what a backend of promises can do besides is known to the service: it polls together, sends later, and guards', () => {
+it('the service knows what else a backend of promises can do: it polls together, sends later, and guards', () => {
   const statement = { dialect: 'testing', text: 'toy', values: [] };
   const guard = vi.fn<NonNullable<LockBackend['guard']>>(() => statement);
   const backend = broken({ pollEveryMs: 25, sendsLater: true, guard });
@@ -250,7 +250,7 @@ it('a backend of promises closes its store when the releases in flight have been
   expect(log).toEqual(['slow', 'failing', 'failing', 'closed']);
 });
 
-it('a backend of promises without a time for attempts gives them the one that all operations have', async () => {
+it('a backend of promises without a time limit for attempts uses the limit of all operations', async () => {
   const toy = Object.assign(new ToyBackend(now), { attemptTimeoutMs: undefined, acquire: hang });
   const backend = fromPromises(toy as PromiseBackend, now, 20);
   expect(backend.attemptTimeoutMs()).toBe(20);
@@ -300,7 +300,7 @@ it('10 000 locks that are released in an outage of a backend of promises cost on
 });
 
 it.each(FAILURES.filter(([what]) => what !== 'throws'))(
-  'looking at a lock whose backend of promises %s is refused, and the report says so',
+  'inspecting a lock whose backend of promises %s is refused, and the report says so',
   async (_what, fails, problem) => {
     const backend = broken({ inspect: fails, forceRelease: fails, report: fails });
     const unavailable = expect.objectContaining({

@@ -32,7 +32,7 @@ afterEach(() => {
 const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
 describe('What could not be given back', () => {
-  it('releases that are owed are not tried while there is no connection, and at once when there is one again [G66]', async () => {
+  it('releases that are owed are not tried while there is no connection, and are tried at once when there is one again [G66]', async () => {
     const { retry, tried, connection } = retrying(() => true);
     connection.isReady = false;
     for (let key = 0; key < 2_000; key++) retry.add(`${key}`, Infinity);

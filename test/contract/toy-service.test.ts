@@ -34,7 +34,7 @@ it('a set that has waited for one lock has for the others what is left of its ti
   expect(ended).toEqual(['set', 'single']);
 });
 
-it('a store that wakes those who wait, and keeps no places for them, does not show a lock as one that nobody waits for [G1065]', async () => {
+it('a store that wakes waiting calls, and keeps no queue, does not show that nobody waits for a lock [G1065]', async () => {
   const waitersOf = async (keepsPlaces?: boolean) => {
     const nothing = () => {};
     const listening = { isListening: () => true, listen: nothing, checkListening: nothing, leave: nothing };
@@ -49,7 +49,7 @@ it('a store that wakes those who wait, and keeps no places for them, does not sh
   expect(await waitersOf(false)).toBeUndefined();
 });
 
-it('the events of a service end though its store fails to close, and the application hears of that failure', async () => {
+it('the events of a service end though its store fails to close, and the application gets that failure', async () => {
   const failure = new Error('of the store');
   const toy = Object.assign(new ToyBackend(now), { close: () => Promise.reject(failure) });
   const locks = serviceOn(fromPromises(toy, now));
@@ -73,7 +73,7 @@ function warningsOf(locks: LockService): string[] {
 const never = () => new Promise<never>(() => {});
 const asked = ({ log }: ToyWatched) => log.filter((entry) => entry === 'acquire key').length;
 
-it('a call that waits asks no store that watches again before that tells that the lock may be free [G1090]', async () => {
+it('a waiting call asks a store with a watch again only when the watch says that the lock may be free [G1090]', async () => {
   const toy = new ToyWatched(now);
   const [one, other] = pairOn(toy);
   const holder = await one.acquire('key');
@@ -96,7 +96,7 @@ function failing(toy: ToyWatched, times: number): void {
   };
 }
 
-it('calls that wait ask after pauses while the watch of their store is broken, and hear of their turns when it has begun again [G1094]', async () => {
+it('waiting calls poll while the watch of their store is broken, and are notified of their turns when it has begun again [G1094]', async () => {
   const toy = new ToyWatched(now);
   const [one, other] = pairOn(toy);
   const warnings = warningsOf(other);
@@ -138,7 +138,7 @@ it('a watch that failed once, and then lasts, ends when its service closes, with
   }
 });
 
-it('calls that wait ask again when the watch of their store says once more that it misses no lock from then on', async () => {
+it('waiting calls ask again when the watch of their store says once more that it reports every lock from then on', async () => {
   const toy = new ToyWatched(now);
   const again = new Gate();
   toy.watch = async function* () {
@@ -159,7 +159,7 @@ it('calls that wait ask again when the watch of their store says once more that 
   expect(asked(toy)).toBe(before + 1);
 });
 
-it('a watch that has fallen silent is begun again when a wake-up did not come [G1091]', async () => {
+it('a silent watch is begun again when a wake-up did not come [G1091]', async () => {
   const toy = new ToyWatched(now);
   const [one, other] = pairOn(toy);
   const began = () => toy.log.filter((entry) => entry === 'watch').length;
@@ -214,7 +214,7 @@ it.each<[what: string, problem: string, watch: (signal: AbortSignal) => unknown]
     }),
   ],
 ])(
-  'calls that wait have their locks though the watch of their store %s, it is not begun all the time, and the warning comes once [G1092]',
+  'waiting calls get their locks although the watch of their store %s, which is restarted only after pauses, with one warning [G1092]',
   async (_what, problem, watch) => {
     const toy = new ToyWatched(now);
     let begun = 0;
@@ -233,7 +233,7 @@ it.each<[what: string, problem: string, watch: (signal: AbortSignal) => unknown]
   },
 );
 
-it('a watch that says without end that it may have missed some locks does not have calls ask without a pause', async () => {
+it('a watch that keeps saying that it may have missed some locks does not make calls ask without a pause', async () => {
   const watch = async function* () {
     for (;;) yield undefined;
   };
@@ -290,7 +290,7 @@ it('a call that asks after pauses asks when the lease of the holder ends, and ag
   await lock.release();
 });
 
-it('an outage of which the store gives no reason does not read as an application that closes [G1143]', async () => {
+it('an outage without a reason from the store does not look like an application that closes [G1143]', async () => {
   const backend = Object.assign(fromPromises(new ToyBackend(now), now), {
     acquire: (_request: unknown, done: (outcome: AcquireOutcome) => void) =>
       void Promise.resolve().then(() => done({ status: 'unavailable', causes: [] })),
@@ -301,7 +301,7 @@ it('an outage of which the store gives no reason does not read as an application
   expect(error).toMatchObject({ causes: [{ node: 'the store', problem: 'it gave no reason' }] });
 });
 
-it('a watch that yields keys without end leaves time for calls', async () => {
+it('a watch that never stops yielding keys leaves time for calls', async () => {
   let yielded = 0;
   const watch = async function* () {
     for (; ; yielded++) yield 'key';
@@ -395,7 +395,7 @@ it.each<[what: string, close: () => Promise<void>]>([
   await expect(failing({ attemptTimeoutMs: () => Infinity })).rejects.toThrow('attemptTimeoutMs() of the store');
 });
 
-it('a service closes its store within a limit that a timer can have, though its attempts take for ever', async () => {
+it('a service closes its store within a limit that a timer can have, though its attempts take forever', async () => {
   const closed = new Gate();
   const toy = Object.assign(new ToyBackend(now), { close: () => closed.opened, attemptTimeoutMs: () => 500_000_000 });
   const closing = serviceOn(fromPromises(toy, now)).onApplicationShutdown();

@@ -10,7 +10,7 @@ import { codes, commandTimeoutMs, diagnosisOf, DURABLE, nameOf } from './diagnos
 const diagnose = ({ url }: { url: string }) => diagnosisOf({ redis: url });
 
 describe('The doctor of one Redis', () => {
-  it('tells all about a server, and finds nothing wrong with one that is durable and evicts nothing', async () => {
+  it('reports all about a server, and finds nothing wrong with one that is durable and evicts nothing', async () => {
     const server = await redisServer(...DURABLE, '--maxmemory', '100mb');
     await replicaOf(server);
     const diagnosis = await diagnose(server);
@@ -51,7 +51,7 @@ describe('The doctor of one Redis', () => {
     );
   });
 
-  it('says that locks in memory exclude nobody else, and that a server which is dead cannot be reached, without its password', async () => {
+  it('says that locks in memory exclude no other process, and that a dead server cannot be reached, without its password', async () => {
     const inMemory = await (await openLocks({ memory: true })).diagnose();
     expect(inMemory.findings).toMatchObject([{ severity: 'warning', code: 'memory' }]);
     expect(formatDiagnosis(inMemory)).toMatch(

@@ -111,7 +111,7 @@ it.each([
   expect(node.summary).toMatch(new RegExp(`^${server} ${version.replaceAll('.', '\\.')}, `));
 });
 
-it('the doctor measures the age of a KeyDB as that of a Redis, and not that of the others', async () => {
+it('the doctor measures the uptime of KeyDB as it does for Redis, but not of other servers', async () => {
   const old = await diagnose(KEYDB.replace('6.3.4', '6.0.18').replace('active-replica', 'master'));
   expect(codes(old.findings)).toEqual(['error too-old']);
   expect(old.findings[0]!.message).toContain('runs KeyDB 6.0.18: locks need KeyDB 6.2 or newer');

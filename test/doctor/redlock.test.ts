@@ -73,7 +73,7 @@ it('the doctor warns of a fencing counter that is more than a second ahead of th
   expect(findings[0]!.message).toContain(`has the fencing counter lock:fence ${aheadMs} ms ahead of its clock`);
 });
 
-it('the doctor tells a fencing counter that is days ahead from one whose clock was set back [G531]', async () => {
+it('the doctor distinguishes a fencing counter that is days ahead from one whose clock was set back [G531]', async () => {
   const server = await redisServer();
   await server.command('SET', 'lock:fence', timeUs() + 10 * 86_400_000_000);
   const { findings, odd } = await examined({ redis: server.url });

@@ -104,7 +104,7 @@ describe('An application does not start', () => {
     expect(error.message).toContain('its master overwrites them, and locks disappear');
   });
 
-  it('an application does not start with a client whose database its server refuses, as it goes on in another one', async () => {
+  it('an application does not start with a client whose database its server refuses, since it would use another one', async () => {
     const { port } = await redisServer();
     const client = new Redis({ host: '127.0.0.1', port, db: 99 });
     onTestFinished(() => client.disconnect());

@@ -69,7 +69,7 @@ describe('a server that answers its scripts in any way', () => {
     outcomes = {};
   });
 
-  it('a server that answers in any way neither hangs a call nor has it run without a token, on one node [G23]', async () => {
+  it('a server that answers in any way neither hangs a call nor lets it run without a token, on one node [G23]', async () => {
     const [server] = servers;
     const locks = await openLocks({ redis: source(server!), commandTimeoutMs: 30, lazyConnect: true });
     await fuzz(
@@ -89,7 +89,7 @@ describe('a server that answers its scripts in any way', () => {
     expect(outcomes.LockUnavailableError).toBeGreaterThan(1);
   });
 
-  it('a server that answers in any way neither hangs a call nor has it run without a token, as any node of a Redlock [G24]', async () => {
+  it('a server that answers in any way neither hangs a call nor lets it run without a token, as any node of a Redlock [G24]', async () => {
     const locks = await openLocks({
       redlock: servers.map(source),
       commandTimeoutMs: 30,

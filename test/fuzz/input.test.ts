@@ -61,7 +61,7 @@ function sharedObjects(): unknown[] {
 }
 
 describe('whatever it is given', () => {
-  it('a key template makes a key that stands in one hash tag, or says what is wrong [G133]', async () => {
+  it('a key template makes a key that is in one hash tag, or says what is wrong [G133]', async () => {
     const before = sharedObjects();
     await fuzz(
       fc.property(template, value, value, (text, first, second) => {
@@ -74,7 +74,7 @@ describe('whatever it is given', () => {
     expect(sharedObjects()).toEqual(before);
   });
 
-  it('a key template never shows what belongs to all objects [G134]', async () => {
+  it('a key template never shows what all objects inherit [G134]', async () => {
     await fuzz(
       fc.property(value, fc.constantFrom('__proto__', 'constructor', 'prototype'), word, (given, name, rest) => {
         expect(outcome(() => new KeyTemplate(`{0.${name}.${rest}}`).render(() => given))).toBeInstanceOf(LockError);
@@ -137,7 +137,7 @@ describe('whatever it is given', () => {
     expect(sharedObjects()).toEqual(before);
   });
 
-  it('the options of a call are taken, or refused as such', async () => {
+  it('the options of a call are accepted, or refused as options', async () => {
     const locks = await openLocks({ memory: true });
     const names = fc.oneof(word, fc.constantFrom('ttlMs', 'watchdog', 'holdMs', 'maxHoldMs', 'mode', 'signal'));
     await fuzz(
@@ -150,7 +150,7 @@ describe('whatever it is given', () => {
     );
   });
 
-  it('a URL is taken, or refused without being shown [G136]', async () => {
+  it('a URL is accepted, or refused without being shown [G136]', async () => {
     const SECRET = 'hunter2hunter2';
     const url = fc.oneof(
       fc.webUrl(),

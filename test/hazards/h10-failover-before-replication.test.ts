@@ -41,7 +41,7 @@ async function laterHolderIsGreater(primary: RedisServer, stream: TcpProxy, repl
 }
 
 describe('H10: the primary fails before it has replicated the lock', () => {
-  it('a naive lock has two holders after a failover, and nothing tells the late write of the first from the work of the second', async () => {
+  it('a naive lock has two holders after a failover, and nothing distinguishes the late write of the first from the work of the second', async () => {
     const { primary, stream, replica } = await replicated();
     stream.dropReplies();
     expect(await tryLock(clientOf(primary), 'lock', 'A', 60_000)).toBe(true);

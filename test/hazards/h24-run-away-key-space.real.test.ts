@@ -41,7 +41,7 @@ async function endAllTtls(server: RedisServer): Promise<void> {
 }
 
 describe('H24: many different keys are locked, once each', () => {
-  it('a naive lock with a queue for each key, and a counter without a ttl, keeps both for ever', async () => {
+  it('a naive lock with a queue for each key, and a counter without a ttl, keeps both forever', async () => {
     const server = await redisServer();
     const redis = clientOf(server);
     const queues = new Map<string, Promise<unknown>>();

@@ -110,7 +110,7 @@ describe('H20: many wait for one lock', () => {
     expect((await server.calls()).set).toBe(1_000);
   });
 
-  it('this library costs some two commands a turn however many wait, and serves all, each service in its order [G172]', async () => {
+  it('this library costs about two commands a turn, however many calls wait, and serves them all, each service in its order [G172]', async () => {
     const server = await redisServer();
     const options = { redis: server.url, waitMs: 60_000 };
     const holder = await openLocks(options);

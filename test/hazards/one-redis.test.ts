@@ -162,7 +162,7 @@ describe('H16: everything in Redis is deleted while a lock is held', () => {
     expect(stock.write('as A saw it', tokenOfA)).toBe(true);
   });
 
-  it('this library tells the holder of the loss at its next extension after FLUSHALL, and the next token is still greater [G166]', async () => {
+  it('this library reports the loss to the holder at its next extension after FLUSHALL, and the next token is still greater [G166]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
     const stock = new FencedStore();

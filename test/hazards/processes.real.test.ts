@@ -10,7 +10,7 @@ import { until } from '../support/until.js';
 import { FencedStore } from './fenced-store.js';
 
 describe('H1: the holder crashes between two commands', () => {
-  it('a naive lock of SETNX and PEXPIRE stays for ever when its holder crashes between the two', async () => {
+  it('a naive lock of SETNX and PEXPIRE stays forever when its holder crashes between the two', async () => {
     const server = await redisServer();
     const holder = NaiveProcess.start(
       server,
@@ -25,7 +25,7 @@ describe('H1: the holder crashes between two commands', () => {
     expect(await clientOf(server).setnx('lock', 'B')).toBe(0);
   });
 
-  it('this library leaves no lock without an end when the holder crashes, and a waiter gets it when the ttl is over [G148]', async () => {
+  it('this library leaves no lock without an end when the holder crashes, and a waiter gets it when the ttl has passed [G148]', async () => {
     const server = await redisServer();
     const ttlMs = 60_000;
     const holder = await LockProcess.start({ redis: server.url, ttlMs });
@@ -100,7 +100,7 @@ describe('H4: the end of the lease is a time of the clients', () => {
     expect(await b.lock(60_000)).toBeUndefined(); // nobody holds it, and nobody can have it
   });
 
-  it('this library asks no clock but that of Redis: there is one holder, and the losers change nothing [G151]', async () => {
+  it('this library uses only the clock of Redis: there is one holder, and the losers change nothing [G151]', async () => {
     const server = await redisServer();
     const [crashed, inTime] = await Promise.all([1, 2].map(() => LockProcess.start({ redis: server.url })));
     const wall = Date.now.bind(Date);

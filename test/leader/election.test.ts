@@ -60,7 +60,7 @@ describe('an election', () => {
     expect(() => a.leader('')).toThrow(LockKeyError);
   });
 
-  it('a leader that resigns is behind all who wait, and each term has a greater token and another owner [G318]', async () => {
+  it('a leader that resigns queues behind all waiting processes, and each term has a greater token and another owner [G318]', async () => {
     const services = await Promise.all([open(), open(), open()]);
     const owners: string[] = [];
     const terms: number[] = [];
@@ -109,7 +109,7 @@ describe('an election', () => {
     await lock.release();
   });
 
-  it('a leader says each state once and in order, when it is so, and a late subscriber hears the last one [G315]', async () => {
+  it('a leader reports each state once, in order and at once, and a late subscriber gets the last one [G315]', async () => {
     const locks = await open();
     const holder = await locks.acquire('outbox');
     const leader = locks.leader('outbox');
@@ -284,7 +284,7 @@ describe('a leader whose Redis fails', () => {
   });
 });
 
-it('an election is held on a Redlock, and whoever resigns there lets another one lead [G329]', async () => {
+it('an election works on a Redlock, where a leader that resigns lets another one lead [G329]', async () => {
   const servers = await redisServers(3);
   const urls = servers.map(({ url }) => url);
   const [a, b] = await Promise.all([openLocks({ redlock: urls }), openLocks({ redlock: urls })]);

@@ -83,7 +83,7 @@ it('the write of a leader that was stopped for longer than its lease is refused 
   expect(refused).toEqual(late);
 });
 
-it('the work of a leader that resigns or closes has ended before that of the next one begins [G314]', () => {
+it('the work of a leader that resigns or closes has ended before the work of the next one begins [G314]', () => {
   const [third, fourth, fifth] = journal.entries('began').slice(2);
   const ended = (entry: Entry) => journal.entries('ended').find(({ term }) => term === entry.term)!.at;
   expect(ended(third!)).toBeLessThan(fourth!.at);

@@ -86,7 +86,7 @@ describe('the clock of a server', () => {
     },
   );
 
-  it.each([-10_000_000, 10_000_000])('is learned anew from the next answer when it was set by %i µs', (us) => {
+  it.each([-10_000_000, 10_000_000])('is learned again from the next answer after it was set by %i µs', (us) => {
     const clock = new ServerClock();
     expect([clock.at(5), clock.errorUs]).toEqual([undefined, undefined]);
     for (const now of [0, 10, 20]) clock.learn(timeAt(now + 0.1), now, now + 0.2);

@@ -66,7 +66,7 @@ describe('a lease', () => {
       ['lost', step],
       ['released', step],
     ]),
-  ])('that is %s takes no notice of %s', (from, step) => {
+  ])('that is %s ignores %s', (from, step) => {
     const { lease, reports } = leaseIn(from);
     const before = { deadline: lease.deadline, ttlMs: lease.ttlMs, reports: [...reports] };
     expect(STEPS[step]!(lease)).toBe(false);
@@ -84,13 +84,13 @@ describe('a lease', () => {
     expect(lease.checkState()).toBe('lost');
   });
 
-  it('that is unknown is lost when even an extension that was granted would be over', () => {
+  it('that is unknown is lost when even a granted extension would have ended', () => {
     const { lease, clock } = leaseIn('unknown');
     clock.ms = TTL_MS;
     expect(lease.checkState()).toBe('lost');
   });
 
-  it('a lease is lost at the earliest time until which a call may hold it, and one that is lifted does not count', () => {
+  it('a lease is lost at the earliest time until which a call may hold it, and a limit that is lifted does not count', () => {
     const { lease, clock } = leaseIn('held');
     const { deadline } = lease;
     lease.demands.endBy(deadline + 1);
@@ -115,7 +115,7 @@ describe('a lease', () => {
     expect(lease.onExtended(GRANT_TTL_MS)).toBe(false);
   });
 
-  it('lets whoever waits for the answer to its extension go on when it is lost without one', async () => {
+  it('lets calls that wait for the answer to its extension go on when it is lost without an answer', async () => {
     const { lease } = leaseIn('extending');
     const answered = lease.untilAnswered();
     lease.lose('expired');

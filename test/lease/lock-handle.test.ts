@@ -22,7 +22,7 @@ describe('a lock', () => {
     },
   );
 
-  it('is given back by release, once, and not held from the moment on that it is called, though its signal does not abort', async () => {
+  it('is given back once by release, and is no longer held from that call on, though its signal does not abort', async () => {
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('released');
     const { signal } = lock;
@@ -50,7 +50,7 @@ describe('a lock', () => {
 });
 
 describe('extend', () => {
-  it('starts the ttl anew, makes it longer, and shorter, here and in Redis; of several at once the last one counts', async () => {
+  it('restarts the ttl, makes it longer or shorter, here and in Redis; of several calls at once, the last one counts', async () => {
     const locks = await openLocks({ redis: server.url, watchdog: false });
     const lock = await locks.acquire('extended', { ttlMs: 10_000 });
     const isNow = async (ttlMs: number) => {
@@ -71,7 +71,7 @@ describe('extend', () => {
     expect(lock.signal.reason).toEqual(lost('expired'));
   });
 
-  it('sets the ttl that the watchdog keeps to from then on', async () => {
+  it('sets the ttl that the watchdog uses from then on', async () => {
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('kept', { ttlMs: 60_000 });
     await lock.extend(1_500);
@@ -84,7 +84,7 @@ describe('extend', () => {
     ['gone', 'expired', ['DEL'], null],
     ["another owner's", 'stolen', ['SET', 'thief', 'PX', '5000'], 'thief'],
   ] as const)(
-    'rejects and tells the loss when the key is %s, which stays so',
+    'rejects and reports the loss when the key is %s, and does not change the key',
     async (key, reason, [command, ...rest], owner) => {
       const locks = await openLocks({ redis: server.url });
       const lock = await locks.acquire(key);

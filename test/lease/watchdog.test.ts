@@ -90,7 +90,7 @@ async function extensionsOf(lock: Lock, forMs: number): Promise<number[]> {
 }
 
 describe('Watchdog', () => {
-  it('extends in each process at a pace of its own, up to a tenth earlier, so that those that were extended together drift apart [G283]', async () => {
+  it('extends in each process at a pace of its own, up to a tenth earlier, so that leases that were extended together drift apart [G283]', async () => {
     const redis = (await redisServer()).url;
     const times: Promise<number[]>[] = [];
     for (const chance of [0, 0.5, 1]) {
@@ -106,7 +106,7 @@ describe('Watchdog', () => {
     ]);
   });
 
-  it('tries at least three times before the deadline, tells each fault and then the loss, and keeps the lock if the last try succeeds', async () => {
+  it('tries at least three times before the deadline, reports each fault and then the loss, and keeps the lock if the last try succeeds', async () => {
     const proxy = await proxyTo(await redisServer());
     const locks = await openLocks({ redis: proxy.url, ttlMs: 9_000, commandTimeoutMs: 500 });
     const events: LockEvent[] = [];

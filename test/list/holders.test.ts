@@ -50,7 +50,7 @@ it.each(STORES)(
 );
 
 it.each(STORES)(
-  'permits are taken by force from the holder that was named alone, and without a name from all (%s) [G891]',
+  'permits are taken by force only from the named holder, and from all holders without a name (%s) [G891]',
   async (_, options) => {
     const locks = await openLocks(options());
     const take = (permits: number) => locks.acquirePermits('forced', { limit: 3, permits });
@@ -76,7 +76,7 @@ it.each(STORES)(
   },
 );
 
-it('a call that is refused permits is told one holder and how many others there are, and what it asked for [G893]', async () => {
+it('the error of a call that is refused permits names one holder, the number of others, and what the call asked for [G893]', async () => {
   const locks = await openLocks({ memory: true });
   const held = [];
   for (let count = 0; count < 3; count++) held.push(await locks.acquirePermits('full', { limit: 3 }));

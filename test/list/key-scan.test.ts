@@ -28,7 +28,7 @@ function scanOf(
 const page = (cursor: unknown, ...keys: string[]): unknown => [cursor, keys.map((key) => `lock:{${key}}`)];
 const REQUEST = { match: '*', limit: 10, budgetMs: 1_000 };
 
-it('a search has one command in flight to each server, goes on where that ended, and has each key once [G439]', async () => {
+it('a search has one command in flight to each server, goes on where that ended, and finds each key once [G439]', async () => {
   const pages: Record<string, unknown> = { 0: page(7, 'a', 'b'), 7: page('9', 'b', 'c'), 9: page('0', 'd') };
   const inFlight: Record<string, number> = { one: 0, other: 0 };
   let most = 0;
@@ -49,7 +49,7 @@ it('a search has one command in flight to each server, goes on where that ended,
   expect(most).toBe(1);
 });
 
-it('a search for keys with many stars has Redis look for the text before the first one, and compares the rest itself [G536]', async () => {
+it('a search for keys with many stars makes Redis look for the text before the first one, and compares the rest itself [G536]', async () => {
   const patterns: string[] = [];
   const server: Ask = (_cursor, pattern) => {
     patterns.push(pattern);

@@ -3,7 +3,7 @@ import { aclUser, refusals } from '../doctor/acl-user.js';
 import { openLocks } from '../support/open-locks.js';
 import { redisServer } from '../support/stage.js';
 
-it('list() alone needs the right +scan: its error names it, and the doctor does without [G430]', async () => {
+it('only list() needs the right +scan: its error names the right, and the doctor works without it [G430]', async () => {
   const redis = await redisServer();
   const locks = await openLocks({ redis: await aclUser(redis), ttlMs: 60_000, commandTimeoutMs: 20_000 });
   const lock = await locks.acquire('key');

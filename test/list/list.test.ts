@@ -79,7 +79,7 @@ it.each<[string, (more: object) => RedisLockModuleOptions]>([
   ['one Redis', (more) => ({ redis: redis.url, ...more })],
   ['memory', (more) => ({ memory: true, ...more })],
 ])(
-  'a list takes no character for a wildcard but the * of match, in keys and prefixes (%s) [G417]',
+  'only the * of match is a wildcard in a list, not characters in keys and prefixes (%s) [G417]',
   async (store, options) => {
     const locks = await openLocks(options({ keyPrefix: 'a*[b]?\\' }));
     const others = await openLocks(options({ keyPrefix: 'aXbY' })); // fits the prefix, if that is read as a pattern
@@ -179,7 +179,7 @@ it('a list of a Redis that hangs ends in time, and is sent nothing more until it
   expect(gone).toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: [{ node: nameOf(server) }] });
 });
 
-it('says of no lock of a Redlock that it is free, if a node that does not answer may make it held [G497]', async () => {
+it('does not say that a lock of a Redlock is free if a silent node may make it held [G497]', async () => {
   const locks = await openLocks(redlock({ keyPrefix: 'asked' }));
   onTestFinished(() => servers.forEach((server) => server.resume()));
   await servers[0]!.command('SET', 'asked:{leftover}', 'host/1/random/1@1700000000000000', 'PX', 60_000);
@@ -194,7 +194,7 @@ it('says of no lock of a Redlock that it is free, if a node that does not answer
   expect(await locks.isLocked('another')).toBe(false); // nobody has a vote on the nodes that answer
 });
 
-it('a list of a Redlock needs a majority, and leaves out what stands on a minority [G433]', async () => {
+it('a list of a Redlock needs a majority, and leaves out what only a minority has [G433]', async () => {
   const locks = await openLocks(redlock({ keyPrefix: 'votes', ttlMs: 60_000 }));
   onTestFinished(() => servers.forEach((server) => server.resume()));
   await locks.acquire('held');

@@ -63,7 +63,7 @@ it.each<[string, RedisLockModuleOptions['fair']]>([
 });
 
 it.each(STORES)(
-  'each process that waits is shown with how many of its calls wait, as of a second ago at most (%s) [G933]',
+  'inspect and list show how many calls of each process wait, at most a second late (%s) [G933]',
   async (where, options) => {
     const [holding, second, third] = await Promise.all([1, 2, 3].map(() => openLocks(options())));
     const key = `counted ${where}`;
@@ -98,7 +98,7 @@ it.each(STORES)(
   },
 );
 
-it('a process that is silent while others show that they wait is left out of those that wait [G435]', async () => {
+it('a process that is silent while others show that they wait is not shown as waiting [G435]', async () => {
   const [holding, waiting] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
   const key = 'silent';
   const lock = await holding.acquire(key);
@@ -130,7 +130,7 @@ it('a process that is silent while others show that they wait is left out of tho
   await (await waits).release();
 });
 
-it('the processes that wait for a lock of a Redlock are those of all its nodes [G436]', async () => {
+it('the processes that wait for a lock of a Redlock are collected from all of its nodes [G436]', async () => {
   const options = { redlock: servers.map(({ url }) => url), admission: false, commandTimeoutMs: 1_000 };
   const all = await Promise.all([openLocks(options), openLocks(options), openLocks(options)]);
   const names = await Promise.all(all.map(processOf));
@@ -177,7 +177,7 @@ const behind = async (locks: LockService, key: string) => (await locks.inspect(k
 const isTold = (key: string) => redis.command('EXISTS', `lock:{${key}}:calls`);
 
 it.each(STORES)(
-  "how many calls wait behind a lock in its holder's process is shown to others, as of half a ttl ago at most (%s) [G936]",
+  "other processes see how many calls wait behind a lock in its holder's process, at most half a ttl late (%s) [G936]",
   async (_where, options) => {
     const [holding, other] = [await openLocks(options()), await openLocks(options())];
     const key = freshKey();
@@ -204,7 +204,7 @@ it.each(STORES)(
   },
 );
 
-it('what the last holder has told is not shown of the next one in another process [G937]', async () => {
+it('the number that the last holder reported is not shown for the next holder in another process [G937]', async () => {
   const [holding, other] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
   const key = freshKey();
   const lock = await holding.acquire(key, { ttlMs: HOLDER_TTL_MS });
@@ -304,7 +304,7 @@ it.each([
   ['by default', false],
   ['in fair mode', true],
 ])(
-  'whoever is shown as waiting has a place, and in a quiet moment as many calls as it counts itself (%s) [G935]',
+  'each process that is shown as waiting has a place, and in a quiet moment as many calls as it counts itself (%s) [G935]',
   async (_, fair) => {
     const callers = await Promise.all(Array.from({ length: 5 }, () => Caller.open(fair)));
     const random = randomOf(fair ? 1 : 2);

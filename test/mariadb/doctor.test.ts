@@ -24,7 +24,7 @@ const diagnosed = async (name: string, url = server.url) =>
   diagnosedBy(await locksOn({ url }, { table: name, createTable: false }));
 
 describe('The doctor of locks in MariaDB', () => {
-  it('finds nothing wrong with a table as ddl() makes it but that this server may forget, and names server, version, table and rows', async () => {
+  it('finds with a table of ddl() only that this server may forget locks, and names server, version, table and rows', async () => {
     const name = await table();
     const { nodes, ...diagnosis } = await diagnosed(name);
     expect(diagnosis).toMatchObject({ backend: 'mysql', where: `in ${store} (127.0.0.1:${server.port}/shop)` });
@@ -96,7 +96,7 @@ describe('The doctor of locks in MariaDB', () => {
     await locks.withLock('key', () => 'done');
   });
 
-  it('names a server that is too old, one of several primaries, one whose binary log lags behind, and a MySQL that is older than the one that was run', () => {
+  it('names a server that is too old, one of several primaries, one whose binary log lags behind, and a MySQL that is older than the tested one', () => {
     const good = {
       version: '10.11.18-MariaDB',
       has_key: true,

@@ -20,7 +20,7 @@ async function killSessions(): Promise<void> {
 }
 
 describe('Locks in MariaDB', () => {
-  it('are had whatever the sessions of the server begin with [G789]', async () => {
+  it('can be acquired whatever settings the sessions of the server begin with [G789]', async () => {
     const own = await ownMariaDb({
       autocommit: '0',
       'completion-type': 'CHAIN',
@@ -44,7 +44,7 @@ describe('Locks in MariaDB', () => {
     }
   });
 
-  it('are had again after all sessions were killed, and are still held by their holders [G781]', async () => {
+  it('can be acquired again after all sessions were killed, and are still held by their holders [G781]', async () => {
     const backend = await openBackend(server.url);
     const claim = claimOn(freshKey());
     await granted(backend, claim);
@@ -72,7 +72,7 @@ describe('Locks in MariaDB', () => {
     await releaseOn(backend, other);
   });
 
-  it('are granted although one that was asked for with them cannot be, which is refused with what to do [G971]', async () => {
+  it('are granted although another lock of the same request is refused, whose error says what to do [G971]', async () => {
     const own = await ownMariaDb();
     const locks = await locksOn(own, { waitMs: 60_000 });
     await (await locks.acquire('large')).release();
@@ -108,7 +108,7 @@ describe('Locks in MariaDB', () => {
     expect(await releaseOn(backend, held)).toEqual({ status: 'released' });
   });
 
-  it('are had once a server answers that had hung while sessions were set up, and no socket is left of those', async () => {
+  it('can be acquired once a server answers that hung while sessions were set up, and no socket of those sessions is left', async () => {
     const proxy = await proxyTo(server.port);
     proxy.mutesAfter = /SHOW VARIABLES/;
     const starting = openSqlLocks({ mysql: urlBy(proxy), commandTimeoutMs: 1_000, connectTimeoutMs: 60_000 });
@@ -120,7 +120,7 @@ describe('Locks in MariaDB', () => {
     expect(await lock.release()).toBe(true);
   });
 
-  it('cannot be taken while the server does not answer, can once it does, and have tokens that grow past a crash [G784]', async () => {
+  it('cannot be acquired while the server does not answer, but once it does, and their tokens keep growing after a crash [G784]', async () => {
     const own = await ownMariaDb();
     const backend = await openBackend(own.url, 1_000);
     const claim = claimOn(freshKey());
@@ -144,7 +144,7 @@ describe('Locks in MariaDB', () => {
     await expect(asking).rejects.toThrow('the connection was closed');
   });
 
-  it('are refused by a server that only reads, with what to do [G785]', async () => {
+  it('are refused by a read-only server, with what to do [G785]', async () => {
     const own = await ownMariaDb();
     await own.query(ddl('mysql'));
     await own.query('CREATE USER app IDENTIFIED BY "secret"');

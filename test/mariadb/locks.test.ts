@@ -58,7 +58,7 @@ describe('Locks in MariaDB', () => {
     expect((await b.inspect(key))?.holder).toMatchObject({ detached: true, note });
   });
 
-  it('are not said to have nobody else waiting, which is not known, by the service or by the command line [G834]', async () => {
+  it('are not shown as if nobody else waited, which is unknown, by the service or by the command line [G834]', async () => {
     const [holder, other] = [await openAnother(), await openAnother()];
     const key = freshKey();
     const lock = await holder.acquire(key);
@@ -81,7 +81,7 @@ describe('Locks in MariaDB', () => {
     await (await waiting).release();
   });
 
-  it('are had by a pool of the application, whose connections stay its own, also in a table whose columns have no defaults', async () => {
+  it('can be acquired with a pool of the application, whose connections are not used, also in a table whose columns have no defaults', async () => {
     const [pool, promises] = [createPool(server.url), createPromisePool(server.url)];
     onTestFinished(() => pool.end());
     onTestFinished(() => promises.end());
@@ -94,7 +94,7 @@ describe('Locks in MariaDB', () => {
     }
   });
 
-  it('are refused where there is no table, with what creates it [G773]', async () => {
+  it('are refused where the table is missing, with the statement that creates it [G773]', async () => {
     const opening = openAnother({ table: 'not_there', createTable: false });
     await expect(opening).rejects.toThrow(LockOptionsError);
     await expect(opening).rejects.toThrow(
@@ -105,12 +105,12 @@ describe('Locks in MariaDB', () => {
     expect(await (await openAnother({ table: 'not_there' })).tryAcquire('key')).not.toBeNull();
   });
 
-  it('can be had in a table that eight processes create at once [G795]', async () => {
+  it('can be acquired in a table that eight processes create at once [G795]', async () => {
     const services = await Promise.all(Array.from({ length: 8 }, () => openAnother({ table: 'created_at_once' })));
     for (const service of services) expect(await (await service.acquire('key')).release()).toBe(true);
   });
 
-  it('leave no rows behind that nobody has used for long, and keep those that are held [G774]', async () => {
+  it('leave behind no rows that have long been unused, and keep the rows of held locks [G774]', async () => {
     const locks = await openAnother({ table: 'swept' });
     const held = await locks.acquire('held');
     await Promise.all(Array.from({ length: 250 }, async (_, at) => (await locks.acquire(`free-${at}`)).release()));

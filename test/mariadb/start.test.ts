@@ -39,7 +39,7 @@ async function serverFor(host: string): Promise<{ options: MysqlConfig; ca: stri
 }
 
 describe('An application with locks in MariaDB', () => {
-  it('whose user may see no other table is told that the table is missing or its rights are, with what creates it [G830]', async () => {
+  it('whose user may see no other table is told that the table or its rights are missing, with the statement that creates the table [G830]', async () => {
     const error = await refusalOf(urlOf('limited'), { table: 'elsewhere' });
     expect(error).toBeInstanceOf(LockOptionsError);
     expect(error.message).toContain(

@@ -128,7 +128,7 @@ it('a client of Socket.IO gets an event', () => {
   expect(emitted).toEqual([['exception', { status: 'error', ...answer, cause: { pattern: 'pay', data: 7 } }]]);
 });
 
-it('a person whose lock has run out is answered with 409, and with words that fit [G1034]', async () => {
+it('a user whose lock has expired gets a 409 with a message that fits [G1034]', async () => {
   @Controller()
   class Editing {
     constructor(private readonly locks: LockService) {}
@@ -153,7 +153,7 @@ it('a person whose lock has run out is answered with 409, and with words that fi
   });
 });
 
-describe.each(HTTP_ADAPTERS)('a filter that was made by new, on %s,', (_name, makeAdapter) => {
+describe.each(HTTP_ADAPTERS)('a filter that was created with new, on %s,', (_name, makeAdapter) => {
   @Controller()
   class Busy {
     @Get('local')
@@ -244,7 +244,7 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
     expect(log.lines).toEqual([expect.stringMatching(/^error LockContendedError/)]);
   });
 
-  it('Retry-After is set where a lock is refused, beside the plain answer of Nest [G200]', async () => {
+  it('Retry-After is set where a lock is refused, in addition to the plain answer of Nest [G200]', async () => {
     const { url, locks } = await start();
     await using _held = await locks.acquire('order:1', { ttlMs: 5_000 });
     const response = await post(`${url}/request`, { id: 1 });

@@ -148,7 +148,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(acquired).toEqual([]);
   });
 
-  it('no lock made of arguments is taken when the body is invalid [G183]', async () => {
+  it('no lock whose key uses arguments is taken when the body is invalid [G183]', async () => {
     const { url, acquired } = await start();
     expect((await post(`${url}/by-argument`, { id: 5 })).status).toBe(400);
     expect(acquired).toEqual([]);
@@ -187,7 +187,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(log.lines.join()).toContain(`127.0.0.1:${redis.port}`);
   });
 
-  it('a key is made of parameters, a query, a header in any letter case, the user of a guard, the context, and a path in the body', async () => {
+  it('a key is made from parameters, a query, a header in any letter case, the user of a guard, the context, and a path in the body', async () => {
     const { url, acquired } = await start();
     const made = [
       ['params/x:y/z', 'x%3Ay:z'],
@@ -268,7 +268,7 @@ class Payments {
 }
 
 it.each(['arguments', 'function', 'request', 'context'])(
-  'a ValidationPipe checks the class of a body under @Locked with a key made of the %s [G204]',
+  'a ValidationPipe checks the class of a body under @Locked with a key made from the %s [G204]',
   async (kind) => {
     const { app, url } = await startApp({ controllers: [Payments] }, undefined, (made) =>
       made.useGlobalPipes(new ValidationPipe()),

@@ -69,7 +69,7 @@ const MADE: [template: string, args: unknown[], key: string][] = [
 ];
 
 it.each(MADE)(
-  'the key %s of %o is made of the arguments, so that no two values share one',
+  'the key %s of %o is made from the arguments, so that no two values share one',
   async (template, args, key) => {
     const Any = lockerOf(template);
     const { app, acquired } = await makeApp({ providers: [Any] });

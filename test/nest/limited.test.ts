@@ -117,7 +117,7 @@ it('a method with @Limited runs at most `limit` times at once for each key, howe
   expect(locks.size).toBe(0);
 });
 
-it('a call for several permits waits until so many are free, a nested one takes none again, and a lock of the key keeps out of both', async () => {
+it('a call for several permits waits until so many are free, a nested call takes no further permits, and a lock of the key excludes both', async () => {
   const { partners, locks } = await open();
   const { gate, calls } = await full(partners);
   const large = partners.large('a');

@@ -26,7 +26,7 @@ describe('an outage', () => {
     expect(test.events.map(({ type }) => type)).toEqual(['unavailable', 'unavailable', 'unavailable']);
   });
 
-  it('is one that the fencing counter, which all locks share, is of no use [G970]', async () => {
+  it('is logged when the fencing counter, which all locks share, is unusable [G970]', async () => {
     const redis = await durable();
     const test = await makeApp({}, { redis: redis.url });
     await redis.command('DEL', 'lock:fence');

@@ -151,7 +151,7 @@ describe('a method that is not async', () => {
     expect(await locks.isLocked('a')).toBe(false);
   });
 
-  it('emits the values of a stream that is promised where it was declared', async () => {
+  it('emits the values of a promised stream if it was declared', async () => {
     const { app, locks } = await makeApp({ providers: [Sync] });
     expect(await lastValueFrom(app.get(Sync).streamOfPromise().pipe(toArray()))).toEqual([1, 2]);
     expect(await locks.isLocked('x')).toBe(false);

@@ -87,7 +87,7 @@ it('the start of an application warns of an override without another decorator o
   expect(log.lines).toEqual([warning('OtherStock.write', 'Stock.write', '@Fenced and @Locked')]);
 });
 
-it('the start of an application does not warn where an override is decorated, or is said to be meant', async () => {
+it('the start of an application does not warn where an override is decorated, or marked as intended', async () => {
   class AlsoLocked extends Orders {
     @Locked('other')
     override async pay(): Promise<void> {}
@@ -107,7 +107,7 @@ it('the start of an application does not warn where an override is decorated, or
   expect(await logOf(Orders, AlsoLocked, Meant, OfMeant, Inheriting)).toEqual([]);
 });
 
-it('@NotLocked beside @Locked is refused when the class is defined, in either order [G619]', () => {
+it('@NotLocked together with @Locked is refused when the class is defined, in either order [G619]', () => {
   const problem = 'Locked on Both.pay: the method is both @Locked and @NotLocked: remove one of them.';
   const below = () => {
     class Both {

@@ -92,7 +92,7 @@ it.each(Object.entries(FORMS))(
   },
 );
 
-it('the service on a store of your own has sets, holds, lists, forced releases, parcels, extensions and events, and says what the store has not [G1096]', async () => {
+it('the service on a store of your own has sets, holds, lists, forced releases, parcels, extensions and events, and says what the store lacks [G1096]', async () => {
   const bounds = { shortestTtlMs: { ms: 3_000, because: 'Its leases have whole seconds.' } };
   const locks = serviceOf(await start(on(Object.assign(toy(), { bounds }))));
   const events: LockEvent['type'][] = [];
@@ -206,7 +206,7 @@ it('a store of your own that is made too late is closed, and its application doe
   await expect(failing).rejects.toThrow(new TypeError('no is undefined'));
 });
 
-it('a store of your own has one registration, or several under names, also beside RedisLockModule', async () => {
+it('a store of your own has one registration, or several under names, also next to RedisLockModule', async () => {
   const [one, two] = [toy(), toy()];
   const app = await start(
     on(one),
@@ -295,7 +295,7 @@ it.each<[why: string, options: object, broken: object]>([
   expect(store.log).toEqual(['close']);
 });
 
-it('a method is refused at the start that a store of your own cannot serve, and warnings on methods do not name another module', async () => {
+it('the start refuses a method that a store of your own cannot serve, and warnings on methods do not name another module', async () => {
   class Calls {
     @Limited('partner', { limit: 5 })
     async call(): Promise<void> {}

@@ -46,7 +46,7 @@ describe('a call that names a policy', () => {
   ];
 
   it.each(CALLS)(
-    'has the options of that, those of the registration otherwise, and its own before both: %s [G863]',
+    'has the options of the policy, otherwise of the registration, and its own options before both: %s [G863]',
     async (_, run) => {
       expect(await askedFor(run)).toMatchObject({ ttlMs: 120_000, waitMs: 0 });
       expect(await askedFor((locks) => run(locks, { policy: 'long' }))).toMatchObject({
@@ -104,7 +104,7 @@ describe('a call that names a policy', () => {
     ],
   ];
 
-  it.each(REFUSED)('is refused if that cannot be: %s [G865]', async (message, run) => {
+  it.each(REFUSED)('is refused if the combination is invalid: %s [G865]', async (message, run) => {
     const locks = await open();
     const error = await run(locks).catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(LockOptionsError);
@@ -206,7 +206,7 @@ describe('a method that names a policy', () => {
     }
   });
 
-  it('has its own options before those of the policy, also a stream, and permits have their limit of it', async () => {
+  it('prefers its own options to the options of the policy, also for a stream, and permits have the limit of the policy', async () => {
     const { app, locks } = await makeApp({ providers: [Imports] }, { memory: true, policies });
     const remainingMs = await firstValueFrom(app.get(Imports).stream('7'));
     expect([remainingMs > 1_000, remainingMs < 60_000]).toEqual([true, true]);

@@ -131,7 +131,7 @@ describe('two registrations under one name', () => {
     },
   );
 
-  it('two registrations under one name that are one exclude each other, and a nested call enters [G211]', async () => {
+  it('two equal registrations under one name are one: their locks exclude each other, and a nested call enters [G211]', async () => {
     const parts = ['OrdersModule', 'StockModule'].map((name) => {
       @Injectable()
       class Part {

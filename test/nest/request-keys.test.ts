@@ -50,7 +50,7 @@ describe('a part of the key that is a parameter of the route', () => {
     },
   );
 
-  it('an application does not start when a route without any parameter has a key made of one', async () => {
+  it('an application does not start when a route without any parameter has a key made from one', async () => {
     await expect(start(controller('orders', []))).rejects.toThrow('no parameter "id"');
     await expect(start(controller('orders', ''))).rejects.toThrow(
       'its route /orders has no parameter "id". It has none.',
@@ -68,7 +68,7 @@ describe('a part of the key that is a parameter of the route', () => {
     ['that is optional', controller('orders', '{:id}')],
     ['of the global prefix', controller('orders', ''), (app) => app.setGlobalPrefix('tenants/:id')],
     ['of a path with a wildcard, whose names are not known here', controller('files', '*id')],
-  ])('an application starts with a key made of a parameter %s', async (_, of, configure) => {
+  ])('an application starts with a key made from a parameter %s', async (_, of, configure) => {
     await expect(start(of, configure)).resolves.toBeDefined();
   });
 });
@@ -121,7 +121,7 @@ describe('a key of the request', () => {
     expect(warnings()).toHaveLength(2);
   });
 
-  it('a filter logs requests without a part of the key at debug, beside the one warning of it [G618]', async () => {
+  it('a filter logs requests without a part of the key at debug, in addition to the one warning about it [G618]', async () => {
     @Controller('orders')
     class Orders {
       @Post()

@@ -60,7 +60,7 @@ it('a subclass inherits a locked method, adds a lock of another key to it, and t
   expect(acquired.sort()).toEqual(['base:3', 'child:3', 'inherited:1', 'inherited:2', 'same:5']);
 });
 
-it('a handler of a base controller is locked in each that inherits it, can be overridden, and is refused by super', async () => {
+it('a handler of a base controller is locked in each subclass, can be overridden, and is refused when called with super', async () => {
   abstract class Handlers {
     @Get(':id')
     @Locked('base:{params.id}')

@@ -108,7 +108,7 @@ describe('@Locked with several keys', () => {
   const anyLocked = async (...keys: string[]) =>
     (await Promise.all(keys.map((key) => made.locks.isLocked(key)))).includes(true);
 
-  it('a method with several templates runs under the locks of all of them, which are released after [G360]', async () => {
+  it('a method with several templates runs under the locks of all of them, which are released afterwards [G360]', async () => {
     expect(await transfers.transfer({ id: 'x' }, 'y')).toEqual([true, true, true]);
     expect(made.acquired.sort()).toEqual(['account:x', 'account:y', 'bank']);
     expect(await anyLocked('account:x', 'account:y', 'bank')).toBe(false);
@@ -157,7 +157,7 @@ describe('@Locked with several keys', () => {
     expect(await anyLocked('order:7', 'orders', 'user:ada')).toBe(false);
   });
 
-  it('a request that lacks what one of the keys is made of is answered with 400, and onContended gets its context', async () => {
+  it('a request that lacks a part of one of the keys is answered with 400, and onContended gets its context', async () => {
     expect((await post(`${url}/of-request`, { id: 7 })).status).toBe(400);
     for (const keys of [[], ['a', '']]) expect((await post(`${url}/of-context`, { keys })).status).toBe(400);
     await using _lock = await made.locks.acquire('orders');

@@ -92,7 +92,7 @@ it('a request has the tenant of its middleware, and the page shows the locks of 
   expect(lock.isHeld).toBe(false);
 });
 
-it('cron jobs and elections are of the whole application: they run without a tenant, and their keys have none [G943]', async () => {
+it('cron jobs and elections belong to the whole application: they run without a tenant, and their keys have none [G943]', async () => {
   const { app, locks } = await makeApp(
     { imports: [ScheduleModule.forRoot()], providers: [Orders] },
     { memory: true, scope },

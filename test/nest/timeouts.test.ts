@@ -179,7 +179,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   });
 
   it.each(['timeout-before-handler', 'outside/piped'])(
-    'a timeout before the handler gives the lock back, and that never runs: %s',
+    'a timeout before the handler gives the lock back, and the handler never runs: %s',
     async (path) => {
       const test = await start(Handlers, TimeoutOutside);
       expect(await statusOf(test, path, reached.opened)).toBe(500);

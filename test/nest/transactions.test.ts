@@ -49,7 +49,7 @@ class Orders {
 const start = (lock: Parameters<typeof makeApp>[1] = settings) => makeApp({ providers: [Orders] }, lock);
 
 describe('a lock that is taken inside a transaction', () => {
-  it('a lock that is taken inside a transaction is warned of once for each decorated method, which still runs [G201]', async () => {
+  it('a lock that is taken inside a transaction causes one warning for each decorated method, which still runs [G201]', async () => {
     const { app, log } = await start();
     const orders = app.get(Orders);
     for (const id of ['1', '2', '3']) await orders.transactionOutside(id);
@@ -61,7 +61,7 @@ describe('a lock that is taken inside a transaction', () => {
     ]);
   });
 
-  it('a lock that is taken inside the transaction of a caller is warned of [G202]', async () => {
+  it('a lock that is taken inside the transaction of a caller causes a warning [G202]', async () => {
     const { app, log } = await start();
     await app.get(Orders).callsALockedMethod('1');
     expect(log.lines).toEqual([expect.stringContaining('Orders.lockOutside takes the lock "order:1" inside')]);
@@ -85,7 +85,7 @@ describe('a lock that is taken inside a transaction', () => {
   });
 });
 
-it('nothing is said of a lock outside of the transaction, which commits before the release, nor with onTransaction "allow"', async () => {
+it('a lock outside of the transaction, which commits before the release, causes no warning, nor does onTransaction "allow"', async () => {
   const { app, log, locks } = await start({ ...settings, onTransaction: 'refuse' });
   const order: string[] = [];
   committed = () => order.push('committed');
@@ -97,7 +97,7 @@ it('nothing is said of a lock outside of the transaction, which commits before t
   expect([app.get(Orders).runs, log.lines]).toEqual([2, []]);
 });
 
-it('calls that take locks inside a transaction are warned of once for each first part of a key, whatever its tenant', async () => {
+it('calls that take locks inside a transaction cause one warning for each first part of a key, whatever its tenant', async () => {
   const { locks, log } = await start();
   await transaction(async () => {
     for (const scope of ['acme', 'globex'])

@@ -102,7 +102,7 @@ describe.each([...TRANSPORTS, ALONE])('handlers of $name', (transport) => {
   });
 });
 
-it('the key of a GraphQL handler can be made of the request and its user, that of a socket of its user', async () => {
+it('the key of a GraphQL handler can be made from the request and its user, and the key of a socket handler from its user', async () => {
   const user = { id: 'ada' };
   class SetsUser implements CanActivate {
     canActivate(context: ExecutionContext): boolean {

@@ -93,7 +93,7 @@ it.each([
   ['failing/a', 503, '{"message":"Try again later.","error":"Service Unavailable","statusCode":503}'],
   ['throw/a', 503, '{"statusCode":503,"message":"Service Unavailable"}'],
 ])(
-  'a handler whose lock cannot be had answers without a lock, as onUnavailable says: %s [G932]',
+  'a handler whose lock is unavailable answers without a lock, as onUnavailable says: %s [G932]',
   async (path, status, answer) => {
     const { ask, bench } = await start();
     bench.refuse('a', 'unavailable');
@@ -102,7 +102,7 @@ it.each([
   },
 );
 
-it('a handler whose lock another holder has answers without it, as onContended says', async () => {
+it('a handler whose lock is held elsewhere answers without it, as onContended says', async () => {
   const { ask, bench } = await start();
   for (const [path, status, answer] of [
     ['skip/a', 200, ''],
@@ -129,7 +129,7 @@ it.each([
     ['LOCK_UNAVAILABLE'],
   ],
 ] as const)(
-  'a cron job whose lock cannot be had %s, as onUnavailable says',
+  'a cron job whose lock is unavailable %s, as onUnavailable says',
   async (_, onUnavailable, outcome, tells) => {
     told.length = 0;
     const options: LockedCronOptions = { holdMs: 50, registration, onUnavailable };

@@ -144,7 +144,7 @@ describe.each(OUTAGES)('while the server %s', (_, begin) => {
     expect(keys.filter((key) => key !== 'orders')).toEqual(Array(7).fill('order:7')); // as without the option
   });
 
-  it('an error of the method itself is its own, also that of a nested lock [G930]', async () => {
+  it('an error of the method itself is passed on unchanged, even one of a nested lock [G930]', async () => {
     const test = await start();
     await begin(test);
     const expected = { code: 'LOCK_UNAVAILABLE', method: 'Orders.throwing' };
@@ -166,7 +166,7 @@ it('a lock that was granted although its answer was lost is given back once onUn
   await until(async () => (await orders.throwing('7').catch(() => '')) === 'worked', { what: 'the lock can be had' });
 });
 
-it('onUnavailable answers to no contention, nor onContended to an outage, and streams are answered as calls are', async () => {
+it('onUnavailable does not handle contention, nor onContended an outage, and streams are handled like calls', async () => {
   const { orders, locks, redis } = await start();
   const held = await locks.acquire('order:7');
   expect(await orders.both('7')).toBe('busy');

@@ -46,7 +46,7 @@ function look(match?: string) {
   return { seen, leave: () => looking.unsubscribe(), looking };
 }
 
-it('all viewers share one listing a second, and one that comes later sees the last one at once [G468]', async () => {
+it('all viewers share one listing a second, and a later viewer sees the last listing at once [G468]', async () => {
   const viewers = Array.from({ length: 50 }, () => look());
   await vi.advanceTimersByTimeAsync(3_500);
   expect(listings).toEqual([0, 1_010, 2_020, 3_030].map((at) => [at, undefined]));
@@ -55,7 +55,7 @@ it('all viewers share one listing a second, and one that comes later sees the la
   expect(viewers.every(({ seen }) => seen.length === 4)).toBe(true);
 });
 
-it('the store rests twenty times as long as it was asked, however often the page is loaded [G470]', async () => {
+it('the store rests twenty times as long as a listing took, however often the page is loaded [G470]', async () => {
   takesMs = 300;
   for (let load = 0; load < 100; load++) {
     const viewer = look(load % 2 === 0 ? undefined : `*${load}*`);
@@ -75,7 +75,7 @@ it('lists of different patterns are listed in turn', async () => {
   expect(viewers.every(({ seen }) => seen.length >= 2)).toBe(true);
 });
 
-it('nothing is listed while nobody looks, and a stream ends after five minutes, so that the guards look at its viewer again', async () => {
+it('nothing is listed while nobody looks, and a stream ends after five minutes, so that the guards check its viewer again', async () => {
   await vi.advanceTimersByTimeAsync(5_000);
   expect(listings).toEqual([]);
   const { looking } = look();

@@ -84,7 +84,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
   const release = (url: string, body: unknown, headers: Record<string, string>) =>
     post(`${url}/release`, body, { headers });
 
-  it('none of its routes answers those whom its guards refuse [G461]', async () => {
+  it('none of its routes answers a client that its guards refuse [G461]', async () => {
     for (const path of ['', '/page.js', '/page.css', '/events']) {
       expect((await fetch(page + path)).status).toBe(403);
     }
@@ -108,7 +108,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
     expect(await Promise.all(types)).toEqual(['200 text/css; charset=utf-8', '200 text/javascript; charset=utf-8']);
   });
 
-  it('it allows a browser nothing but its own files, and to keep nothing [G467]', async () => {
+  it('it allows a browser to load only its own files, and to cache nothing [G467]', async () => {
     const policy =
       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; " +
       "form-action 'none'; frame-ancestors 'none'";
@@ -174,7 +174,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
     ]);
   });
 
-  it('it releases nothing that another site has a browser send [G464]', async () => {
+  it('it refuses release requests that another site makes a browser send [G464]', async () => {
     const lock = await made.locks.acquire('forged');
     const { digest } = (await made.locks.inspect('forged'))!;
     const body = { key: 'forged', digest };
@@ -246,7 +246,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
 });
 
 describe.each(HTTP_ADAPTERS)('an application on %s that closes', (_adapter, makeAdapter) => {
-  it('it ends the streams of the page, and is not held up by those who look at it [G469]', async () => {
+  it('it ends the streams of the page, and does not wait for its viewers [G469]', async () => {
     const made = await openApp(
       { imports: [LocksPageModule.register({ path: 'locks', guards: [Anyone] })] },
       { memory: true },
@@ -278,7 +278,7 @@ it('a client that does not read is cut off when its stream has ended, and holds 
 });
 
 describe('LocksPageModule.register', () => {
-  it('it needs guards for all routes, or the word that there are none [G460]', () => {
+  it('it needs guards for all routes, or a statement that there are none [G460]', () => {
     const without = [undefined, [], null, 'None', Anyone, [undefined], [Anyone, () => true], [class {}]];
     for (const guards of without) {
       const options = { path: 'locks', guards } as LocksPageOptions;
@@ -315,7 +315,7 @@ describe('LocksPageModule.register', () => {
       ...([500, 500] as const),
     ],
     ['anything but true', () => Promise.resolve('admin'), 200, 403],
-  ])('a viewer of whom mayRelease says %s may not release', async (_, mayRelease, page, released) => {
+  ])('a viewer for whom mayRelease returns %s may not release', async (_, mayRelease, page, released) => {
     const { url, locks } = await start({ allowRelease: true, mayRelease });
     const lock = await locks.acquire('k');
     const shown = await fetch(`${url}/locks`);

@@ -27,7 +27,7 @@ function shown(locks: LockInfo[], complete: boolean): Seen {
 }
 
 describe('what is shown', () => {
-  it('it shows a key as one line that nothing in it can turn or hide, whole if the library could have made it, and otherwise cut', () => {
+  it('it shows a key as one line that none of its characters can turn or hide, whole if the library could have made it, and otherwise cut', () => {
     const textOf = (key: string) => shown([{ ...lockOf(1), key }], true).rows![0]!.text;
     expect(textOf('a\n\u202eb\u200b')).toBe('a\\u{a}\\u{202e}b\\u{200b}');
     expect([textOf('order:7'), textOf('k'.repeat(1_024))]).toEqual([undefined, undefined]);
@@ -66,7 +66,7 @@ describe('what is shown', () => {
   });
 });
 
-it('of many holders of a lock the first are shown, and how many more there are, and its time is that of the last lease', () => {
+it('of many holders of a lock, the first and the number of the others are shown, with the time of the last lease', () => {
   const holders = Array.from({ length: MAX_HOLDERS + 3 }, (_, index) => ({
     ...lockOf(index).holders[0]!,
     remainingMs: index,
@@ -127,7 +127,7 @@ it('the page shows the notes of who holds a lock, and who waits [G1135]', async 
   expect(row.holder).toMatchObject({ pid: process.pid, note: 'Anna <b>, editing' });
 });
 
-it('the page shows all who hold permits, with a digest of each to release it by for those alone who may [G894]', async () => {
+it('the page shows all who hold permits, with a digest of each for viewers who may release it [G894]', async () => {
   const { url, locks } = await startApp(
     {
       imports: [

@@ -70,7 +70,7 @@ describe.each(SKILLS)('%s', (page) => {
     expect(files).toContain(page);
   });
 
-  it('begins as Agent Skills do, with its name, which is that of its folder, and when to use it', () => {
+  it('begins like all Agent Skills, with the name of its folder, and when to use it', () => {
     const [, frontmatter] = /^---\n(.*?)\n---\n/s.exec(text)!;
     const { name, description, ...others } = load(frontmatter!) as Record<string, string>;
     expect(name).toBe(folder);

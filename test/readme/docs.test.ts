@@ -115,7 +115,7 @@ describe('what is written about import type', () => {
       .map((paragraph) => [page, paragraph.replaceAll(/\s+/g, ' ')] as const);
   });
 
-  it('stands beside the keys, and among the answers to questions', () => {
+  it('is next to the keys, and in the FAQ', () => {
     expect(advice.map(([page]) => page)).toEqual(['docs/faq.md', 'docs/handlers.md']);
   });
 

@@ -70,7 +70,7 @@ describe('the ids of guarantees', () => {
     expect(hazards.filter(([, ids]) => !isProved(ids))).toEqual([]);
   });
 
-  it('each id that a page cites is that of a test', () => {
+  it('each id that a page cites is the id of a test', () => {
     expect(cited.size).toBeGreaterThan(200);
     expect([...cited].filter((id) => !titled.includes(id))).toEqual([]);
   });
@@ -83,7 +83,7 @@ describe('the ids of guarantees', () => {
     expect(titled.filter((id, index) => titled.indexOf(id) !== index)).toEqual([]);
   });
 
-  it('an id stands in the tests only at the end of the title of an it', () => {
+  it('an id is in the tests only at the end of the title of an it', () => {
     const elsewhere = testFiles.flatMap((path) => idsIn(read(path).replaceAll(TITLE_WITH_ID, '')));
     expect(elsewhere).toEqual([]);
   });

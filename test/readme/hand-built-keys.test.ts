@@ -25,7 +25,7 @@ const CALLS = [
  */
 const HAND_BUILT = new RegExp(`(?:${CALLS})(?:(?!lockKey)[^;\`'",])*?(?:\`[^\`]*\\$\\{|["'][^"'\\n]*["'] \\+)`);
 
-it('a key that is put together by hand is found in the first argument, in an array, a function or a constant', () => {
+it('a hand-built key is found in the first argument, in an array, a function or a constant', () => {
   for (const source of [
     'await this.locks.tryAcquire(`order:${id}`)',
     'locks.withLock([`order:${id}`, "ledger"], work)',

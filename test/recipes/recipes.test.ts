@@ -80,7 +80,7 @@ it('the webhook handles an event once that two processes receive at the same tim
   expect(handled).toEqual(['evt_1']);
 });
 
-it('the worker delays a job whose lock is busy, at no attempt, and does it when the lock is free', async () => {
+it('the worker delays a job whose lock is busy, without using up an attempt, and does it when the lock is free', async () => {
   const { Invoices, InvoiceWorker } = await recipeWith('InvoiceWorker');
   const sent: string[] = [];
   const invoices = {
@@ -135,7 +135,7 @@ it('a job begins as soon as another of its customer gives its permit back', asyn
   for (const { attemptsStarted } of await queue.getCompleted()) expect(attemptsStarted).toBe(1);
 });
 
-it('a job that finds no permit goes behind those that wait, at no attempt, so that other customers are served', async () => {
+it('a job that finds no permit goes behind the waiting jobs, without using up an attempt, so that other customers are served', async () => {
   const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker', 'docs/recipes.md', (source) =>
     source.replace('concurrency: 50', 'concurrency: 6'),
   );
@@ -172,7 +172,7 @@ it('a job that finds no permit goes behind those that wait, at no attempt, so th
   expect(most).toBe(5);
 });
 
-it('no job fails because an application closes, and another one does what it has not begun', async () => {
+it('no job fails because an application closes, and another application does the jobs that it has not begun', async () => {
   const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker', 'docs/recipes.md', (source) =>
     source.replace('concurrency: 50', 'concurrency: 7').replace('waitMs: 500', 'waitMs: 60_000'),
   );
@@ -207,18 +207,21 @@ it('no job fails because an application closes, and another one does what it has
 it.each([
   ['InvoiceWorker', 'Invoices', 'invoices'],
   ['ThumbnailWorker', 'Thumbnails', 'thumbnails'],
-])('a job whose lock is in a Redis that is down is delayed by the %s, at no attempt', async (host, service, name) => {
-  const recipe = await recipeWith(host);
-  const down = await RedisServer.start();
-  const providers = [recipe[host]!, { provide: recipe[service]!, useValue: {} }];
-  const { queue } = await startWorker(name, providers, { redis: down.url, commandTimeoutMs: 200 });
-  await down.stop();
-  const job = await queue.add('work', { customer: 'ada', image: 'a.png' });
-  await untilState(job, 'delayed');
-  expect(await queue.getJob(job.id!)).toMatchObject({ attemptsMade: 0, delay: expect.closeTo(5_000, -3) });
-});
+])(
+  'a job whose lock is in a Redis that is down is delayed by the %s, without using up an attempt',
+  async (host, service, name) => {
+    const recipe = await recipeWith(host);
+    const down = await RedisServer.start();
+    const providers = [recipe[host]!, { provide: recipe[service]!, useValue: {} }];
+    const { queue } = await startWorker(name, providers, { redis: down.url, commandTimeoutMs: 200 });
+    await down.stop();
+    const job = await queue.add('work', { customer: 'ada', image: 'a.png' });
+    await untilState(job, 'delayed');
+    expect(await queue.getJob(job.id!)).toMatchObject({ attemptsMade: 0, delay: expect.closeTo(5_000, -3) });
+  },
+);
 
-it('so many calls to a partner run at a time, and a client that finds no permit gets 409', async () => {
+it('at most the limit of calls to a partner run at a time, and a client that finds no permit gets 409', async () => {
   const { CreditBureau, ScoresController } = await recipeWith('ScoresController');
   const gate = new Gate();
   let running = 0;

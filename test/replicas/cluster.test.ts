@@ -32,7 +32,7 @@ describe('waitForReplicas in a Cluster', () => {
     expect(ownerIn(await replica.command('GET', `app:lock:{${key}}`))).toBe(owner);
   });
 
-  it('works with clients that ask for a database, which a Cluster has but one of', async () => {
+  it('works with clients that ask for a database, although a Cluster has only one', async () => {
     const redis = client({ db: 1 });
     const locks = await openLocks({ redis, commandTimeoutMs: 10_000, waitForReplicas: PATIENTLY });
     await locks.withLock(someKey(), () => {});

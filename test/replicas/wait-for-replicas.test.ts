@@ -193,7 +193,7 @@ describe('With waitForReplicas', () => {
     });
   }
 
-  it('an extension with waitForReplicas that the replica does not get is none [G77]', async () => {
+  it('an extension with waitForReplicas that the replica does not get does not count [G77]', async () => {
     const locks = await open({ count: 1, timeoutMs: 1_000 }, { ttlMs: 60_000 });
     const lock = await until(() => locks.tryAcquire(freshKey()).catch(() => null), {
       what: 'it is acknowledged in time',

@@ -33,7 +33,7 @@ it.each<[got: string, row: unknown, problem: string]>([
   ['no table', { where: { sku: 5 }, fence: 33 }, 'table must be the name of a table: got undefined.'],
   ['no where', { table: 'stock', fence: 33 }, 'needs a where that identifies one row'],
   ['a where that is null', { table: 'stock', where: null, fence: 33 }, 'needs a where that identifies one row'],
-])('a fenced write with %s is refused with a sentence', (_got, row, problem) => {
+])('a fenced write with %s is refused with an explanation', (_got, row, problem) => {
   for (const make of [fencedUpdate, fencedUpsert]) {
     const making = () => make(row as never);
     expect(making).toThrow(LockOptionsError);
@@ -83,7 +83,7 @@ function refusalOf(changedRows: number, write: Parameters<typeof assertFenced>[1
   throw new Error('It was not refused.');
 }
 
-it('assertFenced refuses what has changed no row, in the form of the other errors', () => {
+it('assertFenced refuses a write that has changed no row, with an error like the others', () => {
   const row = { table: 'stock', where: { sku: 'tea' }, fence: 33 };
   assertFenced(1, fencedUpdate(row));
   const error = refusalOf(0, { key: 'product:tea', fencingToken: 33 });

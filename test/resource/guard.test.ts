@@ -152,7 +152,7 @@ function redisFence(server = redis): RedisFence {
 }
 
 describe('FencingTokenGuard', () => {
-  it('the fencing guard lets pass what is not older than what was seen of its key, and answers 412 to what is [G31]', async () => {
+  it('the fencing guard accepts a token that is not older than the last one of its key, and answers 412 to an older one [G31]', async () => {
     const { url, writes } = await startShop(redisFence());
     const statuses = [];
     for (const token of [TOKEN, TOKEN, TOKEN + 2, TOKEN + 1, TOKEN, TOKEN + 2]) {
@@ -218,7 +218,7 @@ describe('FencingTokenGuard', () => {
     expect(seen).toEqual(statuses);
   });
 
-  it('does not remember the token of another lock, and lets nobody pass whose store throws or gives no answer', async () => {
+  it('does not remember the token of another lock, and refuses requests when its store throws or gives no answer', async () => {
     const store = redisFence();
     const { url, writes } = await startShop(store);
     expect((await put(`${url}/stock/tea`, { key: 'product:coffee', fencingToken: TOKEN + 9 })).status).toBe(400);
@@ -248,7 +248,7 @@ describe('FencingTokenGuard', () => {
     }
   });
 
-  it('the fencing guard answers 503 when Redis hangs or is gone, and lets nobody pass [G32]', async () => {
+  it('the fencing guard answers 503 when Redis hangs or is gone, and refuses all requests [G32]', async () => {
     const server = await RedisServer.start();
     onTestFinished(() => server.stop());
     const { url, writes, log } = await startShop(redisFence(server));
@@ -307,7 +307,7 @@ describe('a token that is ahead of the time', () => {
     for (const token of allowed) expect((await put(`${url}/stock/tea/patient`, tea(token))).status).toBe(200);
   });
 
-  it('may be ahead by maxAheadMs, of which Infinity stands for all tokens there are [G571]', async () => {
+  it('may be ahead by maxAheadMs, where Infinity allows all tokens [G571]', async () => {
     const { url } = await startShop(redisFence());
     for (const path of ['stock/close', 'stock/close/parameter']) {
       const send = async (fencingToken: number) =>
@@ -320,7 +320,7 @@ describe('a token that is ahead of the time', () => {
     }
   });
 
-  it('is told by the clock of the machine, also while a test has faked the date [G572]', async () => {
+  it('is recognized by the clock of the machine, even while a test fakes the date [G572]', async () => {
     const { url } = await startShop(redisFence());
     const now = aheadBy(0);
     vi.useFakeTimers({ toFake: ['Date'] });
@@ -332,7 +332,7 @@ describe('a token that is ahead of the time', () => {
     }
   });
 
-  it('is none that a lock has just been given, by Redis or in memory [G573]', async () => {
+  it('is never a token that a lock has just got, from Redis or in memory [G573]', async () => {
     for (const options of [{ redis: redis.url }, { memory: true }] as const) {
       const { url } = await startShop(redisFence());
       const locks = await openLocks(options);
@@ -360,7 +360,7 @@ describe('@Fenced', () => {
     return Stock;
   };
 
-  it('refuses what cannot be meant, when the class is defined, and names the method [G616]', () => {
+  it('refuses invalid use when the class is defined, and names the method [G616]', () => {
     for (const [decorator, define] of [
       ['@Fenced', defineFenced],
       ['@FencingToken', defineToken],

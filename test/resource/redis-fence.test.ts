@@ -85,7 +85,7 @@ describe('a RedisFence', () => {
     expect(await leftS('lock:{tea}:token')).toBe(60);
   });
 
-  it('lets nobody pass where something else stands in the place of the token, nor when Redis is gone', async () => {
+  it('refuses all writes when something else is in the place of the token, or Redis is gone', async () => {
     const fence = new RedisFence(connect());
     await redis.command('SET', 'fenced:{tea}:token', 'surely not');
     await expect(fence.write('tea', 1, 'x')).rejects.toThrow('not a number');
@@ -99,7 +99,7 @@ describe('a RedisFence', () => {
     await expect(gone.write('tea', 2, 'x')).rejects.not.toBeInstanceOf(StaleTokenError);
   });
 
-  it('refuses what cannot be meant', async () => {
+  it('refuses invalid arguments', async () => {
     const client = connect();
     const fence = new RedisFence(client);
     await expect(fence.raise('', 1)).rejects.toBeInstanceOf(LockKeyError);

@@ -85,7 +85,7 @@ describe.each(DATABASES)('on %s', (_name, open) => {
   }
 
   describe('a fenced statement', () => {
-    it('writes to the row that is meant unless its token is older, which an upsert makes, and takes names with quotes', async () => {
+    it('writes to the row unless its token is older, creates it with an upsert, and accepts names with quotes', async () => {
       const MAX = Number.MAX_SAFE_INTEGER;
       await database.pool.query(`INSERT INTO ${table} VALUES ('coffee', 5)`);
       expect(await update({ set: { boxes: null }, fence: 34 })).toBe(1);
@@ -193,7 +193,7 @@ describe.each(DATABASES)('on %s', (_name, open) => {
       expect((await rowOf('a'))!.fence).toBe('34');
     });
 
-    it('lets nobody pass when the table is not there, or the query function tells no rows', async () => {
+    it('refuses all writes when the table is missing, or the query function returns no rows', async () => {
       const query = (text: string, values: unknown[]) => database.pool.query(text, values);
       await expect(new SqlFence(query, { table: `${table}_no` }).raise('a', 1)).rejects.toThrow('does not exist');
       await expect(new SqlFence(async () => ({ rows: 1 }) as never).raise('a', 1)).rejects.toThrow(

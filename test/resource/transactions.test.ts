@@ -145,7 +145,7 @@ describe.each(STAGES)('on %s, with transactions that write %s,', (_name, writes,
 
   switch (writes) {
     case 'at the commit':
-      it('fencedUpdate refuses a commit that comes after that of a later holder [G36]', async () => {
+      it('fencedUpdate refuses a commit that comes after the commit of a later holder [G36]', async () => {
         await first.holdCommits();
         const adding = first.add('fenced', 'tea');
         await untilAtCommit(first);

@@ -87,7 +87,7 @@ describe('a lock that several hold', () => {
     expect(Number((await share('d'))[3])).toBeGreaterThan(Number(token));
   });
 
-  it('counts permits against the smallest limit that any of them names, the asker included [G852]', async () => {
+  it('counts permits against the smallest limit that a holder or the asking call names [G852]', async () => {
     await permits('a', 2, 3);
     expect((await permits('b', 2, 9))[0]).toBe('refused');
     expect((await permits('c', 1, 2))[0]).toBe('refused');
@@ -97,7 +97,7 @@ describe('a lock that several hold', () => {
     expect([refusal[0], refusal[7], await holders()]).toEqual(['refused', 3, ['a', 'd']]);
   });
 
-  it('stands for as long as any of them holds it: an extension of another does not shorten that [G853]', async () => {
+  it('lasts as long as any of them holds it: an extension by another does not shorten it [G853]', async () => {
     await share('long', { ttlMs: 60_000 });
     await share('short', { ttlMs: 20_000 });
     expect(await client.pttl(LOCK)).toBeGreaterThan(50_000);
@@ -107,7 +107,7 @@ describe('a lock that several hold', () => {
     expect(await client.pttl(LOCK)).toBeLessThanOrEqual(10_000);
   });
 
-  it('tells who extends it that its time was over, that others hold it, or that nobody does', async () => {
+  it('reports to an extension that its time has passed, that others hold the lock, or that nobody does', async () => {
     const past = Date.now() - 1_000;
     await client.set(LOCK, `~p ${past} 1 3 late ${Date.now() + TTL_MS} 1 3 a`, 'PX', TTL_MS);
     for (const _ of ['before it is written', 'after it is']) {
@@ -138,7 +138,7 @@ describe('the queue of a lock that several hold', () => {
     expect(await holders()).toEqual(['b']);
   });
 
-  it('is served as far as its places fit together, and all of them are told the same token and the first place that is left', async () => {
+  it('is served as far as its places fit together, and all of them get the same token and the first remaining place', async () => {
     await client.set(LOCK, `x@${TOKEN}+`, 'PX', TTL_MS);
     const entries = [read('a'), read('b'), exclusive('y'), read('c')];
     for (const [at, entry] of entries.entries()) await client.zadd(QUEUE, 10 * (at + 1), entry);
@@ -165,7 +165,7 @@ describe('the queue of a lock that several hold', () => {
     expect(await holders()).toEqual(['a']);
   });
 
-  it('passes over whoever is gone, and what it does not know, which keeps its place', async () => {
+  it('passes over processes that are gone, and entries that it does not know, which keep their places', async () => {
     await permits('a', 1, 3);
     const unknown = ['s+x inbox:alive flagged', `p3/2 ${CHANNEL} too-many`, `s ${CHANNEL} two words`];
     for (const [at, entry] of [...unknown, 'p1/3 inbox:dead dead', permit('b', 1, 3), permit('c', 2, 3)].entries())
@@ -191,7 +191,7 @@ describe('the queue of a lock that several hold', () => {
     },
   );
 
-  it('gets what is taken by force, from all or from one, and each of these is told so [G856]', async () => {
+  it('gets what is taken by force, from all or from one, and each former holder is notified [G856]', async () => {
     await permits('alive/1', 1, 2, { others: 'alive/2' });
     await permits('w', 1, 2, { place: permit('w', 1, 2), number: 1 });
     expect(await run(FORCE_RELEASE, 'inbox:', 'k', 'alive/2')).toEqual(['together', 'alive/2']);

@@ -98,7 +98,7 @@ describe('Of the operations of one tick', () => {
     expect(await Promise.all(answers)).toEqual(['first', 'second', 'third']);
   });
 
-  it('all that were asked for are sent once one call is complete, in their order; those after it at the end', async () => {
+  it('once one call is complete, all operations so far are sent, in their order; later ones at the end', async () => {
     const answers = [
       run(INSPECT, 'inspected'),
       run(RELEASE, 'released'),
@@ -168,7 +168,7 @@ describe('Of the operations of one tick', () => {
     expect(await Promise.all(answers)).toEqual(['a', 'before', 'b', 'c', 'released', 'd', 'e', 'after']);
   });
 
-  it('the reader of one that was given up is not told again of an answer that comes late', async () => {
+  it('the reader of one that was given up is not called again for a late answer', async () => {
     runner = new ScriptRunner(noting(calls), 20);
     const told: unknown[] = [];
     const asked = runner.ask(ACQUIRE, [FENCE, 'a'], [1, 'me@'], (answer) => void told.push(answer));

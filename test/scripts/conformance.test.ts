@@ -508,7 +508,7 @@ const FOREIGN = [
 ];
 
 it.each(FOREIGN)(
-  'what another program wrote stays as it is, and is told as it is, also to whoever waits: %j',
+  'what another program wrote stays as it is, and is reported as it is, also to waiting calls: %j',
   async (text) => {
     const keys = keysOf('k');
     await client.set(keys.lock, text);
@@ -567,7 +567,7 @@ it.each([
   ['permits', '~p other'],
   ['downgrade', 'me@T; counter AHEAD'],
 ])(
-  'where the server has no memory, what needs some changes nothing, and says so: %s, of %s',
+  'a script that needs memory changes nothing on a server without memory, and says so: %s, of %s',
   async (script, before) => {
     const keys = keysOf('k');
     await prepare(keys, before);
@@ -581,7 +581,7 @@ it.each([
   },
 );
 
-it('where the server has no memory, a lock is extended, though it is not told how many calls wait', async () => {
+it('a lock is extended on a server without memory, though the number of its waiting calls is not stored', async () => {
   const keys = keysOf('k');
   await prepare(keys, 'me@T');
   expect(await whileFull(() => ask('extend and report', keys))).toBe(1);

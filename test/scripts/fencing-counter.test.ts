@@ -66,7 +66,7 @@ describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) 
   });
 
   it.each(['word', '', '-inf', '17000000000000ab', '~~~~~~~~~~~~~~~~'])(
-    'counts as lost when it is no number, and starts at the time of the server: %j',
+    'counts as lost when it is not a number, and starts at the time of the server: %j',
     async (word) => {
       await client.set(FENCE, word);
       const before = await timeUs();

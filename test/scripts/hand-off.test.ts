@@ -63,7 +63,7 @@ const told = (...messages: string[]) =>
   );
 
 describe('a release', () => {
-  it('tells nothing to whom it passes over: replicas would pass it on, and patterns would count as listening', async () => {
+  it('sends nothing to processes that it passes over: replicas would pass it on, and patterns would count as listening', async () => {
     const published: string[] = [];
     const everything = new Redis(server.url);
     await everything.psubscribe('inbox:*');
@@ -78,7 +78,7 @@ describe('a release', () => {
     everything.disconnect();
   });
 
-  it('tells no token when listeners may not be counted', async () => {
+  it('sends no token when listeners may not be counted', async () => {
     await server.command('ACL', 'SETUSER', 'narrow', 'on', '>secret', 'allkeys', 'allchannels', '+@all', '-pubsub');
     const narrow = new Redis({ port: server.port, username: 'narrow', password: 'secret' });
     await narrow.ping();
@@ -91,7 +91,7 @@ describe('a release', () => {
     narrow.disconnect();
   });
 
-  it('passes over all whose processes have been silent for longer than a grant stands, however many, in one step [G270]', async () => {
+  it('passes over all whose processes have been silent for longer than a grant lasts, however many, in one step [G270]', async () => {
     const dead = Array.from({ length: 20 }, (_, index) => entryOf(`dead-${index}`, 'grant', `inbox:dead-${index}`));
     await line(...dead, entryOf('elsewhere', 'grant', 'inbox:elsewhere'), entryOf('next'));
     for (const index of dead.keys()) await signs({ [`${UNVERIFIED} inbox:dead-${index}`]: 2_100 });
@@ -102,7 +102,7 @@ describe('a release', () => {
     expect(await queue()).toEqual([entryOf('next')]);
   });
 
-  it('passes over only who is silent after the clock of the server was set back', async () => {
+  it('passes over only silent processes after the clock of the server was set back', async () => {
     await line(
       entryOf('silent', 'grant', 'inbox:silent'),
       entryOf('elsewhere', 'grant', 'inbox:elsewhere'),
@@ -233,7 +233,7 @@ describe('who waits', () => {
     expect(await client.exists(QUEUE)).toBe(0);
   });
 
-  it('removes the signs of processes that came by long ago when it takes a place', async () => {
+  it('removes old signs of other processes when it takes a place', async () => {
     await line(entryOf('first'));
     await signs({ [`${LISTENING} inbox:gone`]: 11_000, [`${UNVERIFIED} inbox:lately`]: 9_000 });
     await hold('other');
@@ -247,7 +247,7 @@ describe('who waits', () => {
 });
 
 describe('who gives a lock back and asks for it again', () => {
-  it('stands behind those who wait, and the first of them is told how far it may go', async () => {
+  it('queues behind the waiting processes, and the first of them is told how far it may go', async () => {
     await hold('me');
     await client.zadd(QUEUE, 10, entryOf('a', 'grant', 'inbox:alive', 3));
     const [kind, gave] = await turn('again', { give: 'me', entry: entryOf('again'), number: 20 });

@@ -19,18 +19,18 @@ it.each([
     'Reached the max retries per request limit (which is 0). Refer to "maxRetriesPerRequest" option for details.',
     'the connection broke before the answer came',
   ],
-])('an error that reads %j is told as %j', (message, problem) => {
+])('an error that reads %j is reported as %j', (message, problem) => {
   expect(problemOfIoredis(new Error(message), CLIENT)).toBe(problem);
 });
 
-it('an error of several addresses is told with each of them', () => {
+it('an error of several addresses is reported with each of them', () => {
   const errors = [new Error('connect ECONNREFUSED ::1:6379'), new Error('connect ECONNREFUSED 127.0.0.1:6379')];
   expect(problemOfIoredis(new AggregateError(errors), CLIENT)).toBe(
     'connect ECONNREFUSED ::1:6379, connect ECONNREFUSED 127.0.0.1:6379',
   );
 });
 
-it('what is no error is told as it is', () => {
+it('a value that is not an error is reported as it is', () => {
   expect(problemOfIoredis('odd', CLIENT)).toBe('odd');
 });
 
@@ -46,7 +46,7 @@ it.each([
   ['a user name as a word', { username: 'script' }, 'User script: @user_script', 'User ***: @user_script'],
   ['the name of the default user', { username: 'default' }, 'user default', 'user default'],
   ['no password', { password: '', username: null }, 'ERR odd', 'ERR odd'],
-])('an error that repeats %s is told without the credentials', (_what, options, message, problem) => {
+])('an error that repeats %s is reported without the credentials', (_what, options, message, problem) => {
   expect(problemOfIoredis(new Error(message), clientWith(options))).toBe(problem);
 });
 
@@ -57,23 +57,23 @@ class A extends (ReplyError as new (message: string) => Error) {
   }
 }
 
-it('an answer of Redis is known when a minifier has renamed the errors of ioredis [G245]', async () => {
+it('an answer of Redis is recognized when a minifier has renamed the errors of ioredis [G245]', async () => {
   await loadIoredis();
   const renamed = new A('ERR DB index is out of range');
   expect(renamed.name).toBe('A');
   expect(isReplyError(renamed)).toBe(true);
 });
 
-it('an answer of Redis is known when it comes from an ioredis of the application', () => {
+it('an answer of Redis is recognized when it comes from an ioredis of the application', () => {
   expect(isReplyError(Object.assign(new Error('ERR no'), { name: 'ReplyError' }))).toBe(true);
 });
 
-it('what breaks a connection is no answer of Redis', () => {
+it('an error that breaks a connection is not an answer of Redis', () => {
   expect(isReplyError(new Error('Connection is closed.'))).toBe(false);
   expect(isReplyError('ReplyError')).toBe(false);
 });
 
-it('a server that is a replica is known by the refusal of a script, and by the error in the middle of one', async () => {
+it('a replica is recognized by the refusal of a script, and by the error in the middle of one', async () => {
   const replica = await replicaOf(await redisServer());
   const client = clientOf(replica);
   const fails = (script: string) => client.eval(script, 1, 'key').catch((error: unknown) => error);

@@ -51,18 +51,21 @@ describe('A ScriptRunner', () => {
     ['acquire', acquire, aToken],
     ['inspect', inspect, [expect.any(Number), heldBy('me'), expect.any(Number), '']],
     ['raise-fence', raise, 1],
-  ] as const)('fails only the operation whose lock is no string, not its batch: %s', async (_name, operate, answer) => {
-    await Promise.all(['a', 'z'].map((key) => acquire(key)));
-    await client.mset('a:fence', 7, 'z:fence', 7);
-    await client.lpush('list', 'not', 'a', 'lock');
-    const [before, wrong, after] = await allSettled(() => ['a', 'list', 'z'].map((key) => operate(key)));
-    expect([before, after]).toEqual(Array(2).fill({ status: 'fulfilled', value: answer }));
-    expect(wrong).toMatchObject({
-      status: 'rejected',
-      reason: { message: expect.stringMatching(/WRONGTYPE/), mayHaveRun: false, disconnected: false },
-    });
-    expect(await client.lrange('list', 0, -1)).toEqual(['lock', 'a', 'not']);
-  });
+  ] as const)(
+    'fails only the operation whose lock is not a string, not its batch: %s',
+    async (_name, operate, answer) => {
+      await Promise.all(['a', 'z'].map((key) => acquire(key)));
+      await client.mset('a:fence', 7, 'z:fence', 7);
+      await client.lpush('list', 'not', 'a', 'lock');
+      const [before, wrong, after] = await allSettled(() => ['a', 'list', 'z'].map((key) => operate(key)));
+      expect([before, after]).toEqual(Array(2).fill({ status: 'fulfilled', value: answer }));
+      expect(wrong).toMatchObject({
+        status: 'rejected',
+        reason: { message: expect.stringMatching(/WRONGTYPE/), mayHaveRun: false, disconnected: false },
+      });
+      expect(await client.lrange('list', 0, -1)).toEqual(['lock', 'a', 'not']);
+    },
+  );
 
   it.each([
     ['vote', vote, []],

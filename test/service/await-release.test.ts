@@ -31,7 +31,7 @@ describe('a call with awaitRelease: false', () => {
       ['a policy', 'policy', (locks, key, work) => locks.withLock(key, { policy: 'quick' }, work)],
     ],
   )(
-    'a call with awaitRelease: false for %s returns before its release is answered, and the next call of its process comes behind that [G1120]',
+    'a call with awaitRelease: false for %s returns before its release is answered, and the next call of its process comes after the release [G1120]',
     async (_, key, run) => {
       const { locks, slow } = await openSlow();
       await run(locks, key, slow);
@@ -52,7 +52,7 @@ describe('a call with awaitRelease: false', () => {
     expect(await isHeldOn('awaited')).toBe(false);
   });
 
-  it('a call with awaitRelease: false rejects for a loss that is known before its release, and an event tells of one that only the release finds [G1121]', async () => {
+  it('a call with awaitRelease: false rejects for a loss that is known before its release, and an event reports a loss that only the release finds [G1121]', async () => {
     const locks = await openLocks({ redis: server.url });
     const lost: LockEvent[] = [];
     locks.events$.subscribe((event) => event.type === 'lost' && lost.push(event));
@@ -84,7 +84,7 @@ describe('a call with awaitRelease: false', () => {
     expect(settled).toEqual(['detached', 'returned']);
   });
 
-  it('a call with awaitRelease: false whose release is not answered returns its result, an event tells of it, and the release is repeated [G1122]', async () => {
+  it('a call with awaitRelease: false whose release is not answered returns its result, an event reports it, and the release is repeated [G1122]', async () => {
     const own = await redisServer();
     const locks = await openLocks({ redis: own.url, commandTimeoutMs: 200 });
     const failed: LockEvent[] = [];

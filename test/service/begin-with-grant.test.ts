@@ -133,7 +133,7 @@ describe('who is handed a lock', () => {
     isConfirmedFirst(tokensOf),
   );
 
-  it('confirms a grant first that tells of more tokens than its place is for [G622]', () =>
+  it('confirms a grant first that names more tokens than its place is for [G622]', () =>
     isConfirmedFirst((token) => [token + 1_000_000, token + 1_000_001]));
 
   it.each([

@@ -9,7 +9,7 @@ import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-it('a process that waits for 10 000 keys looks after each of them every second, in at most 300 calls [G301]', async () => {
+it('a process that waits for 10 000 keys checks each of them every second, in at most 300 calls [G301]', async () => {
   const server = await redisServer();
   await loadScripts(server);
   const locks = await openLocks({ redis: server.url });

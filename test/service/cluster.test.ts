@@ -132,7 +132,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
   });
 
-  it('a fencing counter moves with its slot, and all locks of the slot count on from it [G252]', async () => {
+  it('a fencing counter moves with its slot, and all locks of the slot continue from it [G252]', async () => {
     const locks = await open();
     const migration = new SlotMove(cluster, 'counted');
     // Ahead of every clock: so a counter that did not move would show.

@@ -202,7 +202,7 @@ describe('a lock that is taken by force while it is passed on', () => {
   }
 
   it.each(['here', 'by another process'])(
-    'a lock that is taken by force is passed on no more until Redis has granted it again: %s [G107]',
+    'a lock that is taken by force is not passed on until Redis has granted it again: %s [G107]',
     async (where) => {
       const key = `forced ${where}`;
       const [locks, others, waiter] = [await open(), await open(), await open()];

@@ -38,7 +38,7 @@ async function reconnecting(
 describe.each<[string, (urls: string[]) => RedisLockModuleOptions]>([
   ['one Redis', ([redis]) => ({ redis: redis! })],
   ['a Redlock', (redlock) => ({ redlock, admission: false })],
-])('calls that come while the connections are made anew, of %s', (_, sourceOf) => {
+])('calls that come during a reconnect, of %s', (_, sourceOf) => {
   const acquiring: [
     string,
     (locks: LockService, call: number, options: TryAcquireOptions) => Promise<{ release(): unknown } | null>,
@@ -64,7 +64,7 @@ describe.each<[string, (urls: string[]) => RedisLockModuleOptions]>([
     await until(() => locks.size === 0, { what: 'all attempts have ended' });
   });
 
-  it('end when their waitMs is over before the connection is there, and are not sent then [G528]', async () => {
+  it('end when their waitMs has passed before the connection is there, and are not sent then [G528]', async () => {
     const { locks, connect } = await reconnecting(sourceOf, 20_000);
     for (const server of servers) await server.resetCalls();
     await expect(locks.acquire('key', { waitMs: 200 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });

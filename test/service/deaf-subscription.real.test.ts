@@ -40,7 +40,7 @@ describe('a process whose subscription the server has closed without its knowled
     },
   );
 
-  it('a process that may not subscribe again is granted the lock unheard [G106]', async () => {
+  it('a process that may not subscribe again is granted the lock without a message [G106]', async () => {
     await server.command('ACL', 'SETUSER', 'deafened', 'on', '>secret', '~*', '&*', '+@all');
     const url = server.url.replace('//', '//deafened:secret@');
     const [deafened, others] = [await openLocks({ redis: url }), await openLocks({ redis: server.url })];

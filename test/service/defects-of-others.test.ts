@@ -34,7 +34,7 @@ async function readersBehind(key: string, services: readonly LockService[], befo
 }
 
 describe('a lock that is shared', () => {
-  it('has the readers of all processes that wait for its writer in the step that downgrades it, not when they ask again [G917]', async () => {
+  it('lets in the waiting readers of all processes in the step that downgrades its writer, not when they ask again [G917]', async () => {
     const [writing, ...reading] = await openSeveral(4);
     const writer = await writing!.acquire('downgrade');
     const calls = await readersBehind('downgrade', reading, 0);
@@ -44,7 +44,7 @@ describe('a lock that is shared', () => {
     expect(new Set(all.map(({ fencingToken }) => fencingToken)).size).toBe(1);
   });
 
-  it('has the readers of all processes that wait for its writer in the step that releases it, all at a time [G919]', async () => {
+  it('lets in the waiting readers of all processes in the step that releases its writer, all at once [G919]', async () => {
     const [writing, next, ...reading] = await openSeveral(7);
     const writer = await writing!.acquire('together');
     const calls = await readersBehind('together', reading, 0);
@@ -58,7 +58,7 @@ describe('a lock that is shared', () => {
     expect((await last).fencingToken).toBeGreaterThan(readers[0]!.fencingToken);
   });
 
-  it('stands for one ttl after nested calls, in whatever mode, as it would without them: their times do not add up [G918]', async () => {
+  it('lasts for one ttl after nested calls, in any mode, as it would without them: their times do not add up [G918]', async () => {
     const locks = await open();
     const timed = { ttlMs: 60_000, watchdog: false };
     const leftMs = async () => Number(await server.command('PTTL', 'lock:{nested}'));
@@ -76,7 +76,7 @@ describe('a lock that is shared', () => {
     }
   });
 
-  it('has no writer beside its readers that was granted it before, and whose confirmation comes late [G920]', async () => {
+  it('is not held by a writer together with readers when its grant came earlier and its confirmation comes late [G920]', async () => {
     const proxy = await proxyTo(server);
     const [holding, reading] = await openSeveral(2);
     const late = await open({ commandTimeoutMs: 60_000 }, proxy.url);
@@ -226,7 +226,7 @@ it('a reader that is killed keeps a writer away until its ttl is over, not for l
   expect((await waits).isHeld).toBe(true);
 });
 
-it('a writer that is killed while it waits lets in the readers behind it, beside those who read [G912]', async () => {
+it('a writer that is killed while it waits lets in the readers behind it, next to the current readers [G912]', async () => {
   const [first, behind, dying] = [await open(), await open(), await mortal()];
   const reader = await first.acquire('writer', { mode: 'shared' });
   dying.locks.acquire('writer', PATIENT).catch(() => {});

@@ -86,7 +86,7 @@ describe('a lock that is detached', () => {
     expect(await adopted.release()).toBe(true);
   });
 
-  it('is adopted by one of all calls that try, in whatever process, a thousand times [G817]', async () => {
+  it('is adopted by only one of all calls that try, in any process, a thousand times [G817]', async () => {
     const services = await Promise.all([open(), open(), open()]);
     let last = 0;
     for (let round = 0; round < 1_000; round++) {
@@ -131,7 +131,7 @@ describe('a lock that is detached', () => {
     await adopted.release();
   });
 
-  it('cannot be adopted, extended or released when its ttl is over, whoever holds it then [G819]', async () => {
+  it('cannot be adopted, extended or released when its ttl has passed, whether another call holds it or not [G819]', async () => {
     const locks = await open();
     const parcel = await detached(locks, 'over', 100);
     await free('over');
@@ -147,7 +147,7 @@ describe('a lock that is detached', () => {
     await next.release();
   });
 
-  it('stands for its ttl under an owner value that the parcel alone names, and is extended and released by that, for a person or a workflow', async () => {
+  it('lasts for its ttl under an owner value that only the parcel contains, and is extended and released with it, for a person or a workflow', async () => {
     const locks = await open();
     const parcel = await locks.withLock('handle', async (mine) => {
       const made = await mine.detach({ ttlMs: 60_000 });
@@ -232,7 +232,7 @@ describe('a lock that is detached', () => {
 });
 
 describe('calls that wait for a lock that is detached', () => {
-  it('see for how long it stands, keep their order, and get it when the adopter releases it, in each process [G828]', async () => {
+  it('see how long it remains valid, keep their order, and get it when the adopter releases it, in each process [G828]', async () => {
     const [sender, receiver, third] = await Promise.all([open(), open(), open()]);
     const lock = await sender.acquire('queue');
     const order: string[] = [];
@@ -266,7 +266,7 @@ describe('calls that wait for a lock that is detached', () => {
     await until(() => sender.size + receiver.size + third.size === 0, { what: 'nothing is kept' });
   });
 
-  it('get it when it was deleted, or taken by force, beside an adopter in their process, which loses it at once', async () => {
+  it('get it when it was deleted, or taken by force, although a call of their process had adopted it, which loses it at once', async () => {
     const [locks, operator] = [await open({ ttlMs: 60_000 }), await open()];
     for (const end of ['deleted', 'forced']) {
       const parcel = await detached(locks, end);
@@ -348,7 +348,7 @@ describe('a lock that is being detached', () => {
 });
 
 describe('a reply that is lost', () => {
-  it('of detach: without any answer the lock is lost here, stands in the store, and is given back as soon as that answers [G820]', async () => {
+  it('of detach: without any answer the lock is lost here, remains in the store, and is released as soon as the store answers [G820]', async () => {
     const { proxy, locks } = await throughProxy(500);
     const others = await open();
     const lock = await locks.acquire('no-detach');

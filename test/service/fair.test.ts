@@ -60,7 +60,7 @@ describe('with fair: true', () => {
     expect(order).toEqual(['own', 'other']);
   });
 
-  it('with fair: true a later call does not take the lock that a call was granted which has given up', async () => {
+  it('with fair: true a later call does not take a lock that was granted to a call that has given up', async () => {
     const proxy = await TcpProxy.start(server.port);
     const locks = await openLocks({ redis: proxy.url, fair: true });
     const [others] = await openFair(1);

@@ -60,7 +60,7 @@ it.each(STORES.slice(0, 2))(
 );
 
 it.each(STORES)(
-  'a lock that this process has taken by force was lost because it was forced, and so says all that tells of it (%s) [G507]',
+  'a lock that this process has taken by force was lost because it was forced, and all that reports the loss says so (%s) [G507]',
   async (store, options) => {
     const locks = await openLocks(options());
     const key = `reason ${store}`;

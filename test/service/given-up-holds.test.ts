@@ -128,7 +128,7 @@ describe('a call whose hold is not confirmed', () => {
     message: expect.stringMatching(/could not be kept: .*no answer for \d+ ms, and waitMs has passed/) as string,
   });
 
-  it('is refused when its waitMs is over, and leaves nothing behind [G525]', async () => {
+  it('is refused when its waitMs has passed, and leaves nothing behind [G525]', async () => {
     const { store, locks } = setUp();
     const gate = new Gate();
     const { ran } = answersLate(store, gate);
@@ -154,7 +154,7 @@ describe('a call whose hold is not confirmed', () => {
     await until(() => locks.size === 0, { what: 'nothing to be left' });
   });
 
-  it('is refused as a set when its waitMs is over, and names a lock that the store has not kept [G529]', async () => {
+  it('is refused as a set when its waitMs has passed, and names a lock that the store has not kept [G529]', async () => {
     const { store, locks } = setUp();
     const gate = new Gate();
     store.answer = async ({ grant: { key } }, extended) => {

@@ -37,7 +37,7 @@ describe('a lock that is released while another service waits', () => {
     expect(await handedOver(locks, others, 'direct')).toBe(2);
   });
 
-  it('a lock that is handed over has the lease that the waiter asked for, whatever the grant stood for [G109]', async () => {
+  it('a lock that is handed over has the lease that the waiter asked for, however long the grant lasted [G109]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await locks.acquire('own-ttl', { ttlMs: 20_000 });
     const waiting = others.acquire('own-ttl', { ttlMs: 7_000, watchdog: false });
@@ -138,7 +138,7 @@ it.each([
   },
 );
 
-it('a released lock of a Redlock reaches a waiter without a look of its own [G125]', async () => {
+it('a released lock of a Redlock reaches a waiter that does not poll [G125]', async () => {
   const nodes = await redlockNodes(3);
   const openRedlock = () => openLocks({ redlock: nodes.urls, commandTimeoutMs: 3_000 });
   const [locks, others] = [await openRedlock(), await openRedlock()];

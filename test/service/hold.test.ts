@@ -22,7 +22,7 @@ async function eventsOf(locks: LockService): Promise<LockEvent[]> {
 }
 
 describe('a lock with holdMs', () => {
-  it('is kept for so long however its work ended, and says until when [G340]', async () => {
+  it('is kept for that time however its work ended, and says until when [G340]', async () => {
     const [locks, others] = [await open(), await open()];
     const events = await eventsOf(locks);
     const boom = new Error('boom');
@@ -45,7 +45,7 @@ describe('a lock with holdMs', () => {
     expect(await isFree('kept')).toBe(true);
   });
 
-  it('stands in the store for so long before the call begins, and whenever it is extended [G341]', async () => {
+  it('is held in the store for that time before the call begins, and whenever it is extended [G341]', async () => {
     const locks = await open({ ttlMs: 1_500 });
     const lock = await locks.acquire('crash', { holdMs: 20_000 });
     expect(await leftMs('crash')).toBeGreaterThan(19_000); // what a crash would leave
@@ -59,7 +59,7 @@ describe('a lock with holdMs', () => {
     expect(await leftMs('crash')).toBeGreaterThan(18_000);
   });
 
-  it('stands for so long also when it was handed over [G342]', async () => {
+  it('lasts that long even if it was handed over [G342]', async () => {
     const [locks, others] = [await open(), await open()];
     const held = await others.acquire('handed');
     const acquiring = locks.acquire('handed', { ttlMs: 1_000, holdMs: 10_000 });
@@ -130,7 +130,7 @@ describe('a lock with holdMs', () => {
     expect(await isFree('not-kept')).toBe(true);
   });
 
-  it('is not passed on within the process, nor handed over, before its time is over [G346]', async () => {
+  it('is not passed on within the process, nor handed over, before its time has passed [G346]', async () => {
     const [locks, others] = [await open({ cohortMs: 5_000 }), await open()];
     const gate = new Gate();
     const first = locks.withLock('turns', { holdMs: 1_200 }, () => gate.opened);
@@ -148,7 +148,7 @@ describe('a lock with holdMs', () => {
     expect(Math.min(...heldFrom)).toBeGreaterThanOrEqual(endsAt - 20);
   });
 
-  it('is kept when its lease was lost here, and stands in the store [G347]', async () => {
+  it('is kept when its lease was lost here, but remains in the store [G347]', async () => {
     const locks = await open();
     const lock = await locks.acquire('lost', { ttlMs: 400, watchdog: false, holdMs: 10_000 });
     await until(() => lock.signal.aborted, { what: 'the lease to end here' });
@@ -158,7 +158,7 @@ describe('a lock with holdMs', () => {
     expect(await leftMs('lost')).toBeGreaterThan(7_000);
   });
 
-  it('is kept for no shorter when the wall clock is set ahead meanwhile [G336]', async () => {
+  it('is not kept for a shorter time when the wall clock is set ahead meanwhile [G336]', async () => {
     const locks = await open();
     const dateNow = Date.now.bind(Date);
     onTestFinished(() => void vi.restoreAllMocks());
@@ -170,7 +170,7 @@ describe('a lock with holdMs', () => {
     expect(await leftMs('clock')).toBeGreaterThan(7_000);
   });
 
-  it('stands for the longest holdMs of calls that begin at the same time, however they are extended [G337]', async () => {
+  it('lasts for the longest holdMs of calls that begin at the same time, however they are extended [G337]', async () => {
     const locks = await open({ ttlMs: 5_000 });
     await locks.withLock('both', async (lock) => {
       const nested = [20_000, 10_000].map((holdMs) => locks.acquire('both', { holdMs }));

@@ -102,7 +102,7 @@ describe('labels', () => {
     ]);
   });
 
-  it('events say how a lock was come by, and for how long it was waited for and held [G412]', async () => {
+  it('events say how a call got its lock, and for how long it waited for it and held it [G412]', async () => {
     const [locks, others] = [await open(), await open()];
     const { of, came } = eventsOf(locks);
     const first = await locks.acquire('a:1');

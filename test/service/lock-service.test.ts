@@ -49,7 +49,7 @@ describe('a lock', () => {
     expect(ran).toBe(false);
   });
 
-  it('whose key another program has written, without a ttl, is waited for without asking all the time', async () => {
+  it('whose key another program has written, without a ttl, is waited for without constant polling', async () => {
     const locks = await open();
     await server.command('SET', 'lock:{by-hand}', 'a person');
     await server.resetCalls();
@@ -85,7 +85,7 @@ describe('tryAcquire', () => {
   });
 });
 
-it('withLock settles as its work does, sync or async, and gives the lock back, be it only once', async () => {
+it('withLock settles as its work does, sync or async, and gives the lock back exactly once', async () => {
   const locks = await open();
   const thrown = { not: 'even an Error' };
   expect(await locks.withLock('k', () => 1)).toBe(1);
@@ -99,7 +99,7 @@ it('withLock settles as its work does, sync or async, and gives the lock back, b
   expect(await server.keys('lock:{k}')).toEqual([]);
 });
 
-it('inspect and isLocked tell who holds a lock, since when, for how long, with which token, and how many wait here', async () => {
+it('inspect and isLocked report who holds a lock, since when, for how long, with which token, and how many wait here', async () => {
   const [locks, others] = [await open(), await open()];
   const from = Date.now();
   const { owner, fencingToken } = await others.acquire('inspected', { ttlMs: 20_000 });
@@ -123,7 +123,7 @@ it('inspect, isLocked and forceRelease reject when Redis cannot be asked', async
     await expect(asking).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'k' });
 });
 
-it('events$ tells of each lock that was acquired, released, contended, lost and unavailable, and completes at the end', async () => {
+it('events$ reports each lock that was acquired, released, contended, lost and unavailable, and completes at the end', async () => {
   const proxy = await proxyTo(server);
   const [locks, others] = [await openLocks({ redis: proxy.url, commandTimeoutMs: 500 }), await open()];
   const events: LockEvent[] = [];

@@ -45,7 +45,7 @@ function expectAbout(ms: number, expected: number): void {
 const overstayed = expect.objectContaining({ code: 'LOCK_LOST', reason: 'overstayed' }) as Error;
 
 describe('work that holds its lock for longer than maxHoldMs', () => {
-  it('work that holds its lock for longer than maxHoldMs has its signal aborted when they are over, and its call rejects once it has ended [G800]', async () => {
+  it('work that holds its lock for longer than maxHoldMs has its signal aborted when that time is over, and its call rejects once it has ended [G800]', async () => {
     const locks = await open();
     const events = eventsOf(locks);
     const gate = new Gate();
@@ -77,7 +77,7 @@ describe('work that holds its lock for longer than maxHoldMs', () => {
     expect(events.filter(({ type }) => type === 'lost' || type === 'released')).toEqual([lost]);
   });
 
-  it('after a pause of its process a lock whose maxHoldMs are over is not held in the first line that runs [G807]', async () => {
+  it('after a pause of its process a lock whose maxHoldMs has passed is not held in the first line that runs [G807]', async () => {
     const locks = await open();
     const lock = await locks.acquire('blocked', { maxHoldMs: 100 });
     const { signal } = lock;

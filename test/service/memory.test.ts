@@ -10,7 +10,7 @@ import { until } from '../support/until.js';
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-it('a lock whose handle is garbage is extended no more, with a warning, unless another call holds it, too [G1007]', async () => {
+it('a lock whose handle was garbage-collected is no longer extended, with a warning, unless another call also holds it [G1007]', async () => {
   const locks = await openLocks({ memory: true, ttlMs: 300 });
   const warned: [string, string][] = [];
   locks.events$.subscribe((event) => event.type === 'warning' && warned.push([event.key, event.message]));
@@ -38,7 +38,7 @@ it('a lock whose handle is garbage is extended no more, with a warning, unless a
   expect(locks.size).toBe(0);
 });
 
-it('a lock whose handle is garbage does not hold up the end of the application [G1059]', async () => {
+it('a lock whose handle was garbage-collected does not delay the end of the application [G1059]', async () => {
   const locks = await openLocks({ memory: true, ttlMs: 60_000, shutdownTimeoutMs: 600_000 });
   let isWarned = false;
   locks.events$.subscribe((event) => (isWarned ||= event.type === 'warning'));

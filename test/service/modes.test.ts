@@ -82,7 +82,7 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
   });
 
   it.each([0, 50])(
-    'a call that is refused after %i ms says how many hold them beside the one that it names',
+    'a call that is refused after %i ms says how many others hold them besides the holder that it names',
     async (waitMs) => {
       const locks = await open();
       const hold = (ttlMs: number) => locks.acquirePermits('named', { limit: 4, ttlMs, watchdog: false });

@@ -116,7 +116,7 @@ const OF_CALLS: [call: (locks: LockService) => Promise<unknown>, message: string
   ],
 ];
 
-it('wrong options of calls are refused before anything is sent, and what to do is said', async () => {
+it('wrong options of calls are refused before anything is sent, with what to do', async () => {
   const server = await redisServer();
   await loadScripts(server);
   const locks = await openLocks({ redis: server.url, marginMs: 100 });

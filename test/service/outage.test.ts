@@ -111,7 +111,7 @@ describe('while waiting for a lock that another process holds, Redis', () => {
     expect(locks.size).toBe(0);
   });
 
-  it('a call that came while an attempt was under way that fails tries for itself', async () => {
+  it('a call that came during an attempt that fails tries for itself', async () => {
     const locks = await open();
     await (await locks.acquire('other')).release();
     server.pause();

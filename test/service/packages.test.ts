@@ -92,7 +92,7 @@ describe.each(Object.entries(PACKAGES))('With %s', (_name, { clientOf, clusterOf
     expect((await trial)?.isHeld).toBe(true);
   });
 
-  it('a call whose waitMs ends while the server refuses says what that said [G1021]', async () => {
+  it('a call whose waitMs ends while the server refuses reports that refusal [G1021]', async () => {
     const [server, other] = [await redisServer(), await redisServer()];
     const locks = await locksBy(() => clientOf(server.url), 20_000);
     await locks.withLock('warm', () => {});

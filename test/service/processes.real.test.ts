@@ -90,7 +90,7 @@ it('what a process that was stopped between detach and adopt does with the parce
   expect(await adopter.release('parcel')).toBe(true);
 });
 
-it('a process whose clock is an hour ahead frees no permits that others hold: their ends are by the clock of Redis [G922]', async () => {
+it('a process whose clock is an hour ahead frees no permits that others hold: they end by the clock of Redis [G922]', async () => {
   const locks = await open();
   const held = await locks.acquirePermits('clock', { limit: 2, permits: 2, watchdog: false });
   const ahead = await LockProcess.start({ redis: server.url, clockAheadMs: 3_600_000 });
@@ -129,7 +129,7 @@ describe('A process that is frozen between two calls', () => {
     expect(await server.keys('lock:{key}')).toEqual([]);
   });
 
-  it('locks again when it goes on, though its connections were dropped without a word [G927]', async () => {
+  it('locks again when it goes on, though its connections were dropped silently [G927]', async () => {
     const a = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: 100 });
     await a.turns('key', once);
     a.pause();
@@ -155,7 +155,7 @@ describe('A process that is frozen between two calls', () => {
   });
 });
 
-it('a lock whose process is killed between detach and adopt stands for its parcel, which another process adopts; killed before it adopts, it ends by its ttl [G822]', async () => {
+it('a lock whose process is killed between detach and adopt remains valid for its parcel, which another process adopts; killed before it adopts, it ends by its ttl [G822]', async () => {
   const server = await redisServer();
   const options = { redis: server.url, commandTimeoutMs: 20_000 };
   const others = await openLocks(options);

@@ -198,7 +198,7 @@ it('the options of a client of ioredis, which have a host beside its Sentinels o
 });
 
 it.each([{ path: '/tmp/redis.sock', port: 0 }, { socket: { path: '/tmp/redis.sock', port: 0 } }])(
-  'a port beside the path of a socket is not looked at, as no client uses it: %j',
+  'a port next to the path of a socket is ignored, as no client uses it: %j',
   async (redis) => {
     await openLocks({ redis, lazyConnect: true });
   },

@@ -149,7 +149,7 @@ describe('other async contexts', () => {
 });
 
 describe('current', () => {
-  it('is the innermost lock, or that of the key, also for a branch that outlives the inner one', async () => {
+  it('is the innermost lock, or the lock of the key, also for a branch that outlives the inner one', async () => {
     const locks = await open();
     const innerReleased = new Gate();
     let late!: Promise<boolean>;
@@ -173,7 +173,7 @@ describe('current', () => {
     expect(() => locks.current()).toThrow('current() was called outside');
   });
 
-  it('is not that of another service, which the lock keeps out', async () => {
+  it('is not the lock of another service, which the lock excludes', async () => {
     const [locks, others] = [await open(), await open()];
     await locks.withLock('two', async () => {
       for (const options of [{ waitMs: 0 }, { waitMs: 0, reentrant: false }])

@@ -16,7 +16,7 @@ beforeEach(async () => {
 });
 
 describe('the scope of a call', () => {
-  it('begins its key, so that tenants do not wait for each other, and one tenant does [G939]', async () => {
+  it('begins its key, so that different tenants do not wait for each other, but calls of one tenant do [G939]', async () => {
     const others = await openLocks({ redis: server.url, scope });
     const acme = await as('acme', () => locks.acquire('order:1'));
     expect(acme.key).toBe('@acme/order:1');

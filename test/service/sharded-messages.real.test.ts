@@ -96,7 +96,7 @@ describe('In a Cluster with sharded publish/subscribe', () => {
   ]);
 
   it.each(cases)(
-    'a process that loses %s while it runs warns once, asks from time to time, and listens again when it has it back [G532]',
+    'a process that loses %s while it runs warns once, polls, and listens again when it has it back [G532]',
     async (_what, kind, right, loss) => {
       const servers = kind === 'cluster' ? cluster.nodes : [await redisServer()];
       const key = `loses ${right}`;

@@ -17,7 +17,7 @@ const IS_CLOSING = { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining(
 const isFree = async (key: string) => (await ownerOn(server, key)) === null;
 
 describe('an application that closes', () => {
-  it('tells work after shutdownTimeoutMs that its lock is lost, and gives that back, with those that nobody awaits', async () => {
+  it('aborts work after shutdownTimeoutMs because its lock is lost, and releases that lock, and locks that nobody awaits', async () => {
     const locks = await open({ shutdownTimeoutMs: 50 });
     const held = await Promise.all(Array.from({ length: 50 }, (_, index) => locks.acquire(`unawaited ${index}`)));
     let end!: () => void;
@@ -92,7 +92,7 @@ describe.each(Object.entries(PACKAGES))('the end of the connections of %s', (_na
     return { own, locks, handles, counter };
   }
 
-  it('comes behind the undo of locks that a hanging Redis grants too late [G1036]', async () => {
+  it('comes after the undo of locks that a hanging Redis grants too late [G1036]', async () => {
     const { own, locks, counter } = await givenUp();
     await locks.onApplicationShutdown();
     own.resume();
@@ -100,7 +100,7 @@ describe.each(Object.entries(PACKAGES))('the end of the connections of %s', (_na
     expect(await own.keys('lock:{late*')).toEqual([]);
   });
 
-  it('comes behind the undo of an adoption that a hanging Redis grants too late [G1060]', async () => {
+  it('comes after the undo of an adoption that a hanging Redis grants too late [G1060]', async () => {
     const own = await redisServer();
     const locks = await openLocks({ redis: withPrefix(own.url, '') as never, commandTimeoutMs: COMMAND_TIMEOUT_MS });
     const parcel = await (await locks.acquire('parcel')).detach({ ttlMs: 3_600_000 });
@@ -113,7 +113,7 @@ describe.each(Object.entries(PACKAGES))('the end of the connections of %s', (_na
     expect(await ownerOn(own, 'parcel')).toBe(parcel.owner);
   });
 
-  it('comes after one time limit when Redis hangs, however much is to give back [G1037]', async () => {
+  it('comes after one time limit when Redis hangs, however many releases are open [G1037]', async () => {
     const { locks, handles } = await givenUp(5_000);
     await Promise.allSettled(handles.map((lock) => lock.release()));
     const startedAt = performance.now();

@@ -27,7 +27,7 @@ async function within<T>(limitMs: number, served: Promise<T>): Promise<T> {
 }
 
 describe('a subscription that', () => {
-  it('a subscription that was cut is made anew, and locks are handed over as before [G121]', async () => {
+  it('a subscription that was cut is renewed, and locks are handed over as before [G121]', async () => {
     const [locks, others] = [await open(), await open()];
     await haveWaited(server, 'before cut', others, turnOf(locks));
     const holder = await others.acquire('cut');

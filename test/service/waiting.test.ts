@@ -27,7 +27,7 @@ describe('calls of one process that want the same lock', () => {
     expect(order).toEqual(Array.from({ length: 50 }, (_, index) => index));
   });
 
-  it('the calls of one process that want the same lock cost Redis as much as one, be they 1 000 [G111]', async () => {
+  it('the calls of one process that want the same lock cost Redis as much as one call, even 1 000 of them [G111]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('thousand');
     await server.resetCalls();
@@ -179,7 +179,7 @@ describe('a store that owes an answer', () => {
     return Promise.all(calls.map(refusal));
   };
 
-  it('refuses a call that asks at once when its waitMs is over, though the store still owes the answer, which is of no use then [G520]', async () => {
+  it('refuses a call that asks at once when its waitMs has passed, though the store still owes the answer, which is of no use then [G520]', async () => {
     const store = new OwingStore(now, 0);
     const locks = serviceOn(fromPromises(store, now, 60_000));
     const [refusal] = await refusalsOf([locks.acquire('owed', { waitMs: 10_000 })]);
@@ -208,7 +208,7 @@ describe('a store that owes an answer', () => {
 });
 
 describe('a lock whose holder', () => {
-  it('a lock whose holder has died is had right after its ttl [G12]', async () => {
+  it('a lock whose holder has died can be acquired right after its ttl [G12]', async () => {
     const proxy = await TcpProxy.start(server.port);
     const holder = await openLocks({ redis: proxy.url, ttlMs: 1_200 });
     await holder.acquire('crashed');

@@ -36,7 +36,7 @@ describe('The explorer', () => {
     ['sentinel', 8],
     ['cluster', 10],
   ])(
-    'the explorer finds nothing wrong on %s in seed %i where locks are shared, and permits held: nobody passes an earlier place, or waits beside room [G850]',
+    'the explorer finds nothing wrong on %s in seed %i where locks are shared, and permits held: nobody passes an earlier place, or waits although there is room [G850]',
     async (topology, seed) => {
       const features = ['sets', 'with-lock', 'shared', 'permits'] as const;
       const { violations, marks } = await simulate(planOf(seed, topology, { ...SHORT, keys: 1, features }), copies);
@@ -45,7 +45,7 @@ describe('The explorer', () => {
     },
   );
 
-  it('has the same happen again, with a library that was used before and with one that was not', async () => {
+  it('replays the same events, with a library that was used before and with one that was not', async () => {
     const plan = planOf(4, 'one', SHORT);
     const hashes: string[] = [];
     for (const each of [copies, copies, new Copies(place, 'own')]) hashes.push((await simulate(plan, each)).hash);
@@ -53,7 +53,7 @@ describe('The explorer', () => {
     expect((await simulate(planOf(5, 'one', SHORT), copies)).hash).not.toBe(hashes[0]);
   });
 
-  it('has no fault changed by one that is left out', () => {
+  it('changes no fault when another one is left out', () => {
     const { faults } = planOf(6, 'one');
     expect(planOf(6, 'one', { faults: faults.slice(1) })).toEqual({ ...planOf(6, 'one'), faults: faults.slice(1) });
   });
@@ -108,7 +108,7 @@ describe('The explorer', () => {
       { at: 3_527_000, kind: 'pause-server', forUs: 741_000, server: 0 },
     ],
     ['does not answer when it connects', { at: 4_032_000, kind: 'mute', forUs: 804_000, process: 1, server: 0 }],
-  ])('finds that locks are had again with node-redis where a master %s', async (_, fault) => {
+  ])('finds that locks can be acquired again with node-redis where a master %s', async (_, fault) => {
     vi.stubEnv('REDIS_CLIENT', 'node-redis');
     onTestFinished(() => void vi.unstubAllEnvs());
     const shape = { seconds: 5, processes: 2, keys: 1, parallel: 1, commandTimeoutMs: 2_000, features: [] };
@@ -125,7 +125,7 @@ describe('The explorer', () => {
     expect((await simulate(plan, copies)).violations).toEqual([]);
   });
 
-  it('finds that locks are had again where a node of a Cluster was too busy to hear that it is a master, and is none any more', async () => {
+  it('finds that locks can be acquired again where a node of a Cluster was too busy to hear that it is a master, and is none any more', async () => {
     const faults: Fault[] = [
       { at: 318_000, kind: 'fail-over', forUs: 0, server: 1 },
       { at: 339_000, kind: 'busy', forUs: 777_000, server: 4 },

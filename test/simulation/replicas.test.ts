@@ -8,7 +8,7 @@ import { until } from '../support/until.js';
 
 /** What the tests of failovers rely on. These run on simulated servers, and by `npm run test:real` on real ones. */
 describe('A replica', () => {
-  it('takes a key for gone that has expired while its primary hung, and not before', async () => {
+  it('treats a key as gone that has expired while its primary hung, and not before', async () => {
     const primary = await redisServer();
     const replica = await replicaOf(primary);
     await primary.command('SET', 'key', 1, 'PX', 1_500);
@@ -120,7 +120,7 @@ describe('WAIT', () => {
 });
 
 describe('Sentinels', () => {
-  it('name the replicas and each other, tell of a failover, and have the former primary follow when it returns', async () => {
+  it('name the replicas and each other, report a failover, and make the former primary follow when it returns', async () => {
     const group = await SentinelGroup.start();
     onTestFinished(() => group.stop());
     const [first, ...others] = group.options.sentinels!;

@@ -96,7 +96,7 @@ it.each(SOURCES)('locks by %s have two connections of their own, by their own na
   expect(await connections()).toEqual([own, own]);
 });
 
-it('a Pool has its options copied: its connections are not used, so a lock is had while all of them are taken [G703]', async () => {
+it('a Pool has its options copied: its connections are not used, so a lock can be acquired while all of them are taken [G703]', async () => {
   const taken = pool({ ...config(), password: SECRET, max: 1 });
   const client = await taken.connect();
   await client.query('BEGIN');
@@ -175,7 +175,7 @@ it('a password that the server repeats is hidden in a message, as by a policy of
   expect(shown(error, await locks.diagnose())).not.toMatch(/guarded|hunter2/);
 });
 
-it('a statement is prepared by a name of its text, as a pooler may lead to where that of another table was prepared', async () => {
+it('a statement is prepared under a name made from its text, since a pooler may share a session that has prepared the statement of another table', async () => {
   const names = new Set<string>();
   class Client extends pg.Client {
     override query(...args: unknown[]): never {

@@ -67,7 +67,7 @@ const logWith = (name: string): Promise<string[]> =>
   logOfAnswering(SqlLockModule.forRoot({ postgres: server.url, table: name, commandTimeoutMs }));
 
 describe('The doctor of locks in PostgreSQL', () => {
-  it('the doctor finds nothing wrong with a table as ddl() makes it, and names server, version, table and rows [G720]', async () => {
+  it('the doctor finds nothing wrong with a table of ddl(), and names server, version, table and rows [G720]', async () => {
     const locks = await openLocks({ postgres: server.url, table: await table() });
     const { nodes, ...diagnosis } = await diagnosed(locks);
     const name = `127.0.0.1:${server.port}/postgres`;
@@ -214,7 +214,7 @@ describe('The doctor of locks in PostgreSQL', () => {
     expect(codes({ synchronous_commit: 'off' })).toEqual(['wrong-column', 'not-durable']);
   });
 
-  it('the doctor, a ping and a health check say once what is wrong with a database that is down or only reads, without its password [G724]', async () => {
+  it('the doctor, a ping and a health check say once what is wrong with a database that is down or read-only, without its password [G724]', async () => {
     const broken = await ownPostgres();
     await broken.query(ddl('postgres'));
     const options = { postgres: broken.url.replace('postgres@', 'postgres:s3cret@'), shutdownTimeoutMs: 0 };

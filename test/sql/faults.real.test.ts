@@ -142,7 +142,7 @@ describe('Locks in PostgreSQL', () => {
     for (const claim of [kept, next]) await releaseOn(backend, claim);
   });
 
-  it('cost little while the server is down, however many are to be given back, and are given back when it is there [G660]', async () => {
+  it('cost little while the server is down, however many releases are open, and are released when it is back [G660]', async () => {
     const { backend, proxy } = await proxied(2_000);
     const claims = Array.from({ length: 300 }, () => claimOn(freshKey(), 60_000));
     await Promise.all(claims.map((claim) => granted(backend, claim)));

@@ -69,7 +69,7 @@ describe('a transaction that guards a lock', () => {
     expect(await lockOfB.release()).toBe(true);
   });
 
-  it('fails by its statement alone, when its answer is read by nobody [G682]', async () => {
+  it('fails by its statement alone, even if nobody reads the answer [G682]', async () => {
     const { b, key, lock, tx } = await stage();
     const { text, values } = guardStatement(lock);
     await expire(server, key);
@@ -237,7 +237,7 @@ describe('a lock that others of the process wait for', () => {
     },
   );
 
-  it('is guarded by a transaction at READ COMMITTED, which reads anew, whenever that began', async () => {
+  it('is guarded by a transaction at READ COMMITTED, which always reads new data, whenever it began', async () => {
     const { lock, tx } = await readBeforePassedOn('READ COMMITTED');
     await guard(lock, tx);
     await tx.query('COMMIT');
@@ -271,7 +271,7 @@ describe('a lock that others of the process wait for', () => {
 describe('guard', () => {
   const neverCalled = (): Promise<never> => Promise.reject(new Error('a statement was sent'));
 
-  it('refuses a lock that was released, or is known to be lost, whatever comes of its statement [G691]', async () => {
+  it('refuses a lock that was released, or is known to be lost, whatever its statement returns [G691]', async () => {
     const locks = await locksOn(server);
     const released = await locks.acquire(freshKey());
     await released.release();
@@ -314,7 +314,7 @@ describe('guard', () => {
     expect(await lock.release()).toBe(true);
   });
 
-  it('refuses locks of other stores with a sentence [G692]', async () => {
+  it('refuses locks of other stores with an explanation [G692]', async () => {
     const redis = await redisServer();
     for (const locks of [await openLocks({ memory: true }), await openLocks({ redis: redis.url })]) {
       const [lock, set] = [await locks.acquire('key'), await locks.acquireAll(['one', 'two'])];
@@ -339,7 +339,7 @@ describe('guard', () => {
     await options.postgres.transaction((inside) => guard(onPglite, inside));
   });
 
-  it('refuses what is no lock, and what cannot run a statement, and passes other errors of the driver on as they are', async () => {
+  it('refuses values that are not locks or cannot run a statement, and passes other errors of the driver on as they are', async () => {
     const locks = await locksOn(server);
     const lock = await locks.acquire(freshKey());
     await expect(guard({ key: 'key' } as Lock, neverCalled)).rejects.toThrow('lock must be a lock, or a set of locks');

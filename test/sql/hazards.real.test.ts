@@ -186,7 +186,7 @@ describe('S12: a statement that was given up runs late', () => {
     expect((await rowOf(server, key))!.isHeld).toBe(false);
   });
 
-  it('this library gives back and extends no lock but that of the owner that it names [G766]', async () => {
+  it('this library releases and extends only the lock of the owner that it names [G766]', async () => {
     const [one, other] = [await locksOn(server), await locksOn(server)];
     const database = await connectTo(server);
     const key = freshKey();
@@ -204,7 +204,7 @@ describe('S12: a statement that was given up runs late', () => {
 });
 
 describe('S13: the server only reads, as after a failover', () => {
-  it('this library says that locks are unavailable, and what to do, instead of that another one holds the lock [G767]', async () => {
+  it('this library says that locks are unavailable, and what to do, instead of claiming that another holder has the lock [G767]', async () => {
     const replica = await ownPostgres();
     await replica.query(ddl('"resource_lock"'));
     await replica.becomeReplica();

@@ -68,7 +68,7 @@ export function describeHazards(name: string, start: () => Promise<HazardDatabas
         ['ahead', HOUR_MS],
         ['behind', -HOUR_MS],
       ])(
-        'this library asks no clock but that of the database: there is one holder, also of those whose clocks are %s [G750]',
+        'this library uses only the clock of the database: there is one holder, even if the clocks of processes are %s [G750]',
         async (_, skewMs) => {
           const key = freshKey();
           const sound = await database.locks();

@@ -143,7 +143,7 @@ it('the server is the one that PGHOST names where options of pg have no host, as
   expect(resolve({ connectionString: url })).not.toThrow(); // which has one
 });
 
-it('a port beside a socket of MySQL is not looked at, as mysql2 does not use it', () => {
+it('a port next to a socket of MySQL is ignored, as mysql2 does not use it', () => {
   expect(() => resolveOptions(SQL, { mysql: { socketPath: '/tmp/mysql.sock', port: 0 } })).not.toThrow();
 });
 
@@ -313,7 +313,7 @@ describe.each([
   ['a PostgreSQL', { postgres: (await postgresOfFile()).url, ...PATIENT }],
   ['a PGlite', await onPGlite()],
 ])('a lock in a table of %s', (_, options) => {
-  it('that is detached is adopted by one of all calls that try, with a larger token, and its waiters get it after that [G829]', async () => {
+  it('that is detached is adopted by only one of all calls that try, with a larger token, and its waiters get it after that [G829]', async () => {
     const [sender, receiver, third] = await Promise.all([1, 2, 3].map(() => openSqlLocks(options)));
     const key = freshKey();
     for (let round = 0; round < 20; round++) {
@@ -342,7 +342,7 @@ describe.each([
     }
   });
 
-  it("shows others how many calls wait in its holder's process, as of its last extension [G944]", async () => {
+  it("shows other processes how many calls waited in its holder's process at its last extension [G944]", async () => {
     const [holding, other] = [await openSqlLocks(options), await openSqlLocks(options)];
     const key = freshKey();
     const behind = async () => (await other.inspect(key))!.holders[0]!.waiters;

@@ -60,7 +60,7 @@ describe('Tokens of locks in PostgreSQL', () => {
 });
 
 describe('A lock in PostgreSQL whose data cannot be used', () => {
-  it('is refused where its token would reach 2^53, and no list and no other lock fails with it, nor with a time without end [G966]', async () => {
+  it('is refused where its token would reach 2^53, and no list and no other lock fails with it, nor with an infinite time [G966]', async () => {
     const table = freshTable();
     const locks = await locksOn(server, { table, ...PATIENT });
     const keys = keysOf('k', 10);

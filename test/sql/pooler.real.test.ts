@@ -49,7 +49,7 @@ async function pooler(server: PostgresServer, setting: string): Promise<string> 
 // It cannot be set up for the session there.
 const server = await postgresOfFile({ default_transaction_isolation: 'serializable' });
 
-describe('Locks in PostgreSQL behind a pooler that gives connections away after each transaction', () => {
+describe('Locks in PostgreSQL behind a pooler that assigns connections per transaction', () => {
   it.each([
     ['refuses', ''],
     ['ignores', 'ignore_startup_parameters = options'],

@@ -93,7 +93,7 @@ describe('The statement that takes locks, gives them back and hands them over', 
     expect(await queueOf(key)).toEqual(['d']);
   });
 
-  it('passes over those who are silent while another asks, and makes nobody silent by the time alone [G651]', async () => {
+  it('passes over processes that are silent while another asks, and counts nobody as silent by the time alone [G651]', async () => {
     const key = await held(['dead', 1_000], ['gone', 1_001], ['alive', 1_002], ['slow', 1_003]);
     for (const ticket of ['dead', 'gone']) await silence(key, ticket, 2_100);
     await silence(key, 'slow', 1_500);
@@ -206,7 +206,7 @@ describe('The statement that takes locks, gives them back and hands them over', 
     expect(await once({ key, give: '*' })).toMatchObject({ gives: 1, holder: 'a', is_kept: 1, granted: 'b' });
   });
 
-  it('mints one token only where the tokens have reached the clock, so that they do not run ahead of it', async () => {
+  it('mints only one token where the tokens have reached the clock, so that they do not run ahead of it', async () => {
     const key = await held();
     await once({ key, give: 'a' });
     const ahead = (await serverUs()) + 60_000_000;

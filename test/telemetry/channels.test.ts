@@ -34,7 +34,7 @@ function publishedEvents(): LockEventMessage[] {
 const nothing = () => Promise.resolve();
 
 describe('the channel nest-redis-lock:acquire', () => {
-  it('says of a call what it asks for, then how it came by its lock, and never an owner value [G447]', async () => {
+  it('reports what a call asks for, then how it got its lock, and never an owner value [G447]', async () => {
     const locks = await openLocks({ memory: true }, 'stock');
     const { messages, of } = published<AcquireTrace>('nest-redis-lock:acquire');
     const events = publishedEvents();

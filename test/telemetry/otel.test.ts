@@ -231,7 +231,7 @@ describe('metrics', () => {
     ]);
   });
 
-  it('tell how well the clock of Redis is known, by which fair calls are ordered, from the first of them on [G645]', async () => {
+  it('report the error of the estimated clock of Redis, which orders fair calls, from the first of them on [G645]', async () => {
     const server = await redisServer();
     const { telemetry, points } = sdk();
     const locks = await openLocks({ redis: server.url, telemetry, fair: true });

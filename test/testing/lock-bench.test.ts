@@ -90,7 +90,7 @@ it('a refusal of the bench is for a set of keys and names what the call held, bu
   await expect(bench.locks.acquirePermits('mail', { limit: 5 })).rejects.toMatchObject({ permits: 1 });
 });
 
-it('the bench refuses what cannot be meant: reasons, counts and options that there are not, and losses of what is not held', async () => {
+it('the bench refuses invalid reasons, counts and options, and the loss of a lock that is not held', async () => {
   expect(() => bench.refuse('k', 'broken' as never)).toThrow('reason must be "contended" or "unavailable"');
   expect(() => bench.refuse('k', 'contended', { times: 0 })).toThrow('times must be a whole number from 1');
   expect(() => bench.lose('k')).toThrow('the code under test does not hold it. It holds none.');

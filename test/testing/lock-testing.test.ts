@@ -150,7 +150,7 @@ describe('withMemoryLocks', () => {
   }
   class More extends Plain {}
 
-  it('withMemoryLocks makes the locked methods of an instance work that was made by new [G427]', async () => {
+  it('withMemoryLocks makes the locked methods of an instance work that was created with new [G427]', async () => {
     await expect(new More().pay('17')).rejects.toThrow('has no LockService');
     const bench = new LockBench();
     const plain = withMemoryLocks(new More(), bench);

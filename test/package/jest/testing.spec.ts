@@ -62,7 +62,7 @@ describe('the testing kit', () => {
     expect(() => expect(bench).toHaveLocked('order:18')).toThrow('expected {"key":"order:18"} to have been locked');
   });
 
-  it('makes an instance work that was made by new', async () => {
+  it('makes an instance work that was created with new', async () => {
     const own = new LockBench();
     expect(await withMemoryLocks(new Orders(own.locks), own).pay('17')).toBe('17');
     expect(own).toHaveLocked('order:17');
