@@ -87,7 +87,7 @@ describe('Fencing tokens of a Redlock', () => {
     await nodes.allFree(claim.key);
   });
 
-  it('no fencing token is issued on the word of a node that granted late and had drawn a larger number by then [G20]', async () => {
+  it('no fencing token is issued because of a node that granted late and had reached a larger number by then [G20]', async () => {
     await backend.close();
     backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 5_000 });
     const claim = claimOn(freshKey());

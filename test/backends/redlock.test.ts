@@ -173,7 +173,7 @@ describe('Extending a lock of a Redlock', () => {
     expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
   });
 
-  it('an extension puts the key back only when a majority is known to have it, so that nobody else can have had the lock in between [G89]', async () => {
+  it('an extension puts the key back only when a majority is known to have it, so that nobody else can have held the lock in between [G89]', async () => {
     const claim = await held();
     await nodes.drop(1, claim.key);
     nodes.pause(2);

@@ -54,7 +54,7 @@ describe('in a minified bundle', () => {
     expect(Object.values(made).map((error) => String(error).split(':')[0])).toEqual(Object.keys(made));
   });
 
-  it('an application is refused by name, and logs under the name of the service', async () => {
+  it('a refused call gets an error with its name, and the service logs under its name', async () => {
     const { LockService, RedisLockModule } = bundle;
     const contexts: unknown[] = [];
     const logger = { log() {}, warn() {}, error: (...entry: unknown[]) => contexts.push(entry.at(-1)) };

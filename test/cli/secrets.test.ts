@@ -159,7 +159,7 @@ describe('Wrong command lines', () => {
     expect({ code, said: out + err }).toEqual({ code: 64, said: expect.stringContaining(message) });
   });
 
-  it('--version prints the version of the package, --help all commands, and an empty REDIS_URL is said to be empty', async () => {
+  it('--version prints the version of the package, --help all commands, and an empty REDIS_URL is reported as empty', async () => {
     const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
       version: string;
     };

@@ -161,7 +161,7 @@ it('a lease of a backend of promises counts from before its method was called', 
   expect((outcome as { sentAt: number }).sentAt).toBeLessThanOrEqual(calledAt);
 });
 
-it('an attempt of a backend of promises that answers nothing too late rejects nobody', async () => {
+it('an empty answer that comes too late causes no unhandled rejection in a backend of promises', async () => {
   const givenUp = new Gate();
   const backend = broken({ acquire: () => givenUp.opened as Promise<never> });
   expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });

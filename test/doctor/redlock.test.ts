@@ -16,7 +16,7 @@ it('the doctor finds the replica of another node also when it knows its master b
   expect(findings[0]!.message).toContain(`${nameOf(replica)} is a replica of ${nameOf(master)}`);
 });
 
-it('the doctor finds a replica of another node, two replicas of a master that is not in the list, and nothing in one that was made a master', async () => {
+it('the doctor finds a replica of another node, two replicas of a master that is not in the list, and nothing wrong with a replica that was made a master', async () => {
   const [master, other] = (await redisServers(2)) as [RedisServer, RedisServer];
   const [replica, second] = [await replicaOf(master), await replicaOf(master)];
   const found = async (...nodes: RedisServer[]) => findingsOn(...nodes.map(({ url }) => url));

@@ -71,7 +71,7 @@ async function jumpAhead(node: RedisServer, name: string): Promise<void> {
 }
 
 describe('H12: the clock of a Redlock node jumps ahead', () => {
-  it("a naive Redlock whose node's clock jumps has two holders that nothing tells apart, and the late write of the first wins", async () => {
+  it("a naive Redlock whose node's clock jumps has two holders that nothing distinguishes, and the late write of the first wins", async () => {
     const nodes = await redisServers(5);
     const ofB = nodes.map((node) => clientOf(node));
     const nowhere = () => clientOf({ port: 1 }, { retryStrategy: () => null });

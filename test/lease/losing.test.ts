@@ -30,7 +30,7 @@ async function loses(
 }
 
 describe('a holder whose key was', () => {
-  it('a holder whose key was deleted knows of the loss within about a third of the ttl [G39]', async () => {
+  it('a holder whose key was deleted learns of the loss within about a third of the ttl [G39]', async () => {
     const locks = await openLocks({ redis: server.url });
     const { reason, afterMs } = await loses(locks, 'deleted', () => server.command('DEL', 'lock:{deleted}'));
     expect(reason).toBe('expired');
@@ -38,7 +38,7 @@ describe('a holder whose key was', () => {
     expect(await server.keys('lock:{deleted}')).toEqual([]);
   });
 
-  it('a holder whose key was replaced knows of the loss within about a third of the ttl, and its release leaves the key to the other [G40]', async () => {
+  it('a holder whose key was replaced learns of the loss within about a third of the ttl, and its release leaves the key to the other [G40]', async () => {
     const locks = await openLocks({ redis: server.url });
     const working = locks.withLock('replaced', { ttlMs: TTL_MS }, async (lock) => {
       await server.command('SET', 'lock:{replaced}', 'other', 'PX', 60_000);
@@ -50,7 +50,7 @@ describe('a holder whose key was', () => {
     expect(await server.command('GET', 'lock:{replaced}')).toBe('other');
   });
 
-  it('a holder whose key was taken by FLUSHALL knows of the loss within about a third of the ttl, and tokens go on growing [G14]', async () => {
+  it('a holder whose key was taken by FLUSHALL learns of the loss within about a third of the ttl, and tokens go on growing [G14]', async () => {
     const own = await redisServer();
     const [locks, others] = [await openLocks({ redis: own.url }), await openLocks({ redis: own.url })];
     const before = await locks.acquire('flushed', { ttlMs: TTL_MS });
@@ -65,7 +65,7 @@ describe('a holder whose key was', () => {
     ['deleted', ['DEL']],
     ['replaced', ['SET', 'a person', 'PX', '300']],
   ])(
-    'a holder whose key was %s learns of the loss by the release also where that asks for the next call in the same step [G643]',
+    'a holder whose key was %s learns of the loss from the release, even if that asks for the next call in the same step [G643]',
     async (what, [command, ...value]) => {
       const locks = await openLocks({ redis: server.url, cohortMs: 0 });
       const lost: LockEvent[] = [];
@@ -80,7 +80,7 @@ describe('a holder whose key was', () => {
     },
   );
 
-  it('a holder whose key was deleted a moment before its work ended learns of the loss by the release [G41]', async () => {
+  it('a holder whose key was deleted a moment before its work ended learns of the loss from the release [G41]', async () => {
     const locks = await openLocks({ redis: server.url });
     const working = locks.withLock('at-the-end', () => server.command('DEL', 'lock:{at-the-end}'));
     await expect(working).rejects.toMatchObject({

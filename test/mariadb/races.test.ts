@@ -3,7 +3,7 @@ import { race, RACE_TIMEOUT_MS } from './race.js';
 import { mariaDb } from './server.js';
 
 it(
-  'Many connections that race for few locks in a server never have two holders, nor a token that is not greater than all before [G776]',
+  'Many connections that race for few locks in a server never have two holders, and each token is greater than all before [G776]',
   async () => race((await mariaDb()).url),
   RACE_TIMEOUT_MS,
 );

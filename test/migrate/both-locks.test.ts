@@ -34,7 +34,7 @@ function oldLockOn(client: Redis): Run {
   };
 }
 
-it('a release that takes both locks excludes the one before it and the one after it, whatever the id is made of', async () => {
+it('a release that takes both locks excludes the one before it and the one after it, whatever the id contains', async () => {
   const server = await redisServer();
   const old = oldLockOn(clientOf(server));
   const module = generate('both-locks.ts', examplesOf('docs/migrate.md')[0]!);

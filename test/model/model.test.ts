@@ -18,7 +18,7 @@ describe('fencing over a Redlock', () => {
     expect(states).toBeGreaterThan(1_000);
   });
 
-  it.each(Object.keys(MUTANTS))('would not hold, and that is found: %s', (name) => {
+  it.each(Object.keys(MUTANTS))('does not hold in a mutant, and the model finds that: %s', (name) => {
     const { problem, trace } = explore(redlock(MUTANTS[name]!));
     expect(problem).toBeDefined();
     expect(trace.at(-1)).toContain('reads');

@@ -217,7 +217,7 @@ describe.each(Object.entries(RIGHT))('@%s', (name, right) => {
   ];
   const parameters = [`class Orders { async pay(@${name} id) {} }`, `class Orders { constructor(@${name} id) {} }`];
 
-  it('a decorator without parentheses is refused wherever it stands [G550]', () => {
+  it('a decorator without parentheses is refused in every place [G550]', () => {
     for (const [source, define] of compile([...places, ...parameters])) {
       expect(define, source).toThrow(LockOptionsError);
       expect(define, source).toThrow(`@${name} was used without parentheses`);
@@ -225,7 +225,7 @@ describe.each(Object.entries(RIGHT))('@%s', (name, right) => {
     }
   });
 
-  it('a decorator without parentheses is refused wherever it stands in a standard class, too [G551]', () => {
+  it('a decorator without parentheses is refused in every place of a standard class, too [G551]', () => {
     for (const [source, define] of compile(places, false)) {
       expect(define, source).toThrow(LockOptionsError);
       expect(define, source).toThrow(`Write ${right}, with parentheses.`);

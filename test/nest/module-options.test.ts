@@ -77,7 +77,7 @@ it.each([
   [{ name: '' }, 'name must be the name of a registration: got "".'],
   [{ isGlobal: 'yes' as never }, 'isGlobal must be true or false: got "yes".'],
 ])(
-  'an application does not start with %o beside its options, and a factory does not return that',
+  'an application does not start with %o next to its options, and a factory must not return that',
   async (extras, message) => {
     await expect(start(() => RedisLockModule.forRoot({ memory: true, ...extras }))).rejects.toThrow(message);
     const useFactory = () => ({ memory: true as const, ...extras });

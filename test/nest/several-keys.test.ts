@@ -150,7 +150,7 @@ describe('@Locked with several keys', () => {
     expect(made.acquired).toEqual(['single:x']);
   });
 
-  it('an array of request templates is locked by the interceptor, with static texts beside them [G365]', async () => {
+  it('an array of request templates is locked by the interceptor, with static texts among them [G365]', async () => {
     const answer = await post(`${url}/of-request`, { id: 7, user: 'ada' });
     expect(await answer.json()).toEqual([true, true, true]);
     expect(made.acquired.sort()).toEqual(['order:7', 'orders', 'user:ada']);

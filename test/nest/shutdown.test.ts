@@ -276,7 +276,7 @@ describe('an application with two registrations', () => {
   });
 });
 
-it('a closing application gives out locks until all hooks of onModuleDestroy and beforeApplicationShutdown are done, but no longer has calls wait [G221]', async () => {
+it('a closing application gives out locks until all hooks of onModuleDestroy and beforeApplicationShutdown are done, but no longer lets calls wait [G221]', async () => {
   const outcomes: Record<string, unknown> = {};
 
   @Injectable()

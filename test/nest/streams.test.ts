@@ -98,7 +98,7 @@ it('a stream holds its lock from each subscription until it completes, fails or 
   await later.free();
 });
 
-it('a stream that is unsubscribed from while it waits, or as its lock is granted, never runs', async () => {
+it('a stream that is unsubscribed from while it waits, or when its lock is granted, never runs', async () => {
   const { feed, locks, waiters, free } = await start();
   const held = await locks.acquire('feed');
   const waiting = feed.watch().subscribe();

@@ -75,7 +75,7 @@ const REFUSED: Record<string, (code: string, statusCode: number, message: string
 };
 
 describe.each([...TRANSPORTS, ALONE])('handlers of $name', (transport) => {
-  it('hold their lock, or their permit, once, whichever decorator stands above and however the key is written', async () => {
+  it('hold their lock, or their permit, once, whichever decorator is above and however the key is written', async () => {
     const { handlers, keys } = spelled(transport);
     const { ask, acquired } = await transport.open(handlers);
     const answers = new Map<string, unknown>();

@@ -34,7 +34,7 @@ describe('what is shown', () => {
     expect(textOf('k'.repeat(1_000_000))).toBe(`${'k'.repeat(1_024)}… (998976 more characters)`);
   });
 
-  it('locks that calls wait for come first, then the oldest, and those of unknown age last [G1038]', () => {
+  it('locks that calls wait for come first, then the oldest, and locks of unknown age last [G1038]', () => {
     const lock = (key: string, since: number | undefined, waiting: Partial<LockInfo> = {}): LockInfo => {
       const free = { ...lockOf(process.pid + 1), waitingProcesses: [], key };
       return { ...free, since: since === undefined ? undefined : new Date(since), ...waiting };

@@ -31,7 +31,7 @@ it('the page on the architecture names only files that are there', () => {
   expect(missing).toEqual([]);
 });
 
-it('the page on the architecture has a line for each file that runs code in one call, and for what others run besides', async () => {
+it('the page on the architecture has a line for each file that runs code in one call, and for what others run in addition', async () => {
   const ways = await filesOfEachWay();
   const first = linesOf('The way of one call');
   expect([...first].sort()).toEqual(ways.get('a call on one Redis'));

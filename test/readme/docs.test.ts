@@ -55,7 +55,7 @@ describe.each(all)('%s', (page) => {
   });
 });
 
-it('docs/index.md, which the sidebar of the site is made of, lists every page of docs once', () => {
+it('docs/index.md, from which the sidebar of the site is made, lists every page of docs once', () => {
   const listed = linksOf('docs/index.md').map(({ path }) => path);
   const others = docs.filter((file) => file !== 'index.md').map((file) => `docs/${file}`);
   expect([...listed].sort()).toEqual([...others, 'docs/adr'].sort());
@@ -93,7 +93,7 @@ describe('the package', () => {
 describe('what a page of the package names and the package does not have', () => {
   const absent = (name: string) => name.startsWith('ADR') || !files.some((file) => name.slice(1).startsWith(file));
 
-  it.each(shipped)('is said to be in the repository, in %s', (page) => {
+  it.each(shipped)('is described as part of the repository, in %s', (page) => {
     const text = readFileSync(`${root}${page}`, 'utf8').replaceAll(/^```.*?^```/gms, '');
     const names = text.match(/`(?:docs|test|bench|lib)\/[^`]+`|\bADR \d+|`[A-Z_]+\.md`/g) ?? [];
     expect({ names: names.filter(absent), saysWhere: /\brepository\b/.test(text) }).toSatisfy(

@@ -108,7 +108,7 @@ it('the worker delays a job whose lock is busy, without using up an attempt, and
   }
 });
 
-it('a job begins as soon as another of its customer gives its permit back', async () => {
+it('a job begins as soon as another job of its customer gives its permit back', async () => {
   const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker', 'docs/recipes.md', (source) =>
     source.replace('waitMs: 500', 'waitMs: 60_000'),
   );
@@ -338,7 +338,7 @@ it('the mutation sells no seat twice, and a client sees the code of a busy lock 
   expect(JSON.stringify(busy)).not.toContain('seats:hall');
 });
 
-it('of many calls in several processes one runs, one waits, and a run starts after each of those that return', async () => {
+it('of many calls in several processes, one runs and one waits, and each call that returns had a run that started after it', async () => {
   const { IndexBuilder, SearchIndex } = await recipeWith('SearchIndex');
   const gates = [new Gate(), new Gate(), new Gate()];
   const started: number[] = [];

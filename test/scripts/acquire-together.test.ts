@@ -179,7 +179,7 @@ describe('the queue of a lock that several hold', () => {
     ['shares it', read('b'), () => share('b', { place: read('b'), number: 20 })],
     ['has permits', permit('b', 1, 2), () => permits('b', 1, 2, { place: permit('b', 1, 2), number: 20 })],
   ])(
-    'lets past a head that does not fit and whose process is gone whoever %s with those who hold it',
+    'lets each place that %s with the holders past a head that does not fit and whose process is gone',
     async (_, entry, joins) => {
       await (entry.startsWith('s') ? share('a') : permits('a', 1, 2));
       const gone = 'inbox:gone';
@@ -208,7 +208,7 @@ describe('the queue of a lock that several hold', () => {
   });
 });
 
-describe('who asks to hold a lock together with others, where something is wrong', () => {
+describe('a call for a lock together with others, when something is wrong', () => {
   it('learns what is wrong with the counter, and has only given back what it had', async () => {
     await share('a');
     await client.set(FENCE, '9e18');

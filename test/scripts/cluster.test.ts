@@ -106,7 +106,7 @@ describe('In a Redis Cluster', () => {
     }
   });
 
-  it('operations of one tick on keys of one slot travel in one call, those of other slots in their own', async () => {
+  it('operations of one tick on keys of one slot travel in one call, operations on other slots in their own', async () => {
     const runner = new ScriptRunner(portOf(client), 5_000);
     const keys = Array.from({ length: 90 }, (_, index) => `{${'abc'[index % 3]}}:${index}`);
     const acquireAll = (owner: string) =>

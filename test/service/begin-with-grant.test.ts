@@ -181,7 +181,7 @@ describe('who is handed a lock', () => {
     await lock.release();
   });
 
-  it('a waiter keeps the lock that it was handed when it is busy from the first moment on for longer than the grant stands', async () => {
+  it('a waiter keeps the lock that it was handed when it is busy from the first moment on for longer than the grant lasts', async () => {
     const { locks, others } = await services('busy', server.url);
     const holder = await locks.acquire('busy');
     let isHeld: boolean | undefined;

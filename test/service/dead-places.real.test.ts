@@ -75,7 +75,7 @@ function placeIn({ nodes }: RedisCluster, areCounted: boolean): Place {
   };
 }
 
-it('when twenty that wait for a lock are killed, two others go on at once, though those had never waited before [G271]', async () => {
+it('when twenty that wait for a lock are killed, two others go on at once, although they had never waited before [G271]', async () => {
   const server = await redisServer();
   const options = { redis: server.url };
   const place = {

@@ -50,7 +50,7 @@ describe.each<[string, (urls: string[]) => RedisLockModuleOptions]>([
       (locks, call, options) => locks.acquireAll([`key:${call}`, `more:${call}`], { ...options, waitMs: WAIT_MS }),
     ],
   ];
-  it.each(acquiring)('%s in time, and what was not sent by then never is [G522]', async (_, acquire) => {
+  it.each(acquiring)('%s in time, and what was not sent by then is never sent [G522]', async (_, acquire) => {
     const { locks, connect } = await reconnecting(sourceOf);
     const calls = Array.from({ length: CALLS }, (_, call) =>
       acquire(locks, call, { ttlMs: TTL_MS + call, watchdog: false }),

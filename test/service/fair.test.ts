@@ -118,7 +118,7 @@ describe('with fair: true', () => {
     expect(await held.release()).toBe(false);
   });
 
-  it('in fair mode asks on behalf of its first call alone, under the time when that came [G623]', async () => {
+  it('in fair mode asks on behalf of its first call only, with the time when that call came [G623]', async () => {
     const [locks, others] = await openFair(2);
     const holder = await others!.acquire('first alone');
     const controller = new AbortController();

@@ -102,7 +102,7 @@ describe('a hot key', () => {
 });
 
 describe('who waits', () => {
-  it('waiters ask Redis a few times a second at most [G100]', async () => {
+  it('waiters ask Redis at most a few times a second [G100]', async () => {
     const [locks, others] = [await open(), await open()];
     await handedOver(others, locks, 'few-warm');
     const holder = await others.acquire('few');

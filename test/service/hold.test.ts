@@ -210,7 +210,7 @@ describe('a lock with holdMs', () => {
     expect(await locks.tryAcquire('quorum')).toBeNull();
   });
 
-  it('no call on a Redlock asks for a longer ttlMs than that of the registration, so none keeps others from their locks [G1016]', async () => {
+  it('no call on a Redlock asks for a longer ttlMs than the registration has, so none keeps others from their locks [G1016]', async () => {
     const nodes = await redisServers(3);
     const redlock = nodes.map(({ url }) => url);
     const locks = await openLocks({ redlock, ttlMs: 5_000, policies: { short: { ttlMs: 4_000 } } });
@@ -229,7 +229,7 @@ describe('a lock with holdMs', () => {
     );
   });
 
-  it('an election on a Redlock with a shorter ttlMs has that of the registration unless it names one [G1017]', async () => {
+  it('an election on a Redlock with a shorter ttlMs has the ttlMs of the registration unless it names one [G1017]', async () => {
     const nodes = await redisServers(3);
     const locks = await openLocks({ redlock: nodes.map(({ url }) => url), admission: false, ttlMs: 5_000 });
     const election = locks.leader('leader');

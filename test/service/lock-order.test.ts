@@ -45,7 +45,7 @@ describe('the check of the order of locks', () => {
     expect(lines[0]! - lines[1]!).toBe(1); // moves stands below pays
   });
 
-  it('locks that a call holds already, does not wait for, or has given back may be taken in any order, as those of another service', async () => {
+  it('locks that a call holds already, does not wait for, or has given back may be taken in any order, like locks of another service', async () => {
     const [[locks, warnings], [others, warningsOfOthers]] = [await open(), await open()];
     await take(locks, 'a', 'b', 'a');
     await take(others, 'b', 'a');
@@ -139,7 +139,7 @@ describe('the order inside a set', () => {
     expect(warnings[1]).toMatch(/ takes "z" under "b"; .* takes "b" under "z"\. /);
   });
 
-  it('steps that all go by the order of keys are no cycle, whatever kinds of keys a set has', async () => {
+  it('steps that all follow the order of keys are not a cycle, whatever kinds of keys a set has', async () => {
     const [locks, warnings] = await open();
     await locks.withLock(['order:1', 'order:1:items', 'order:2', 'order:2:items'], work);
     await locks.withLock(['order:1:items', 'order:2'], work);

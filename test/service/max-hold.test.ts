@@ -234,7 +234,7 @@ describe('the time of maxHoldMs', () => {
     await passedOn.release();
   });
 
-  it('the time of maxHoldMs of a set begins when all of its locks are acquired, and its end is that of all [G805]', async () => {
+  it('the time of maxHoldMs of a set begins when all of its locks are acquired, and ends for all of them [G805]', async () => {
     const [locks, others] = [await open(), await open()];
     const events = eventsOf(locks);
     const held = await others.acquire('s2');
@@ -285,7 +285,7 @@ describe('a nested call', () => {
     expect(await isFree('nested')).toBe(true);
   });
 
-  it('a nested call has no more time than the maxHoldMs of the call around it, also if that has ended and left it behind [G811]', async () => {
+  it('a nested call has no more time than the maxHoldMs of the outer call, even if the outer call has ended before it [G811]', async () => {
     const locks = await open();
     let nested!: Lock;
     let begunAt!: number;
@@ -300,7 +300,7 @@ describe('a nested call', () => {
     expect(await isFree('outer')).toBe(true);
   });
 
-  it('a nested call that ends before its maxHoldMs leaves the lock the time of the call around it', async () => {
+  it('a nested call that ends before its maxHoldMs leaves the lock the time of the outer call', async () => {
     const locks = await open();
     const { lock, begunAt } = await locks.withLock('lifted', { maxHoldMs: 3_000, onLost: 'ignore' }, async (held) => {
       const begun = performance.now();

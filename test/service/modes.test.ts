@@ -201,7 +201,7 @@ describe('permits of several processes', () => {
     expect(locks.size).toBe(0);
   });
 
-  it('a warning that limits differ names that of the call whose attempt found it, though that call has given up', async () => {
+  it('a warning about different limits names the limit of the call whose attempt found it, although that call has given up', async () => {
     const proxy = await proxyTo(server);
     const [holder, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: proxy.url })];
     const warnings: string[] = [];
@@ -225,7 +225,7 @@ describe('permits of several processes', () => {
     ]);
   });
 
-  it('who waits longest is served first, whatever the process [G902]', async () => {
+  it('the call that waits longest is served first, in any process [G902]', async () => {
     const [a, b] = await Promise.all([1, 2].map(() => openLocks({ redis: server.url, fair: true })));
     const holder = await openLocks({ redis: server.url });
     const held = await holder.acquirePermits('arrival', { limit: 1 });

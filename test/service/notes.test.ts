@@ -105,7 +105,7 @@ it('of several holders each shows its own note [G1131]', async () => {
   expect(await membersOn(server, 'readers')).toHaveLength(3); // those with one note share a lease
 });
 
-it('a note goes with its lock to a parcel, which can have another one, and to whoever adopts or shares it [G1128]', async () => {
+it('a note goes with its lock to a parcel, which can have another one, and to the calls that adopt or share it [G1128]', async () => {
   const [locks, others] = [await open(), await open()];
   const kept = await (await locks.acquire('kept', { note: NOTE })).detach({ ttlMs: 60_000 });
   expect((await others.inspect('kept'))?.holder).toMatchObject({ detached: true, note: NOTE });

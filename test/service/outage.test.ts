@@ -160,7 +160,7 @@ describe('while the work runs, and its lock is released, Redis', () => {
     await noKeyIsLeft();
   });
 
-  it('the error of work is thrown, not that of the release, when Redis is killed [G44]', async () => {
+  it('the error of the work is thrown, not the error of the release, when Redis is killed [G44]', async () => {
     const locks = await open();
     const failure = new Error('from the work');
     const { call, finish } = await working(locks, () => Promise.reject(failure));

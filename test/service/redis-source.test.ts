@@ -189,7 +189,7 @@ describe('a Redis source that a client would take for localhost', () => {
   });
 });
 
-it('the options of a client of ioredis, which have a host beside its Sentinels or its socket, are a source', async () => {
+it('the options of a client of ioredis, which have a host next to Sentinels or a socket, are a source', async () => {
   for (const given of [{ sentinels: [{ host: 'a' }], name: 'main' }, { path: '/tmp/redis.sock' }]) {
     const client = new Redis({ ...given, lazyConnect: true });
     await openLocks({ redis: client.options, lazyConnect: true });

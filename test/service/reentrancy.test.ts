@@ -28,7 +28,7 @@ describe('a nested acquisition of a lock that the call holds', () => {
     });
   });
 
-  it('is released by the last release, in whatever order, and each handle counts once', async () => {
+  it('is released by the last release, in any order, and each handle counts once', async () => {
     const locks = await open();
     const [inner, another] = await locks.withLock('last', async (outer) => {
       const handles = [await locks.acquire('last'), await locks.acquire('last')] as const;

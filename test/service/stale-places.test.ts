@@ -131,7 +131,7 @@ describe('a message that a lock was handed over, which comes late', () => {
     expect(await scriptCalls(server)).toBe(3); // the release, what gives back what nobody has, and the question
   });
 
-  it('leaves alone the lock of another process, whoever has sent it [G1013]', async () => {
+  it('leaves alone the lock of another process, whichever process sent the message [G1013]', async () => {
     const { locks, others, lock } = await listening('forged');
     const theirs = await locks.acquire('theirs');
     await tell(channelOf(lock.owner), theirs.owner, theirs.fencingToken, 'theirs');

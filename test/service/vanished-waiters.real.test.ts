@@ -92,7 +92,7 @@ describe('a waiter that', () => {
     expect(await queued(server, 'killed')).toBe(0);
   });
 
-  it('a waiter that is killed between grant and confirmation delays the next one for as long as the grant stands [G119]', async () => {
+  it('a waiter that is killed between grant and confirmation delays the next one for as long as the grant lasts [G119]', async () => {
     const { holder, both } = await queueOf('killed-granted');
     const granted = await nextGrant();
     const [first, second] = await pauseTogether('killed-granted', both);

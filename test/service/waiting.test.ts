@@ -179,7 +179,7 @@ describe('a store that owes an answer', () => {
     return Promise.all(calls.map(refusal));
   };
 
-  it('refuses a call that asks at once when its waitMs has passed, though the store still owes the answer, which is of no use then [G520]', async () => {
+  it('refuses a call that asks at once when its waitMs has passed, though the store still owes the answer, which comes too late [G520]', async () => {
     const store = new OwingStore(now, 0);
     const locks = serviceOn(fromPromises(store, now, 60_000));
     const [refusal] = await refusalsOf([locks.acquire('owed', { waitMs: 10_000 })]);

@@ -28,7 +28,7 @@ async function throughProxy(settings: RedisLockSettings = {}): Promise<{ proxy: 
 }
 
 describe('a set of which one lock has ended', () => {
-  it('the release of a set gives back the others when one had expired, and leaves the new holder of that one alone [G397]', async () => {
+  it('the release of a set gives back the others when one had expired, and leaves alone the new holder of that lock [G397]', async () => {
     const [locks, others] = [await open(), await open()];
     const set = await locks.acquireAll(['exp:1', 'exp:2', 'exp:3']);
     await server.command('DEL', 'lock:{exp:2}');
@@ -82,7 +82,7 @@ describe('a set whose Redis fails', () => {
 });
 
 describe('a set that is given up in the middle', () => {
-  it('a signal that aborts at whatever moment leaves nothing of a set [G399]', async () => {
+  it('a signal that aborts at any moment leaves nothing of a set [G399]', async () => {
     const ROUND_TRIP_MS = 10;
     const SETS = 50;
     const { proxy, locks } = await throughProxy({ commandTimeoutMs: 5_000 });

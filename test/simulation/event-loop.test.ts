@@ -91,7 +91,7 @@ const PROGRAMS: readonly (readonly [title: string, run: (loop: Loop) => void])[]
 ];
 
 describe('the event loop of a simulated process', () => {
-  it.each(PROGRAMS)('has the phases of that of Node.js: %s', async (_title, program) => {
+  it.each(PROGRAMS)('has the phases of the event loop of Node.js: %s', async (_title, program) => {
     const order = await real(program);
     expect(order).not.toEqual([]);
     expect(await simulated(program)).toEqual(order);

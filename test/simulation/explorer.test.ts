@@ -125,7 +125,7 @@ describe('The explorer', () => {
     expect((await simulate(plan, copies)).violations).toEqual([]);
   });
 
-  it('finds that locks can be acquired again where a node of a Cluster was too busy to hear that it is a master, and is none any more', async () => {
+  it('finds that locks can be acquired again where a node of a Cluster was too busy to learn that it is a master, and no longer is one', async () => {
     const faults: Fault[] = [
       { at: 318_000, kind: 'fail-over', forUs: 0, server: 1 },
       { at: 339_000, kind: 'busy', forUs: 777_000, server: 4 },

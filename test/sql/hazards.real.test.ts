@@ -108,7 +108,7 @@ describe('S5: a transaction guards the lock while its lease ends', () => {
 });
 
 describe('S9: several locks are taken at once, by everybody in another order', () => {
-  it('this library locks rows in the order of their keys, whatever statement for many locks it is: there is no deadlock [G757]', async () => {
+  it('this library locks rows in the order of their keys, in every statement for many locks: there is no deadlock [G757]', async () => {
     await (await locksOn(server)).withLock(freshKey(), () => {});
     const source = await openPostgres(server.url, PATIENT.commandTimeoutMs);
     const keys = Array.from({ length: 60 }, () => freshKey());
@@ -237,7 +237,7 @@ describe('S14: whoever waits is not told of its turn', () => {
     expect((await waiting).fencingToken).toBeGreaterThan(lock.fencingToken);
   });
 
-  it('this library finds its turn although the process that gave it on died before it said so [G769]', async () => {
+  it('this library finds its turn although the process that passed it on died before it sent the message [G769]', async () => {
     const waiter = await locksOn(server);
     const key = freshKey();
     const dying = await connectTo(server);

@@ -167,7 +167,7 @@ export function describeHazards(name: string, start: () => Promise<HazardDatabas
     });
 
     describe('S15: the rows of the locks are lost', () => {
-      it('this library goes on with greater tokens, and tells the old holder of the loss, when the table is truncated [G758]', async () => {
+      it('this library goes on with greater tokens, and reports the loss to the old holder, when the table is truncated [G758]', async () => {
         const table = { table: 'truncated' };
         const [a, b] = [await database.locks(undefined, table), await database.locks(undefined, table)];
         const key = freshKey();

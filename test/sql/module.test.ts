@@ -235,7 +235,7 @@ describe('the table', () => {
   });
 });
 
-it('SqlLockModule beside RedisLockModule under one name is refused: locks of one would not exclude those of the other [G705]', async () => {
+it('SqlLockModule and RedisLockModule under one name are refused: their locks would not exclude each other [G705]', async () => {
   const memory = RedisLockModule.forRoot({ memory: true });
   const sql = SqlLockModule.forRoot(await onPGlite());
   for (const imports of [

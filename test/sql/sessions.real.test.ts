@@ -51,7 +51,7 @@ describe('The sessions of locks in PostgreSQL', () => {
     await commitsHang(ofServer(), '', await openSqlLocks({ postgres: server.url, commandTimeoutMs: 200 }));
   });
 
-  it('are no more either where their user may not end them, and locks are unavailable until the last one has ended', async () => {
+  it('are no more even if their user may not end them, and locks are unavailable until the last one has ended', async () => {
     await server.query('CREATE ROLE owner; GRANT ALL ON SCHEMA public TO owner');
     await server.query('CREATE ROLE app LOGIN IN ROLE owner; ALTER ROLE app SET role = owner');
     const postgres = server.url.replace('postgres@', 'app@');

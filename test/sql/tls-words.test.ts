@@ -82,7 +82,7 @@ describe('The URL of a database', () => {
     mysql('/shop'),
     mysql('/shop?charset=utf8mb4&connectionLimit=5'),
     ...['true', 'false', 'Amazon%20RDS', '{"ca":"a?b"}'].map((ssl) => mysql(`/shop?ssl=${ssl}`)),
-  ])('with what its driver understands is taken: %j', async (source) => {
+  ])('with what its driver understands is accepted: %j', async (source) => {
     expect(await refusalOf(source)).toBeUndefined();
   });
 
@@ -107,7 +107,7 @@ describe('The URL of a database', () => {
       expect(await refusalOf(source)).toMatch(/cannot read the URL|The URL of the database cannot be read/);
   });
 
-  it('with an @ in the password, an IPv6 address, or the path of a socket is taken', async () => {
+  it('with an @ in the password, an IPv6 address, or the path of a socket is accepted', async () => {
     for (const rest of ['://app:p@ss@host/shop', '://app@[::1]:1/shop'])
       for (const source of [{ postgres: `postgres${rest}` }, { mysql: `mysql${rest}` }])
         expect(await refusalOf(source)).toBeUndefined();
@@ -138,7 +138,7 @@ describe('The options of a database', () => {
       expect(await refusalOf({ postgres: { ...host, ssl } })).toContain('ssl of postgres must be true, false');
   });
 
-  it('with what the drivers understand, or with TLS that is off, are taken', async () => {
+  it('with what the drivers understand, or with TLS that is off, are accepted', async () => {
     for (const ssl of [undefined, false, {}, { ca: 'a certificate', servername: 'name' }]) {
       expect(await refusalOf({ postgres: { ...host, ssl, tls: false } as never })).toBeUndefined();
       expect(await refusalOf({ mysql: { ...host, ssl, insecureAuth: true } as never })).toBeUndefined();

@@ -134,7 +134,7 @@ describe('The statement that takes locks, gives them back and hands them over', 
     expect(await once({ key, owner: 'd' })).toMatchObject({ is_guarded: 0, is_taken: 0, granted: 'b' });
   });
 
-  it('confirms a lock that was handed over to whoever asks with its ticket', async () => {
+  it('confirms a lock that was handed over to the process that asks with its ticket', async () => {
     const key = await held(['b']);
     const given = await once({ key, give: 'a' });
     const confirmed = await waits(key, 'b');

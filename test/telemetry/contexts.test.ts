@@ -42,7 +42,7 @@ function commandsSent() {
   return Object.assign(sent, { others });
 }
 
-it('sends what it gathers of several calls in the trace of none of them, and a lone command in that of its call [G454]', async () => {
+it('sends commands for several calls in the trace of none of them, and a single command in the trace of its call [G454]', async () => {
   const locks = await openLocks({ redis: server.url });
   const sent = commandsSent();
   const held = await Promise.all(

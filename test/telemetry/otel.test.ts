@@ -67,7 +67,7 @@ function sdk(options: OtelLocksOptions = {}) {
 }
 
 describe('spans', () => {
-  it('have the work below the hold, and the wait beside it, in the trace of the caller [G456]', async () => {
+  it('have the work below the hold, and the wait next to it, in the trace of the caller [G456]', async () => {
     const { telemetry, tracer, span, meters } = sdk();
     const locks = await openLocks({ memory: true, telemetry });
     await tracer.startActiveSpan('request', async (request) => {

@@ -115,7 +115,7 @@ describe('LockTestingModule', () => {
   });
 });
 
-it('the services of benches take the place of those of an existing application, by name [G426]', async () => {
+it('the services of benches replace the services of an existing application, by name [G426]', async () => {
   const [bench, other] = [new LockBench(), new LockBench({ name: 'billing' })];
   const testing = await Test.createTestingModule({ imports: [AppModule] })
     .overrideProvider(LockService)
