@@ -18,7 +18,7 @@ export const USAGE = `npm run bench -- [options]
 /** A quick run meets a peer that looks every 200 ms and one that looks every 10 ms. */
 const LEFT_OUT_WHEN_QUICK = ['redlock-4', 'sesamecare-redlock', 'redlock-universal', 'verrou', 'murlock', 'redis-kit'];
 
-/** @throws Error what is not understood, and the usage */
+/** @throws Error that says what is not understood, and the usage */
 export function readArguments(args = process.argv.slice(2)) {
   const { values } = parseArgs({
     args,

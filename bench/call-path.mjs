@@ -18,10 +18,10 @@ import { startRedisServers } from './cell/redis-servers.mjs';
 import { library, modules, untilNodesVote } from './contestants/library.mjs';
 import { provideRedisServer } from './provide-redis-server.mjs';
 
-/** A loss is found by an extension, after a third of it; new nodes of a Redlock vote after all of it, and two seconds. */
+/** An extension finds the loss after a third of this time. New Redlock nodes vote after all of it, plus two seconds. */
 const TTL_MS = 1_000;
 
-// The Nest that the library finds: the bench has one of its own, for the peers.
+// The library's own copy of Nest: the bench has another one for the peers.
 const { resolve } = createRequire(new URL('../package.json', import.meta.url));
 await import(resolve('reflect-metadata'));
 const { Module } = await import(resolve('@nestjs/common'));
@@ -34,7 +34,7 @@ class Orders {
     return `paid ${id}`;
   }
 
-  /** Works until its lock is lost, which it makes happen. */
+  /** Works until its lock is lost. It causes the loss itself. */
   async lose(id) {
     const { signal } = this.locks.current();
     await control.del(`lock:{order:${id}}`);
@@ -44,7 +44,7 @@ class Orders {
 decorate(Orders, 'pay', Locked('order:{0}'));
 decorate(Orders, 'lose', Locked('order:{0}'));
 
-/** In a class of its own, as a Redlock has no permits. */
+/** In a class of its own, because a Redlock has no permits. */
 class LimitedOrders {
   async pay(id) {
     return `paid ${id}`;
@@ -142,7 +142,10 @@ async function openApp(source, { LockModule = RedisLockModule, Service = Orders 
   return { orders, locks, close: () => app.close() };
 }
 
-/** The files of the library that run in each of some calls, after a first one: what else the process does runs in one at most. */
+/**
+ * The files of the library that run in each of several calls, after a first call. What else the process does runs in at
+ * most one of them.
+ */
 async function filesOf(call) {
   await call('first');
   const session = new Session();

@@ -25,7 +25,7 @@ const HELD = 20_000;
 const WAITS = 5_000;
 const PLACES = 50;
 const PUBLISHED = 20_000;
-/** As long as those of the library, and in a slot of the first node. */
+/** As long as the keys of the library, and in a slot of the first node. */
 const CHANNEL = 'lock:inbox:2:host-name/12345/abcdefghijkl:{bar}';
 
 await provideRedisServer();
@@ -103,7 +103,7 @@ async function waitForMany() {
   await locks.close();
 }
 
-/** Calls of one process behind each other; then processes in a queue. */
+/** Calls of one process in sequence; then processes in a queue. */
 async function waitForOne() {
   await hold(control, 1);
   const [first, ...others] = await openMany(terms, PLACES);
@@ -118,7 +118,7 @@ async function waitForOne() {
   sizes.push(['further process in the queue of a key', '', number(((await memoryOf(queue)) - alone) / others.length)]);
 }
 
-/** What a message to all nodes of a Cluster costs the node that sends it, and each that gets it. */
+/** The cost of a message to all nodes of a Cluster, for the node that sends it and for each node that gets it. */
 async function publish() {
   const scratch = mkdtempSync(join(tmpdir(), 'costs-'));
   const nodes = await startRedisCluster(3, scratch);
@@ -137,7 +137,7 @@ async function publish() {
 }
 
 /**
- * The least of some rounds: what else the machine does only adds to it.
+ * The minimum of several rounds: other work of the machine only adds to it.
  * @param counted how many operations `work` has done
  */
 async function measure(what, work, counted) {
@@ -169,7 +169,7 @@ function memoryOf(key) {
   return control.memory('USAGE', key, 'SAMPLES', 0);
 }
 
-/** The least of some looks: between them what is in flight comes and goes. */
+/** The minimum of several samples: what is in flight changes between them. */
 async function heap() {
   let least = Infinity;
   for (let look = 0; look < 5; look++) {

@@ -49,14 +49,14 @@ try {
 }
 process.exit();
 
-/** How often a command has run, and for how long, in microseconds. */
+/** How often a command has run, and how long in total, in microseconds. */
 async function usage(command) {
   const info = await control.info('commandstats');
   const [, calls, us] = new RegExp(`^cmdstat_${command}:calls=(\\d+),usec=(\\d+)`, 'm').exec(info) ?? [0, 0, 0];
   return { calls: Number(calls), us: Number(us) };
 }
 
-/** The median of the time for one lock. */
+/** The median time for one lock. */
 async function turnMs(locks) {
   const times = [];
   for (let turn = 0; turn < TURNS; turn++) {

@@ -2,9 +2,9 @@ import { CONTESTANTS } from './contestants/index.mjs';
 import { SCENARIOS, takesPart } from './scenarios/index.mjs';
 
 /**
- * The cells of a run, in order. Every repetition goes through all scenarios, and in each through the contestants, from
- * another one on and every second time backwards, so that neighbours, which are compared, stay neighbours. Commands are
- * counted after that, once.
+ * The cells of a run, in order. Every repetition goes through all scenarios, and in each of them through the
+ * contestants, from a different first one and every second time backwards, so that compared neighbours stay neighbours.
+ * Commands are counted once, at the end.
  */
 export function planCells({ scenarios, contestants, repetitions, peerRepetitions, quick }) {
   const cells = [];
@@ -26,7 +26,7 @@ export function planCells({ scenarios, contestants, repetitions, peerRepetitions
   return cells;
 }
 
-/** The library, and the baselines that its ratios are made with. */
+/** The library, and the baselines of its ratios. */
 function isOurs(id) {
   return /^(library|raw)/.test(id);
 }

@@ -1,4 +1,4 @@
-/** The options of a command; without them it says what was wrong, and how to use it. */
+/** Reads the options of a command. Without them, it prints the error and the usage. */
 export function settingsOf(readArguments, usage) {
   try {
     return readArguments();

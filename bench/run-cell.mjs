@@ -9,13 +9,13 @@ const PROGRAM = fileURLToPath(new URL('cell/cell.mjs', import.meta.url));
 const root = fileURLToPath(new URL('..', import.meta.url));
 
 /**
- * Runs one cell in a process group of its own, of which nothing is left afterwards. Never rejects.
+ * Runs one cell in its own process group, and leaves nothing of it behind. Never rejects.
  * @param node the Node.js that runs it
- * @param program what a cell runs
+ * @param program the program that runs a cell
  */
 export async function runCell(cell, limitMs, node = process.execPath, program = PROGRAM) {
   const begin = performance.now();
-  // In memory where that is possible.
+  // In memory where possible.
   const scratch = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'lock-bench-'));
   const child = fork(program, [JSON.stringify({ ...cell, scratch })], {
     execPath: node, // also of the processes that it starts
@@ -53,7 +53,7 @@ export async function runCell(cell, limitMs, node = process.execPath, program = 
   return { ...cell, seconds: (performance.now() - begin) / 1_000, ...outcome };
 }
 
-/** What it died of, without the stack. */
+/** The cause of its death, without the stack. */
 function reasonIn(text) {
   return text.split('\n').find((line) => /^\w*Error\b/.test(line)) ?? '';
 }

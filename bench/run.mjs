@@ -22,7 +22,7 @@ if (process.argv.includes('--faults')) {
   process.exit();
 }
 
-// Only now: what they import has just been installed.
+// Imported only now: their dependencies have just been installed.
 const { readArguments, USAGE } = await import('./arguments.mjs');
 const { planCells } = await import('./plan.mjs');
 const { SCENARIOS } = await import('./scenarios/index.mjs');
@@ -79,7 +79,7 @@ function endWithCells() {
   process.on('SIGTERM', () => process.exit(143));
 }
 
-/** Installs the other versions of Node.js that scenarios run on, for the time of this run. */
+/** Installs the other versions of Node.js that scenarios run on, for the duration of this run. */
 function installNodes(scenarios) {
   const versions = new Set(scenarios.map((id) => SCENARIOS[id].node).filter(Boolean));
   return new Map(

@@ -5,7 +5,7 @@
 import { sum } from './cell/statistics.mjs';
 import { number, table } from './report/format.mjs';
 
-/** What is wanted: what a number stands for, and the number. */
+/** The inputs: the meaning of a number, and the number. */
 const load = {
   processes: ['processes, with one lock service each', 1_000],
   masters: ['masters, with one replica each', 100],
@@ -17,7 +17,7 @@ const load = {
   awaited: ['more calls that wait, each for a key of its own, while nothing moves', 100_000],
 };
 
-/** What one operation costs: what a number stands for, the number, and what has measured it. */
+/** The cost of one operation: the meaning of a number, the number, and its source. */
 const costs = {
   redisUs: ['µs of Redis for a command that is sent alone', 13, '`bench/costs.mjs`: half of a turn'],
   clientUs: ['µs of the process for it', 15, '`bench/costs.mjs`: half of a turn'],
@@ -68,7 +68,7 @@ const busUs = (way) => (messages(way) * cost.sentUs) / masters + (messages(way) 
 const heldAtOnce = held + (turns * turnMs) / 1_000;
 const LINK = 125e6; // bytes a second of 1 Gbit/s
 
-/** What follows: what a text stands for, and how it is computed for one way to publish. */
+/** The results: the meaning of a text, and how it is computed for one way to publish. */
 const results = [
   ['a master: connections', (way) => number(processes + (processes * way.connections) / masters)],
   ['a master: its thread, with turns of locks that are free', () => ofThread(usOfMaster.turns)],

@@ -58,7 +58,7 @@ for (let round = -1; round < ROUNDS; round++) {
       begin?.();
       const microseconds = await run(locks, width);
       end?.();
-      if (round >= 0) ((results[load] ??= {})[way] ??= []).push(microseconds); // the first round warms up
+      if (round >= 0) ((results[load] ??= {})[way] ??= []).push(microseconds); // the first round is the warm-up
     }
   }
 }
@@ -72,7 +72,7 @@ for (const { locks } of Object.values(WAYS)) await locks.onApplicationShutdown()
 await meterProvider.shutdown();
 server.kill();
 
-/** @returns CPU time for a call, in microseconds: unlike what is achieved, it hardly depends on what else the machine does */
+/** @returns CPU time of one call, in microseconds: unlike throughput, it hardly depends on other work of the machine */
 async function run(locks, width) {
   let calls = 0;
   const until = performance.now() + ROUND_MS;

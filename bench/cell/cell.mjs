@@ -1,4 +1,4 @@
-/** One cell: one contestant in one scenario, once, in processes and on redis-servers of its own. */
+/** One cell: one contestant in one scenario, once, in its own processes and on its own redis-servers. */
 import { SCENARIOS } from '../scenarios/index.mjs';
 import { startRedisCluster } from './redis-cluster.mjs';
 import { startRedisServers } from './redis-servers.mjs';

@@ -1,9 +1,8 @@
 import { Socket } from 'node:net';
 
 /**
- * Counts the commands that this process sends to the ports: it reads what is written to their sockets, whichever client
- * writes it, so commands that a script runs on the server are not among them. Reading costs time, so it is done in a run
- * of its own.
+ * Counts the commands that this process sends to the ports. It reads what any client writes to their sockets, so it
+ * does not see commands that a script runs on the server. Reading costs time, so a separate run does it.
  * @returns the count so far
  */
 export function countCommands(ports) {
@@ -23,7 +22,7 @@ export function countCommands(ports) {
 }
 
 /**
- * Counts how often this process writes to sockets to the ports: commands that leave together are one write.
+ * Counts how often this process writes to sockets of the ports. Commands that leave together are one write.
  * @returns the count so far
  */
 export function countWrites(ports) {

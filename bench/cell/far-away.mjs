@@ -1,7 +1,9 @@
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 
-/** A way to a server that takes longer: a proxy, with `port`. Set `roundTripMs` to what a request and its reply take together. */
+/**
+ * A longer way to a server: a proxy, with `port`. Set `roundTripMs` to the time of a request and its reply together.
+ */
 export async function farAway(targetPort) {
   const way = { port: 0, roundTripMs: 0 };
   const listener = createServer((client) => {

@@ -3,7 +3,7 @@ import { startRedisServer } from './redis-servers.mjs';
 
 const SLOTS = 16_384;
 
-/** A Redis Cluster of this cell: masters without replicas, each with an equal part of the slots. */
+/** A Redis Cluster of this cell: masters without replicas, each with an equal share of the slots. */
 export async function startRedisCluster(masters, scratch) {
   const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000', '--dir', scratch];
   const starting = Array.from({ length: masters }, () =>
@@ -32,7 +32,10 @@ async function isComplete(control, masters) {
   return isWhole && !(await control.cluster('NODES')).includes('handshake');
 }
 
-/** Messages of the cluster bus that a node has sent for publications so far, sharded ones included: one for each node that gets it. */
+/**
+ * The number of messages of the cluster bus that a node has sent for publications so far, including sharded ones: one
+ * for each node that gets it.
+ */
 export async function publicationsSent(control) {
   const info = await control.cluster('INFO');
   const sent = info.matchAll(/^cluster_stats_messages_publish(?:shard)?_sent:(\d+)/gm);

@@ -9,7 +9,7 @@ export function startRedisServers(count) {
 }
 
 /**
- * @param settings further arguments, made of the port of the server
+ * @param settings further arguments, made from the port of the server
  * @param samePort of a server that is started again
  */
 export async function startRedisServer(settings = () => [], samePort) {
@@ -41,8 +41,8 @@ export async function startRedisServer(settings = () => [], samePort) {
 }
 
 /**
- * Below the range from which systems number outgoing connections: thus a client that keeps reconnecting to a dead server can
- * neither take its port nor connect to itself. The bus of a Cluster has a port 10 000 higher.
+ * Below the range of outgoing connections: so a client that keeps reconnecting to a dead server can neither take its
+ * port nor connect to itself. The bus of a Cluster has a port that is 10 000 higher.
  */
 async function freePort() {
   for (;;) {
@@ -66,7 +66,7 @@ export async function redisCpuUs(control) {
   return (seconds('used_cpu_user') + seconds('used_cpu_sys')) * 1e6;
 }
 
-/** Calls of commands since `CONFIG RESETSTAT`, those inside of scripts included, those of the bench left out. */
+/** Calls of commands since `CONFIG RESETSTAT`, including commands inside scripts, without the commands of the bench. */
 export async function commandCalls(control) {
   const info = await control.info('commandstats');
   let calls = 0;
@@ -76,7 +76,7 @@ export async function commandCalls(control) {
   return calls;
 }
 
-/** Calls of scripts since `CONFIG RESETSTAT`: how many commands the library has sent for its locks. */
+/** Calls of scripts since `CONFIG RESETSTAT`: the number of commands that the library has sent for its locks. */
 export async function scriptCalls(control) {
   const info = await control.info('commandstats');
   return Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(info)?.[1] ?? 0);

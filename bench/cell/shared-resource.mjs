@@ -2,8 +2,9 @@ import { closeSync, openSync, readSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
- * What the lock protects: a counter and who came last, in a file that all processes read and write, in memory where
- * that is possible. Reading and writing are two steps with the hold between them, so two holders at once lose an update.
+ * The resource that the lock protects: a counter and its last writer. All processes read and write them in one file, in
+ * memory where possible. Reading and writing are two steps with the hold between them, so two simultaneous holders lose
+ * an update.
  */
 export class SharedResource {
   #file;
@@ -29,7 +30,7 @@ export class SharedResource {
   }
 }
 
-/** @returns a new one, and its path for other processes */
+/** @returns a new resource, and its path for other processes */
 export function createSharedResource(folder) {
   const path = join(folder, 'counter');
   closeSync(openSync(path, 'w'));

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 
 const program = fileURLToPath(new URL('worker.mjs', import.meta.url));
 
-/** A client process of a cell: it runs the tasks of its scenario, by name. */
+/** A client process of a cell. It runs the tasks of its scenario, by name. */
 export class WorkerProcess {
   #child = fork(program, [], { execArgv: ['--expose-gc'] });
   #calls = new Map();
@@ -22,7 +22,7 @@ export class WorkerProcess {
     });
   }
 
-  /** Ends it as a crash does. Its tasks are rejected. */
+  /** Ends it like a crash. Its tasks are rejected. */
   kill() {
     this.#child.kill('SIGKILL');
   }

@@ -1,9 +1,9 @@
-/** A client process: opens one contestant and runs the tasks of one scenario that it is told to. */
+/** A client process: opens one contestant and runs the requested tasks of one scenario. */
 import { loadContestant } from '../contestants/index.mjs';
 import { SCENARIOS } from '../scenarios/index.mjs';
 import { countCommands } from './command-counter.mjs';
 
-/** What the tasks of a scenario share in this process. */
+/** The state that the tasks of a scenario share in this process. */
 const client = { contestant: undefined, commandsSent: () => 0, terms: undefined };
 let tasks;
 

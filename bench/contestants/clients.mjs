@@ -5,7 +5,7 @@ export function connect(port, options) {
   return untilReady(new Redis({ host: '127.0.0.1', port, ...options }));
 }
 
-/** @param isCluster whether these are nodes of one Cluster, which has one client */
+/** @param isCluster whether these are nodes of one Cluster, which has a single client */
 export function connectAll(ports, { isCluster = false, options } = {}) {
   const clients = isCluster
     ? [untilReady(new Cluster(ports.map((port) => ({ host: '127.0.0.1', port }))))]
@@ -14,10 +14,10 @@ export function connectAll(ports, { isCluster = false, options } = {}) {
 }
 
 async function untilReady(client) {
-  client.on('error', () => {}); // a command that fails says so itself
+  client.on('error', () => {}); // each command reports its own failure
   await new Promise((resolve) => client.once('ready', resolve));
   return client;
 }
 
-/** For acquire calls that a peer limits by a number of attempts: enough to finish. */
+/** For peers that limit an acquire call by a number of attempts: enough attempts to succeed. */
 export const ENOUGH_ATTEMPTS = 1_000_000;

@@ -1,4 +1,4 @@
-/** Makes a lock that is held until it is released of an interface that holds it for as long as a function runs. */
+/** Makes a lock that is held until it is released, from an interface that holds a lock while a function runs. */
 export function holdByUsing(using) {
   return new Promise((resolve, reject) => {
     let end;

@@ -8,12 +8,12 @@ const POOLS = {
   mysql: (port) => mysql.createPool({ ...MARIADB, port }),
 };
 
-/** @param settings `option` of the module that takes the pool */
+/** @param settings `option`: the option of the module that takes the pool */
 export async function open({ ports: [port], ttlMs, settings: { option } }) {
   const { composeLocks } = await library('compose/composition.js');
   const { SQL } = await library('compose/sql-lock-options.js');
   const pool = POOLS[option](port);
-  pool.on('error', () => {}); // a query that fails says so itself
+  pool.on('error', () => {}); // each query reports its own failure
   const { service } = await composeLocks(SQL, { [option]: pool, ttlMs, createTable: true }).open();
   return {
     turn: (key, work) =>

@@ -3,10 +3,10 @@ import { Cluster } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { holdByUsing } from './hold-by-using.mjs';
 
-/** Where the built library is; another copy can be measured by `BENCH_DIST`. */
+/** The place of the built library. `BENCH_DIST` names another copy to measure. */
 const dist = process.env.BENCH_DIST ? `file://${process.env.BENCH_DIST}` : new URL('../../dist', import.meta.url).href;
 
-/** Where its modules are. */
+/** The place of its modules. */
 export const modules = `${dist}/esm/`;
 
 /** A module of the built library. */
@@ -35,14 +35,14 @@ export async function openOn(source, { ttlMs, waitMs, fair, awaitRelease }) {
     turn: (key, work) =>
       service.withLock(key, {}, (lock) => work({ held: () => lock.isHeld, token: lock.fencingToken })),
     leader: (key, options) => service.leader(key, options),
-    /** How much the service keeps in memory. */
+    /** How much memory the service uses. */
     size: () => service.size,
     diagnose: () => service.diagnose(),
     close: () => service.onApplicationShutdown(),
   };
 }
 
-/** So many lock services of this process: to Redis they are as many processes. */
+/** Several lock services of this process: for Redis, they are as many processes. */
 export function openMany(terms, count) {
   return Promise.all(Array.from({ length: count }, () => open(terms)));
 }
@@ -58,7 +58,7 @@ export function urlsOf(ports) {
   return ports.map((port) => `redis://127.0.0.1:${port}`);
 }
 
-/** New nodes of a Redlock do not vote before leases that they may have forgotten have ended. */
+/** New Redlock nodes vote only after all leases that they may have forgotten have ended. */
 export async function untilNodesVote(service) {
   for (;;) {
     try {

@@ -2,7 +2,7 @@
 export class LocalQueue {
   #waiting = new Map();
 
-  /** Resolves when everybody before has left. */
+  /** Resolves when all earlier ones have left. */
   enter(key) {
     const waiting = this.#waiting.get(key);
     if (!waiting) {

@@ -5,7 +5,7 @@ import { MurLockModule, MurLockService } from 'murlock';
 import { ENOUGH_ATTEMPTS } from './clients.mjs';
 import { holdByUsing } from './hold-by-using.mjs';
 
-/** It has no defaults: the options of its README, with enough attempts, and no log but errors. */
+/** It has no defaults: these are the options of its README, with enough attempts, and a log of errors only. */
 export async function open({ ports: [port], ttlMs, settings = {} }) {
   const options = {
     redisOptions: { url: `redis://127.0.0.1:${port}` },
@@ -24,7 +24,7 @@ export async function open({ ports: [port], ttlMs, settings = {} }) {
   return {
     acquire: (key) => holdByUsing((work) => service.runWithLock(key, ttlMs, work)),
     release: (lock) => lock.release(),
-    /** It tells the work nothing. */
+    /** It does not notify the work of a loss. */
     turn: (key, work) => service.runWithLock(key, ttlMs, () => work({ held: () => true })),
     close: () => app.close(),
   };

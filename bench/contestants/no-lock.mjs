@@ -1,4 +1,4 @@
-/** Lets everybody in: the check for lost updates must find some, or it is worth nothing. */
+/** Lets everybody in. The check for lost updates must find some here; otherwise it proves nothing. */
 export function open() {
   const nothing = async () => {};
   const turn = (_key, work) => work({ held: () => true });

@@ -2,8 +2,8 @@ import { connect } from './clients.mjs';
 import { LocalQueue } from './local-queue.mjs';
 
 /**
- * One list element per lock: BLPOP takes it, RPUSH puts it back. In each process a local FIFO, and per key one
- * connection that blocks. A process that dies takes the token with it.
+ * One list element for each lock: BLPOP takes it, RPUSH puts it back. Each process has a local FIFO, and one blocking
+ * connection for each key. If a process dies, its element is lost.
  */
 export async function open({ ports: [port] }) {
   const client = await connect(port);

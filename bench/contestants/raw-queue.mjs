@@ -3,8 +3,8 @@ import { LocalQueue } from './local-queue.mjs';
 import { open as openTokenQueue } from './raw-token-queue.mjs';
 
 /**
- * The leanest lock one would write by hand for calls that wait. In one process: a local FIFO in front of the raw client,
- * two commands a turn. Between processes: a queue in Redis.
+ * The leanest handwritten lock for calls that wait. In one process: a local FIFO in front of the raw client, two
+ * commands a turn. Between processes: a queue in Redis.
  */
 export async function open(terms) {
   if (terms.processes > 1) return openTokenQueue(terms);

@@ -2,7 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { connectAll } from './clients.mjs';
 import { COMPARE_AND_DELETE } from './compare-and-delete.mjs';
 
-/** SET NX PX on all nodes at once, settled at the majority's OK; compare-and-delete on all, settled at a majority too. */
+/**
+ * SET NX PX on all nodes at once, settled at the majority's OK; compare-and-delete on all of them, also settled at a
+ * majority.
+ */
 export async function open({ ports, ttlMs }) {
   const clients = await connectAll(ports);
   const [sha] = await Promise.all(clients.map((client) => client.script('LOAD', COMPARE_AND_DELETE)));
@@ -27,7 +30,7 @@ export async function open({ ports, ttlMs }) {
   };
 }
 
-/** Asks all at once, and settles as soon as a majority has voted. */
+/** Asks all nodes at once, and settles as soon as a majority has voted. */
 export function majority(clients, send, isVote) {
   const quorum = Math.floor(clients.length / 2) + 1;
   return new Promise((resolve, reject) => {

@@ -5,9 +5,9 @@ import { majority } from './raw-quorum.mjs';
 const PREFIX = 'lock';
 
 /**
- * The raw client, or the raw quorum, with the scripts of this library in the place of `SET` and its delete, and nothing
- * else: no lease, nothing that is extended, no time limit, no waiters, no write-back of a token that a majority does not
- * agree on. What the library takes beyond it is its code.
+ * The raw client, or the raw quorum, with the scripts of this library instead of `SET` and its delete, and nothing
+ * else: no lease, no extension, no time limit, no waiters, no write-back of a token that a majority does not agree on.
+ * The time that the library takes beyond this is the cost of its code.
  */
 export async function open({ ports, ttlMs }) {
   const { ACQUIRE, VOTE, RELEASE } = await library('stores/redis/scripts/lua.js');
@@ -34,7 +34,7 @@ export async function open({ ports, ttlMs }) {
   return {
     async acquire(key) {
       const lock = keys.lock(key);
-      const owner = `bench/${process.pid}/abcdefghijkl/${(sequence++).toString(36)}@`; // as long as ours
+      const owner = `bench/${process.pid}/abcdefghijkl/${(sequence++).toString(36)}@`; // as long as the owner values of the library
       if (isRedlock) await vote(key, lock, owner);
       else if (typeof (await runners[0](ACQUIRE, [counter, lock], [ttlMs, owner])) !== 'string')
         throw new Error(`${key} is taken`);
@@ -49,8 +49,8 @@ export async function open({ ports, ttlMs }) {
 }
 
 /**
- * Makes the function that runs scripts on one server, with as many locks a call as in the library: an operation that comes
- * while nothing is in flight is sent at once; otherwise those of a tick travel together.
+ * Makes the function that runs scripts on one server, with as many locks a call as in the library. It sends an
+ * operation at once if nothing is in flight; otherwise the operations of a tick travel together.
  */
 function scriptRunner(client) {
   let inFlight = 0;

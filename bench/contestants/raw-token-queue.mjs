@@ -6,7 +6,7 @@ if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then return 1 end
 redis.call('RPUSH', KEYS[2], ARGV[1])
 return 0`;
 
-/** KEYS lock, queue; ARGV ttl. Hands over to the first in the queue, by a message to its process. */
+/** KEYS lock, queue; ARGV ttl. Hands the lock over to the first in the queue, by a message to its process. */
 const LEAVE = `
 local next = redis.call('LPOP', KEYS[2])
 if not next then return redis.call('DEL', KEYS[1]) end
@@ -19,9 +19,9 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`;
 
 /**
- * Every waiter stands in a Redis list; who releases hands the lock to the first and tells its process. Two commands a
- * turn, strictly first come, first served. It trusts everybody to live: no owner check, no lease to speak of, nobody
- * looks after the dead. With `grantMs` a lock that is handed over has that ttl, until its new holder has confirmed it.
+ * Every waiter is in a Redis list. A release hands the lock to the first one and notifies its process. Two commands a
+ * turn, strictly first come, first served. It trusts every process to live: no owner check, no real lease, no check for
+ * dead processes. With `grantMs`, a lock that is handed over has this ttl until its new holder has confirmed it.
  */
 export async function open({ ports: [port], ttlMs, grantMs }) {
   const client = await connect(port);

@@ -20,7 +20,7 @@ export async function open({ ports: [port], ttlMs }) {
   return {
     acquire,
     release,
-    /** Renewed one by one: a timer and a command for each lock, at a third of the ttl as the library does it. */
+    /** Renewed one by one: a timer and a command for each lock, after a third of the ttl like the library. */
     async hold(key, ttl) {
       const lock = await acquire(key, ttl);
       const timer = setInterval(() => {

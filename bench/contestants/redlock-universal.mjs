@@ -10,7 +10,7 @@ export async function open({ ports, ttlMs, waitMs, isCluster, settings = {} }) {
     adapters.length > 1
       ? createRedlock({ adapters, key, ttl, ...limits })
       : createLock({ adapter: adapters[0], key, ttl, ...limits });
-  const ofTurns = new Map(); // one lock object a key, so that its circuit breaker works
+  const ofTurns = new Map(); // one lock object for each key, so that its circuit breaker works
   return {
     async acquire(key) {
       const lock = lockOf(key, ttlMs);

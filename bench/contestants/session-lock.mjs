@@ -1,4 +1,7 @@
-/** Locks of a session of the database: `pg_advisory_lock` of PostgreSQL, and `GET_LOCK` of MariaDB. They last as long as its connection. */
+/**
+ * Locks of a database session: `pg_advisory_lock` of PostgreSQL, and `GET_LOCK` of MariaDB. They last as long as their
+ * connection.
+ */
 import { reconnecting } from './sql-clients.mjs';
 
 const STATEMENTS = {

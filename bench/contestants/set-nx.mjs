@@ -1,7 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectAll } from './clients.mjs';
 
-/** What one finds in blogs: `SET NX` with one value for all, and `DEL`. It takes locks away from others: a control that must fail. */
+/**
+ * The lock of many blog posts: `SET NX` with one value for everybody, and `DEL`. It deletes the locks of others: a
+ * control that must fail.
+ */
 export async function open({ ports, ttlMs, isCluster }) {
   const [client] = await connectAll(ports, { isCluster });
   return {

@@ -1,4 +1,7 @@
-/** The statements of ShedLock (Java) by the time of the database, asked again until one succeeds: ShedLock itself skips the work. */
+/**
+ * The statements of ShedLock (Java) with the time of the database, repeated until one succeeds: ShedLock itself skips
+ * the work.
+ */
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { reconnecting } from './sql-clients.mjs';
@@ -41,7 +44,7 @@ export async function open({ ports: [port], ttlMs, settings: { dialect } }) {
   const connection = reconnecting(dialect, port);
   const by = hostname(); // its default
   const values = (key) => valuesOf(key, during(ttlMs), by);
-  await (await connection()).rows(CREATE).catch(() => {}); // several processes at once
+  await (await connection()).rows(CREATE).catch(() => {}); // several processes at the same time
 
   const isAcquired = async (key) => {
     for (const statement of acquire) if ((await (await connection()).changes(statement, values(key))) > 0) return true;

@@ -1,8 +1,11 @@
-/** Connections to a database, in one form: `rows` of a query, how many rows a statement `changes`, and whether it `isOpen`. */
+/**
+ * Connections to a database, in one form: `rows` of a query, the number of rows that a statement `changes`, and whether
+ * it `isOpen`.
+ */
 import mysql from 'mysql2/promise';
 import pg from 'pg';
 
-/** What the databases of a cell take. */
+/** The requirements of the databases of a cell. */
 export const POSTGRES = { host: '127.0.0.1', user: 'postgres', database: 'postgres' };
 export const MARIADB = { host: '127.0.0.1', user: 'root', database: 'mysql' };
 
@@ -33,7 +36,7 @@ export async function connectMariaDb(port) {
 
 export const CONNECT = { postgres: connectPostgres, mariadb: connectMariaDb };
 
-/** A connection that is made anew when it breaks, as a pool would do it. */
+/** A connection that reconnects when it breaks, like a pool. */
 export function reconnecting(dialect, port) {
   let opening;
   return async () => {

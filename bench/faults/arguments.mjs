@@ -22,7 +22,7 @@ const QUICK_FAULTS = [
   'nodes-restarted-empty',
 ];
 
-/** @throws Error what is not understood */
+/** @throws Error that says what is not understood */
 export function readArguments(args = process.argv.slice(2)) {
   const text = { type: 'string' };
   const flag = { type: 'boolean', default: false };

@@ -1,4 +1,7 @@
-/** One cell: one contestant under one fault, once, with a store, proxies and processes of its own. `run-cell.mjs` ends all of them. */
+/**
+ * One cell: one contestant under one fault, once, with its own store, proxies and processes. `run-cell.mjs` ends all of
+ * them.
+ */
 import { rmSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { nowMs } from '../cell/statistics.mjs';
@@ -13,17 +16,17 @@ import { Worker } from './worker-process.mjs';
 
 const KEY = 'hot';
 const PROCESSES = 3;
-const START_MS = 120_000; // of 20 processes, on a busy machine
+const START_MS = 120_000; // for 20 processes on a busy machine
 const BEFORE_MS = 1_500;
 const AFTERWARDS_MS = 8_000;
-const JITTER_MS = 200; // the seed moves the fault by up to so much
+const JITTER_MS = 200; // the seed moves the fault by up to this much
 
 const { contestant, fault: faultId, seed, scratch } = JSON.parse(process.argv[2]);
 const participant = PARTICIPANTS[contestant];
 const fault = FAULTS[faultId];
 const { ttlMs = TTL_MS, processes = PROCESSES } = fault;
 
-// Whoever started this cell is gone, even by kill -9: so is all of its process group, which is its own.
+// If the program that started this cell is gone, even by kill -9, this ends the whole process group of the cell.
 process.on('disconnect', () => {
   rmSync(scratch, { recursive: true, force: true });
   process.kill(-process.pid, 'SIGKILL');
@@ -67,7 +70,7 @@ async function run() {
   return { ...judge({ journals, fault: times, killedAt, endedAt, sum: resource.sum(), ttlMs }), crashed };
 }
 
-/** What a fault can do. */
+/** The functions that a fault can use. */
 class Cell {
   ttlMs = ttlMs;
   times = {};
@@ -101,7 +104,10 @@ class Cell {
     return work === 'long' && participant.renews ? 1.7 * ttlMs : ttlMs / 2;
   }
 
-  /** Orders a turn of the victim. @param until `begun`, or `sent`: its write is under way */
+  /**
+   * Requests a turn of the victim.
+   * @param until `begun`, or `sent`: its write is on its way
+   */
   async order(terms, until = 'begun') {
     this.orderLater(terms);
     await this.#victim.hears(until, 10 * ttlMs);
@@ -112,7 +118,7 @@ class Cell {
     this.#victim.send({ order: terms });
   }
 
-  /** The ordered turn is over. */
+  /** The requested turn is over. */
   over() {
     return this.#victim.hears('over', 10 * ttlMs);
   }
@@ -126,7 +132,10 @@ class Cell {
     await Promise.all(this.#workers.map((worker) => worker.hears('resting', 10 * ttlMs)));
   }
 
-  /** Cuts the next command about the lock of the victim. @param what `request` or `reply` */
+  /**
+   * Cuts the connection at the next command about the lock of the victim.
+   * @param what `request` or `reply`
+   */
   async cutNext(what) {
     if (!participant.sendsNothing) await this.proxies[0].cutNext(what, participant.wire ?? KEY);
   }

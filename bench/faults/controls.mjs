@@ -1,12 +1,15 @@
-/** Whether the controls failed, as they must: otherwise the other figures prove nothing. */
+/** Checks that the controls failed, as they must: otherwise the other figures prove nothing. */
 import { PARTICIPANTS, TTL_MS } from './settings.mjs';
 
-/** Where `SET NX` with one value must lose updates: the holder that wakes deletes the lock of another one. */
+/**
+ * The faults under which `SET NX` with one value must lose updates: the holder that resumes deletes the lock of another
+ * one.
+ */
 const TELLING = 'holder-paused';
-/** Where it must wait for the lock that it does not know it has, until that expires. */
+/** The faults under which it must wait for a lock that it unknowingly holds, until that lock expires. */
 const ORPHANING = 'acquire-reply-lost';
 
-/** @returns what is wrong, in sentences */
+/** @returns the problems, as sentences */
 export function blindControls(cells) {
   const problems = [];
   const isControl = ({ contestant }) => PARTICIPANTS[contestant].isControl;

@@ -12,7 +12,7 @@
  * Work has three lengths: `short` fits into the ttl; `long` does not, and is given only to libraries that renew, others get `short`;
  * `quick` is over soon after the fault.
  */
-const INTO_TURN_MS = 300; // from the begin of the ordered turn to the fault
+const INTO_TURN_MS = 300; // from the begin of the requested turn to the fault
 const HOUR_MS = 3_600_000;
 const ONLY_REDIS = ['redis'];
 
@@ -36,10 +36,10 @@ const lasting = (durationMs, begin, end) => async (cell) => {
   cell.ends();
 };
 
-/** Longer than the ttl by so much. */
+/** Longer than the ttl by this much. */
 const outlasting = (ms) => (cell) => cell.ttlMs + ms;
 
-/** The other processes rest, so that the cut hits the command that is meant. */
+/** The other processes pause, so that the cut hits the intended command. */
 const acquireCut = (what) => async (cell) => {
   await cell.rest();
   const cut = cell.cutNext(what);
@@ -77,7 +77,7 @@ const nodesStopped = (count) =>
     ),
   );
 
-/** As applications have it: a lease of 30 s for work of 1 s. */
+/** As in applications: a lease of 30 s for work of 1 s. */
 const AS_USUAL = { ttlMs: 30_000, workMs: 1_000 };
 
 export const FAULTS = {

@@ -1,19 +1,22 @@
-/** Lists that are computed from the figures: what else happened, where seeds disagree, and where a peer is better than this library. */
+/**
+ * Lists that are computed from the figures: other events, figures in which seeds disagree, and figures in which a peer
+ * is better than this library.
+ */
 import { FAULTS } from './faults.mjs';
 import { PARTICIPANTS } from './settings.mjs';
 import { present, resultsOf } from './tables.mjs';
 
-/** Times are orders of magnitude: a smaller difference says nothing. */
+/** Times are orders of magnitude: a smaller difference means nothing. */
 const MARGIN_MS = 500;
 
 const total = (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
 
-/** What the matrices count. */
+/** The figures of the matrices. */
 const VERDICTS = {
   'turns beside an unaware holder': ({ unaware }) => unaware,
   'lost updates': ({ lost }) => lost,
 };
-/** What else is counted. */
+/** The other figures. */
 const COUNTS = {
   'calls refused': ({ refused }) => total(refused),
   'releases answered with false': ({ notReleased }) => notReleased,
@@ -22,9 +25,11 @@ const COUNTS = {
   'processes that ended': ({ crashed }) => crashed,
   'tokens that did not grow': ({ tokensBack }) => tokensBack,
 };
-/** What is worse the more there is of it. */
+/** The figures of which more is worse. */
 const BAD = { ...VERDICTS, ...COUNTS };
-/** What is bad only where the holder keeps its lock: elsewhere it says, rightly, that the lock was lost. */
+/**
+ * The figures that are bad only if the holder keeps its lock: otherwise they say, correctly, that the lock was lost.
+ */
 const FALSE_ALARMS = {
   'turns that ended with an error': ({ failed }) => total(failed),
   'holders that stopped although they had the lock': ({ learnedMs }) => Number(learnedMs !== null),
@@ -35,7 +40,7 @@ const LISTED = {
   'writes refused for their token': ({ refusedWrites }) => refusedWrites,
 };
 
-/** A line for each participant, with all that is not 0. */
+/** One line for each participant, with all figures that are not 0. */
 export function otherCounts(cells) {
   const ids = present(PARTICIPANTS, cells, 'contestant').filter((id) => !PARTICIPANTS[id].isControl);
   const lines = ids.map((id) => {
@@ -52,7 +57,7 @@ export function otherCounts(cells) {
   return lines.join('\n');
 }
 
-/** Where one seed has none of what another one has, or gave nothing. */
+/** Finds figures that one seed lacks and another has, and cells without a result. */
 export function disagreements(cells) {
   const lines = eachPlace(cells).flatMap(({ id, fault, results, failures }) => {
     const differing = Object.entries(BAD).flatMap(([name, count]) => {
@@ -65,10 +70,13 @@ export function disagreements(cells) {
   return lines.join('\n');
 }
 
-/** Who stands for this library on each store. */
+/** The participant that represents this library on each store. */
 const OURS = { redis: 'library', postgres: 'library-postgres', mariadb: 'library-mariadb' };
 
-/** Where each seed of a peer is better than each seed of this library on the same store, by more than the margin. */
+/**
+ * Finds figures in which each seed of a peer is better than each seed of this library on the same store, by more than
+ * the margin.
+ */
 export function betterPeers(cells) {
   if (!present(PARTICIPANTS, cells, 'contestant').some(isPeer)) return 'No peer took part.';
   return Object.entries(OURS)
@@ -109,7 +117,7 @@ function measuresOf(fault) {
   return measures;
 }
 
-/** What a peer has in exchange. */
+/** The advantages of a peer in exchange. */
 function atWhatPrice(results) {
   const price = Object.entries(VERDICTS).flatMap(([name, count]) => {
     const most = Math.max(...results.map(count));

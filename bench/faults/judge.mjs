@@ -1,10 +1,13 @@
 /**
- * What the histories of a cell say. A pure function: it sees what the processes have noted, and nothing else. Times are
- * milliseconds of the monotonic clock, which all processes of a machine share.
+ * Evaluates the histories of a cell. A pure function: it sees only the notes of the processes. Times are milliseconds
+ * of the monotonic clock, which all processes of a machine share.
  */
-/** A call that has no answer for so many leases cannot be waiting for one that has to expire. */
+/** A call without an answer for this many leases cannot be waiting for a lease to expire. */
 const STUCK_LEASES = 2;
-/** A holder that asks its library every 20 ms may have believed a little longer than the last time that it noted. */
+/**
+ * A holder that asks its library every 20 ms may have believed in its lock a little longer than the last time that it
+ * noted.
+ */
 const TOLERANCE_MS = 2;
 
 /**
@@ -45,7 +48,7 @@ export function judge({ journals, fault, killedAt, endedAt, sum, ttlMs }) {
   };
 }
 
-/** The turns of a process, each from the notes that name it. */
+/** The turns of a process, each made from the notes that name it. */
 function turnsOf(lines, worker) {
   const turns = new Map();
   for (const { what, turn, at, ...terms } of lines) {
@@ -58,7 +61,10 @@ function turnsOf(lines, worker) {
   return [...turns.values()];
 }
 
-/** Turns that began while an earlier one went on, and among these those whose earlier holder took itself for the holder later than that. */
+/**
+ * Turns that began during an earlier turn, and among these the turns whose earlier holder still believed in its lock
+ * after that.
+ */
 function beside(held, lastOf) {
   let overlaps = 0;
   let unaware = 0;
@@ -73,7 +79,7 @@ function beside(held, lastOf) {
   return { overlaps, unaware, unawareMs: Math.round(unawareMs) };
 }
 
-/** Turns whose token is not larger than an earlier one. */
+/** Turns whose token is not larger than an earlier token. */
 function tokensBack(held) {
   let newest = 0;
   let count = 0;
@@ -97,7 +103,7 @@ function longestIdle(held, lastOf, from, endedAt) {
   return Math.max(idleMs, endedAt - freeSince);
 }
 
-/** @returns how often each code, or class, of error came */
+/** @returns how often each error code, or class, occurred */
 function countErrors(turns) {
   const counts = {};
   for (const { error } of turns) {

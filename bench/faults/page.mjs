@@ -10,10 +10,10 @@ import { matrices, present } from './tables.mjs';
 
 const PAGE = new URL('../../docs/faults.md', import.meta.url);
 const FIGURES = /(<!-- figures of the faults -->)[^]*(<!-- end of the figures -->)/;
-/** A process that stood still for so long had a busy machine. */
+/** If a process stood still for this long, the machine was busy. */
 const STALL_MS = 500;
 
-/** @param runs each with its conditions and its cells */
+/** @param runs each run with its conditions and its cells */
 export async function publish(runs) {
   const text = readFileSync(PAGE, 'utf8');
   if (!FIGURES.test(text)) throw new Error('docs/faults.md has lost the marks around its figures.');

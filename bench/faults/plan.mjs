@@ -1,4 +1,4 @@
-/** Which cells there are, in the order in which they run. */
+/** Lists the cells, in the order in which they run. */
 import { FAULTS } from './faults.mjs';
 import { PARTICIPANTS } from './settings.mjs';
 
@@ -7,7 +7,7 @@ export function planCells({ libraries, faults, seeds }) {
     const cells = faults.flatMap((fault) =>
       libraries.filter((id) => takesPart(id, fault)).map((contestant) => ({ contestant, fault, seed })),
     );
-    // The longest first: nobody waits for them at the end.
+    // The longest cells first, so that the run does not wait for them at the end.
     return cells.sort((a, b) => watchMs(b) - watchMs(a));
   });
 }

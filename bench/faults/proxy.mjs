@@ -10,7 +10,7 @@ import { nowMs } from '../cell/statistics.mjs';
 export async function startProxy(target) {
   const links = new Set();
   const proxy = { target, delayMs: 0, isHole: false, isDeaf: false };
-  let cut; // what is cut next
+  let cut; // what to cut next
 
   const close = (link) => {
     link.client.destroy();
@@ -35,7 +35,7 @@ export async function startProxy(target) {
     };
     const isCutAtReply = () => {
       if (cut?.link !== link) return link.listens && proxy.isDeaf && !link.isNew;
-      cutOff(link); // the server has done what it was asked
+      cutOff(link); // the server has executed the request
       return true;
     };
     link.flushes = [pass(client, link.server, proxy, isCutAtRequest), pass(link.server, client, proxy, isCutAtReply)];
@@ -48,11 +48,11 @@ export async function startProxy(target) {
     port: listener.address().port,
     cutAll: () => links.forEach(close),
     /**
-     * Cuts the connection that sends this text next, before its request arrives, or when the server replies.
+     * Cuts the next connection that sends this text, before its request arrives, or when the server replies.
      * @param what `request` or `reply`
      */
     cutNext: (what, text) => new Promise((done) => (cut = { what, text, done })),
-    /** Ends a hole: what was on its way arrives late, in order, as with TCP. */
+    /** Ends a hole: data on its way arrives late, in order, as with TCP. */
     heal() {
       proxy.isHole = false;
       for (const { flushes } of links) for (const flush of flushes) flush();
@@ -60,7 +60,10 @@ export async function startProxy(target) {
   });
 }
 
-/** Passes bytes on, in their order, and then the end. @returns passes on what is due */
+/**
+ * Passes bytes on in order, and then the end.
+ * @returns a function that passes on what is due
+ */
 function pass(from, to, proxy, isDropped) {
   const queue = [];
   const flush = () => {

@@ -1,4 +1,7 @@
-/** Whole numbers that a seed decides. @returns a function of the smallest and the largest */
+/**
+ * Whole numbers that depend only on a seed.
+ * @returns a function of the smallest and the largest number
+ */
 export function randomOf(seed) {
   let state = seed;
   return (from, to) => {

@@ -1,4 +1,7 @@
-/** The Redis of a cell, in the form that its fault needs: one, one with a replica that lags, five of a Redlock, or a Cluster. */
+/**
+ * The Redis of a cell, in the form that its fault needs: one server, one with a lagging replica, five servers of a
+ * Redlock, or a Cluster.
+ */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -25,7 +28,7 @@ export async function openRedisStore({ form = 'one', keepsData = false }, scratc
   return {
     ports: servers.map(({ port }) => port),
     isCluster: form === 'cluster',
-    /** Whether processes reach it by proxies: they do where it is one server. */
+    /** Whether processes reach it through proxies: only if it is a single server. */
     hasProxies: servers.length === 1,
     stop: (count = servers.length) => servers.slice(0, count).forEach((server) => server.stop()),
     go: () => servers.forEach((server) => server.go()),
@@ -37,9 +40,9 @@ export async function openRedisStore({ form = 'one', keepsData = false }, scratc
     flushAll: () => servers[0].control.flushall(),
     flushScripts: () => servers[0].control.script('FLUSH'),
     limitMemory: (bytes) => servers[0].control.config('SET', 'maxmemory', bytes),
-    /** @returns the port of the replica, which knows nothing of the last second */
+    /** @returns the port of the replica, which lacks the last second */
     async loseMaster() {
-      replica.lag.isHole = true; // with what was on its way
+      replica.lag.isHole = true; // together with the data on its way
       await end(servers[0]);
       return replica.port;
     },
@@ -61,7 +64,7 @@ async function startReplica(port, settings) {
   return { ...replica, lag };
 }
 
-/** Moves each slot that has keys with this text to the next master, as `redis-cli --cluster reshard` does it. */
+/** Moves each slot that has keys with this text to the next master, like `redis-cli --cluster reshard`. */
 async function moveSlots(servers, text) {
   for (const [index, { control }] of servers.entries()) {
     const next = servers[(index + 1) % servers.length];

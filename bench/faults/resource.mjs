@@ -1,6 +1,6 @@
 /**
- * What the locks of a cell protect: two counters, one that ignores tokens, and one that refuses tokens older than one that it has
- * seen, even by a read. A turn reads, works, and writes the value + 1.
+ * The resource that the locks of a cell protect: two counters. One ignores tokens; the other refuses tokens that are
+ * older than a token it has seen, even in a read. A turn reads, works, and writes the value + 1.
  */
 export function createResource() {
   const plain = { value: 0, accepted: 0 };

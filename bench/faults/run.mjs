@@ -52,7 +52,7 @@ async function run({ parallel, ...settings }) {
     };
     return Promise.all(Array.from({ length: atATime }, runNext));
   };
-  // A cell of many processes takes the place of several others.
+  // A cell with many processes replaces several other cells.
   const isLarge = ({ fault }) => FAULTS[fault].processes !== undefined;
   await runAll(cells.filter(isLarge), Math.ceil(parallel / 4));
   await runAll(
@@ -67,7 +67,7 @@ async function run({ parallel, ...settings }) {
   return { conditions, cells: done };
 }
 
-/** A file can have several runs: each begins with its conditions. */
+/** A file can contain several runs: each begins with its conditions. */
 function readRuns(file) {
   const runs = [];
   for (const line of readFileSync(file, 'utf8')

@@ -1,4 +1,4 @@
-/** The PostgreSQL or MariaDB of a cell: the servers of the tests, each with files of its own, which outlive a restart. */
+/** The PostgreSQL or MariaDB of a cell: a server of the tests with its own files, which survive a restart. */
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdirSync, realpathSync } from 'node:fs';
@@ -19,7 +19,7 @@ export const openMariaDbStore = (_, scratch) =>
   openStore(scratch, {
     launch: 'launchMariaDb',
     from: '../../servers/launch-mariadb.ts',
-    // What was committed is with the operating system.
+    // The operating system has everything that was committed.
     settings: { 'innodb-flush-log-at-trx-commit': '2' },
     folderOf: async (port) => (await asked(connectMariaDb, port, 'SELECT @@datadir AS folder')).folder,
     end: 'SIGKILL',

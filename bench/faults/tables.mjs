@@ -1,4 +1,7 @@
-/** The matrices of the report: a row for each fault, a column for each participant. Where seeds disagree, a cell has the figures of each. */
+/**
+ * The matrices of the report: a row for each fault, a column for each participant. If seeds disagree, a cell has the
+ * figures of each seed.
+ */
 import { table } from '../report/format.mjs';
 import { FAULTS } from './faults.mjs';
 import { PARTICIPANTS } from './settings.mjs';
@@ -7,14 +10,17 @@ const seconds = (ms) => (ms === null ? 'never' : (ms / 1_000).toFixed(1));
 const counts = (results, count) => [...new Set(results.map(count))].join(' / ');
 const bold = (text) => (/^0( \/ 0)*$/.test(text) ? text : `**${text}**`);
 
-/** Seconds, or from the shortest to the longest. */
+/** Seconds: one number, or from the shortest to the longest. */
 function span(results, time) {
   const times = results.map((result) => time(result) ?? Infinity).sort((a, b) => a - b);
   const texts = [times[0], times.at(-1)].map((ms) => seconds(ms === Infinity ? null : ms));
   return [...new Set(texts)].join('–');
 }
 
-/** What a cell of each matrix says. @param results one for each seed */
+/**
+ * Returns the text of a cell for each matrix.
+ * @param results one for each seed
+ */
 export const MATRICES = {
   'Turns beside an unaware holder (for how long at most, in s)': (results) => {
     const longest = Math.max(...results.map(({ unawareMs }) => unawareMs));
@@ -30,7 +36,7 @@ const NAMES = { redis: 'one Redis', postgres: 'PostgreSQL', mariadb: 'MariaDB' }
 const NODES = '5 nodes';
 const PLACES = [NAMES.redis, NODES, NAMES.postgres, NAMES.mariadb];
 
-/** Where the locks of a cell are. */
+/** The store of the locks of a cell. */
 function placeOf({ contestant, fault }) {
   return FAULTS[fault].form === 'nodes' ? NODES : NAMES[PARTICIPANTS[contestant].store];
 }
@@ -65,13 +71,13 @@ function cellText({ results, failures }, participant, format) {
   return texts.filter(Boolean).join(' / ') || '·';
 }
 
-/** Those of a list that have cells, in the order of the list. */
+/** The items of a list that have cells, in the order of the list. */
 export function present(known, cells, name) {
   const seen = new Set(cells.map((cell) => cell[name]));
   return Object.keys(known).filter((id) => seen.has(id));
 }
 
-/** What the seeds of one participant under one fault gave. */
+/** The results of all seeds of one participant under one fault. */
 export function resultsOf(cells, contestant, fault) {
   const own = cells.filter((cell) => cell.contestant === contestant && cell.fault === fault);
   return {

@@ -1,4 +1,4 @@
-/** A process of the application of a cell, seen from the cell, which is also where the resource is. */
+/** A process of the application of a cell, as the cell sees it. The resource is in the process of the cell. */
 import { fork } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,17 +12,17 @@ export class Worker {
   isKilled = false;
   #child;
   #journal;
-  #heard = []; // what it has said, and nobody has waited for
+  #heard = []; // messages that nobody has waited for yet
   #listeners = new Set();
 
   constructor(terms, scratch, resource) {
     this.#journal = join(scratch, `journal-${terms.seed}`);
     writeFileSync(this.#journal, '');
-    // What it prints is the library's; an error at its start is not.
+    // The output of the process comes from the library; an error at its start does not.
     this.#child = fork(program, [JSON.stringify({ ...terms, journal: this.#journal })], {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
-    this.#child.on('error', () => {}); // a message to one that has ended
+    this.#child.on('error', () => {}); // a message to a process that has ended
     this.#child.on('exit', () => (this.hasEnded = true));
     this.#child.on('message', ({ what, ask }) => {
       if (ask) void this.#answer(ask, resource);
@@ -31,13 +31,13 @@ export class Worker {
     });
   }
 
-  /** A request to the resource is on its way for as long as it says. */
+  /** A request to the resource takes as long as it says. */
   async #answer({ id, call, delayMs = 0, ...terms }, resource) {
     if (delayMs > 0) await sleep(delayMs);
     this.send({ reply: { id, value: (await resource[call](terms)) ?? null } });
   }
 
-  /** Waits until it has said this. */
+  /** Waits for this message. */
   hears(what, limitMs) {
     return new Promise((resolve, reject) => {
       const settle = (act) => {

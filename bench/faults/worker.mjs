@@ -1,4 +1,7 @@
-/** One process of an application: turn after turn under the lock. It notes what happened in a file, at once, so that kill -9 spares it. */
+/**
+ * One process of an application: one turn after another under the lock. It writes each event to a file at once, so that
+ * kill -9 does not lose it.
+ */
 import { setClockAhead } from './clock.mjs';
 import { openSync, writeSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,7 +9,7 @@ import { nowMs } from '../cell/statistics.mjs';
 import { loadContestant } from '../contestants/index.mjs';
 import { randomOf } from './random.mjs';
 
-const LOOK_MS = 20; // how often the work asks whether it still has the lock
+const LOOK_MS = 20; // how often the work asks whether it still holds the lock
 const TICK_MS = 50;
 
 const { contestant, key, journal, workMs, seed, ...terms } = JSON.parse(process.argv[2]);
@@ -41,7 +44,7 @@ function ask(call, more, onSent) {
 
 for (const level of ['log', 'warn', 'error']) console[level] = () => {};
 const library = await (await loadContestant(contestant)).open(terms);
-// What would end a process of Node.js is counted, and the process goes on.
+// Errors that would end a Node.js process are counted, and the process continues.
 for (const event of ['unhandledRejection', 'uncaughtException'])
   process.on(event, (error) => note('unhandled', { error: textOf(error) }));
 
@@ -77,7 +80,7 @@ async function takeTurn({ holdMs, blockAtMs = Infinity, blockMs, writeDelayMs, i
   }
 }
 
-// Warm: connections, scripts; and the nodes of a Redlock let nobody in at once.
+// Warm-up: it opens connections and loads scripts, and the nodes of a Redlock begin to vote.
 while (
   !(await library
     .turn(`warm-${process.pid}`, async () => {})

@@ -20,7 +20,7 @@ const stage = (stopped) => [
   ['failures', (figures) => number(figures[`${stopped}.failures`])],
 ];
 
-/** The columns of each kind of scenario: a head, and the text of a cell. */
+/** The columns of each kind of scenario: a heading, and the text of a cell. */
 export const COLUMNS = {
   uncontended: [
     ['rate to raw', ({ rateToRaw }) => times(rateToRaw)],

@@ -1,4 +1,4 @@
-/** Three figures that count, and no more. */
+/** Three significant digits. */
 export function number(value) {
   if (value === undefined || Number.isNaN(value)) return '–';
   const size = Math.abs(value);

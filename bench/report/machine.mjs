@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 
-/** What the figures depend on. */
+/** The properties of the machine that the figures depend on. */
 export function describeMachine() {
   const { version } = readJson(new URL('../../package.json', import.meta.url));
   const { dependencies } = readJson(new URL('../package.json', import.meta.url));

@@ -3,17 +3,19 @@ import { CONTESTANTS } from '../contestants/index.mjs';
 import { number } from './format.mjs';
 
 const WIDTH = 860;
-/** Ink of the chart, and what it becomes on a dark page: a style sheet in the file exchanges the two. */
+/**
+ * The colors of the chart, and their replacements on a dark page: a style sheet in the file switches between the two.
+ */
 const INK = { '#1f2328': '#e6edf3', '#59636e': '#9198a1', '#d1d9e0': '#3d444d' };
 const [TEXT, FAINT, LINES] = Object.keys(INK);
 /** Red, green and blue. */
 const OURS = [47, 129, 247];
 const BASELINE = [139, 148, 158];
 const PEER = [212, 121, 58];
-/** Of the bars of one contestant, from top to bottom. */
+/** The bars of one contestant, from top to bottom. */
 const STRENGTHS = [1, 0.6, 0.35];
 
-/** One bar per contestant and figure. `of`: figure by legend. */
+/** One bar for each contestant and figure. `of`: the figures by legend. */
 const PLOTS = [
   {
     name: 'uncontended',

@@ -1,6 +1,6 @@
 import { times } from './format.mjs';
 
-const MARGIN = 1.03; // closer than that is a tie
+const MARGIN = 1.03; // a smaller difference is a tie
 
 const FIGURES = [
   {
@@ -27,7 +27,7 @@ const FIGURES = [
   ),
 ];
 
-/** @returns in which figures a peer is better than the library; baselines are no peers */
+/** @returns the figures in which a peer is better than the library; baselines are not peers */
 export function rivals({ scenarios }) {
   return FIGURES.flatMap(({ scenario, title, name, isMoreBetter }) => {
     const { library, ...others } = scenarios[scenario] ?? {};

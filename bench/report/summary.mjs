@@ -2,11 +2,11 @@ import { median } from '../cell/statistics.mjs';
 import { REPORT_ORDER } from '../plan.mjs';
 import { SCENARIOS } from '../scenarios/index.mjs';
 
-/** Of which figures the ratio to the baseline of the same repetition is wanted, by kind of scenario. */
+/** The figures whose ratio to the baseline of the same repetition is computed, by kind of scenario. */
 const COMPARED = { contended: ['ms', 'p99Ms'], 'wake-up': ['p50Ms', 'p99Ms'], held: ['clientUs'] };
 
 /**
- * Medians over the repetitions, and medians of the ratios inside of each.
+ * Medians over the repetitions, and medians of the ratios within each repetition.
  * @returns scenarios: id → contestant → figures; nested figures have dotted names, ratios are named `….toBaseline`
  */
 export function summarise({ cells }) {
@@ -36,7 +36,7 @@ function summariseOne(id, contestant, cells) {
     });
     if (ratios.length > 0) summary[`${name}.toBaseline`] = median(ratios);
   }
-  // One is too many: what must not happen is not to vanish in a median.
+  // A single one is too many: a median must not hide what must not happen.
   for (const name of Object.keys(summary)) {
     if (/(violations|failures|unserved|mostInQueue|keptObjects)$/.test(name))
       summary[name] = Math.max(...done.map(({ figures }) => figures[name] ?? 0));

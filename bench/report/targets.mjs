@@ -1,6 +1,7 @@
 /**
- * What the library is to reach. `of` picks the figure of a contestant's summary, perhaps beside those of other scenarios; `atMost`
- * or `atLeast` bounds it. `leastCode` is the baseline that does the same on the wire with the least code, if there is one.
+ * The targets of the library. `of` picks the figure from a contestant's summary, if needed also from other scenarios;
+ * `atMost` or `atLeast` bounds it. `leastCode` is the baseline that sends the same with the least code, if there is
+ * one.
  */
 const contended = (scenario, name, [time, commands, fairness], leastCode) => [
   { scenario, title: `${name}: time to the raw queue's`, of: (own) => own['ms.toBaseline'], atMost: time, leastCode },
@@ -362,7 +363,10 @@ export const TARGETS = [
   { scenario: 'sql', title: 'PostgreSQL: lost updates', of: (own) => own.violations, atMost: 0 },
 ];
 
-/** @returns the targets of the scenarios that ran, each with its value, that of the least code, and whether it is met */
+/**
+ * @returns the targets of the scenarios that ran, each with its value, the value of the least code, and whether it is
+ * met
+ */
 export function judge({ scenarios }) {
   return TARGETS.filter(({ scenario }) => scenarios[scenario]?.library).map((target) => {
     const of = (contestant) => {

@@ -4,18 +4,18 @@ import { connect } from '../contestants/clients.mjs';
 import { publicationsSent } from '../cell/redis-cluster.mjs';
 import { median, nowMs, quantile, sorted, sum } from '../cell/statistics.mjs';
 
-/** How far apart hand-offs are: a hundred a second. */
+/** The interval between hand-offs: a hundred a second. */
 const EVERY_MS = 10;
-/** For so long each lock is held: its waiter has its place by then. */
+/** How long each lock is held: by then its waiter has its place. */
 const HOLD_MS = 60;
 const KEYS_OF_A_NODE = 20;
 const FULL = { handOffs: 1_000, warmUp: 300 };
 const QUICK = { handOffs: 200, warmUp: 60 };
-/** What a publication costs on the bus beside its channel and its message, in bytes: Redis 7.0. */
+/** The bytes of a publication on the bus besides its channel and its message: Redis 7.0. */
 const HEADER = 2_264;
 
 /**
- * What a hand-off costs in a Cluster: the bytes that its nodes send to each other, and how long the message takes to a
+ * The cost of a hand-off in a Cluster: the bytes that its nodes send to each other, and how long the message takes to a
  * waiter whose subscription is on another node than the lock.
  */
 export function clusterHandOffs({ title, masters }) {
@@ -32,14 +32,14 @@ export function clusterHandOffs({ title, masters }) {
       await worker.run('openTwo');
       await worker.run('handOver', { keys: keys.flat(), handOffs: warmUp });
       const channels = await Promise.all(servers.map(({ control }) => control.call('PUBSUB', 'CHANNELS', 'lock:*')));
-      // With subscriptions on each node, to its own locks, all nodes are alike.
+      // With subscriptions on each node for its own locks, all nodes are alike.
       const home = Math.max(
         0,
         channels.findIndex((own) => own.length > 0),
       );
       const published = await listen(servers[0]);
       const before = await sentBy(servers);
-      // One after the other: a node that sends all the time is slower than one that has paused.
+      // One after the other: a node that sends constantly is slower than one that has paused.
       const same = sorted(await worker.run('handOver', { keys: keys[home], handOffs }));
       const other = sorted(await worker.run('handOver', { keys: keys[(home + 1) % masters], handOffs }));
       const messages = ((await sentBy(servers)) - before) / (2 * handOffs);
@@ -60,7 +60,7 @@ export function clusterHandOffs({ title, masters }) {
         [client.holder, client.waiter] = await openMany(client.terms, 2);
       },
 
-      /** @returns how long each hand-off took, from the call of release to the return of acquire */
+      /** @returns the time of each hand-off, from the call of release to the return of acquire */
       async handOver({ holder, waiter }, { keys, handOffs }) {
         const one = async (key) => {
           const lock = await holder.acquire(key);
@@ -85,7 +85,7 @@ export function clusterHandOffs({ title, masters }) {
   };
 }
 
-/** So many keys of each node. */
+/** This many keys of each node. */
 async function keysByNode(servers) {
   const { control } = servers[0];
   const found = servers.map(() => []);
@@ -98,7 +98,10 @@ async function keysByNode(servers) {
   return found;
 }
 
-/** @returns lengths of what is published to the whole Cluster from now on: channel and message */
+/**
+ * @returns a function that returns the lengths of all publications to the whole Cluster from now on: channel and
+ * message
+ */
 async function listen({ port }) {
   const lengths = [];
   const subscriber = await connect(port);

@@ -6,18 +6,19 @@ import { cpuUs, median, nowMs, quantile, sorted, sum } from '../cell/statistics.
 const KEY = 'contended';
 const TURNS = 1_000;
 /**
- * What is measured is done for so long before, so that all of its code is compiled, that of the scenario too. With four
- * processes on two cores that takes ten seconds: until then their compilers take the processors from who has the lock.
+ * The measured work is first done for this long, so that all of its code is compiled, including the code of the
+ * scenario. With four processes on two cores that takes ten seconds: until then, the compilers take the processors from
+ * the holder of the lock.
  */
 const WARM_UP = { leastMs: 10_000, rounds: 5, mostMs: 12_000 };
-/** Where nothing is timed, or little said by it. */
+/** For scenarios in which nothing is timed, or the time means little. */
 const SHORT_WARM_UP = { leastMs: 1_500, rounds: 5, mostMs: 6_000 };
-/** As many rounds are measured, if they are short: one of 10 ms is decided by a single pause of the machine. */
+/** The number of measured rounds, if they are short: a single pause of the machine decides a round of 10 ms. */
 const MEASURED = { rounds: 9, withinMs: 1_000 };
 
 /**
- * Waiters that want one lock, again and again, until it was held a number of times by all of them together. Under it
- * each reads a counter, holds, and writes the counter plus one: an update that is lost had two holders.
+ * Waiters that want one lock again and again, until all of them together have held it a number of times. The holder
+ * reads a counter, holds the lock, and writes the counter plus one: a lost update means two holders.
  */
 export function contended({ title, processes, waiters, holdMs, fair = false }) {
   return {
@@ -53,7 +54,7 @@ export function contended({ title, processes, waiters, holdMs, fair = false }) {
         file.resource.close();
         return { parts, turns, count, calls, redisUs: redisAfter - redisBefore };
       };
-      /** Also those who are waiting when it is over have their turn. */
+      /** Calls that wait when it is over also have their turn. */
       const finished = () => Promise.all(everyWorker('finish'));
 
       const begin = nowMs();
@@ -110,7 +111,7 @@ export async function contend(client, { path, turns, waiters, holdMs, firstId })
         startedAt,
         endedAt,
         waits,
-        /** How long those wait who wait in vain. */
+        /** How long calls wait that never get the lock. */
         unended: waitingSince.filter((since) => since !== undefined).map((since) => now - since),
         turnsOf,
         switches,
@@ -120,7 +121,7 @@ export async function contend(client, { path, turns, waiters, holdMs, firstId })
     const waiting = Promise.all(Array.from({ length: waiters }, (_, index) => wait(index)));
     waiting.catch(reject);
     client.finished = waiting.then(() => ({ commands: commandsSent() - commandsBefore, turns: acquired }));
-    client.finished.catch(() => {}); // told by the other
+    client.finished.catch(() => {}); // the other process sent it
   });
 
   async function wait(index) {
@@ -142,7 +143,7 @@ export async function contend(client, { path, turns, waiters, holdMs, firstId })
     resource.write(count + 1, firstId + index);
     turnsOf[index]++;
     if (last !== firstId + index) switches++;
-    // Without a lock the counter may never get there.
+    // Without a lock, the counter may never get there.
     if (count + 1 < turns && ++turnsHere < turns) return;
     endedAt = nowMs();
     client.stop();
@@ -178,7 +179,7 @@ export function figures({ parts, turns, count, calls, redisUs }) {
   };
 }
 
-/** The medians of the rounds; of lost updates all, and of the turns of a waiter those of the least even round. */
+/** The medians of the rounds; all lost updates; and the turns of each waiter in the least even round. */
 function together(rounds) {
   const names = Object.keys(rounds[0]);
   const medians = Object.fromEntries(names.map((name) => [name, median(rounds.map((round) => round[name]))]));

@@ -5,7 +5,9 @@ const KEY = 'crowd';
 const WAITERS = 1_000;
 const HOLD_MS = 1;
 
-/** Very many waiters, one turn each: all are served, Redis sees one per process, and memory comes back. */
+/**
+ * Very many waiters, one turn each: all of them are served, Redis sees one waiter per process, and the memory is freed.
+ */
 export const crowd = {
   title: '1 000 waiters in each of 4 processes, 1 ms hold',
   kind: 'crowd',
@@ -63,7 +65,7 @@ export const crowd = {
 
     async memory({ contestant }) {
       for (let round = 0; round < 3; round++) {
-        await sleep(50); // what is under way ends, and what it kept can go
+        await sleep(50); // what is in flight ends, and its memory can be freed
         globalThis.gc();
       }
       return { heap: process.memoryUsage().heapUsed, size: contestant.size() };

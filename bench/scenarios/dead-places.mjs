@@ -3,16 +3,19 @@ import { openMany } from '../contestants/library.mjs';
 import { nowMs, sum } from '../cell/statistics.mjs';
 
 const KEY = 'hot';
-/** Of this one nobody dies. */
+/** The lock that no process dies for. */
 const OTHER_KEY = 'undisturbed';
-/** Two processes of ten lock services each, which are to Redis what twenty processes are. */
+/** Two processes with ten lock services each, which are twenty processes for Redis. */
 const [DYING_PROCESSES, SERVICES_EACH] = [2, 10];
 const DEAD = DYING_PROCESSES * SERVICES_EACH;
 const HOLD_MS = 5;
-/** After so long each has asked once more, and said whether it listens. */
+/** After this time, each has asked once more, and reported whether it listens. */
 const CHECKED_MS = 1_500;
 
-/** How many turns two others get of a lock when twenty processes that waited for it, for the first time, were killed. */
+/**
+ * How many turns of a lock two other processes get when twenty processes were killed that waited for it for the first
+ * time.
+ */
 export function deadPlaces({ title, masters }) {
   return {
     title,
@@ -43,7 +46,7 @@ export function deadPlaces({ title, masters }) {
       await sleep(200); // Redis has noticed that their connections are closed
       await alive.run('release');
       const { turns, longestPauseMs } = await takingTurns;
-      await takeTurnsUndisturbed(); // before and after: the machine may do other work meanwhile
+      await takeTurnsUndisturbed(); // before and after: the machine may do other work in between
       return { turns, undisturbed: sum(undisturbed), share: turns / sum(undisturbed), longestPauseMs };
     },
 
@@ -72,7 +75,7 @@ export function deadPlaces({ title, masters }) {
   };
 }
 
-/** Two services take the lock again and again for so long; behind a holder, from its release on. */
+/** Two services take the lock again and again for this time; behind a holder, the time begins at its release. */
 async function takeTurns(client, { key, ms, isBehindHolder = false }) {
   let isOver = false;
   let turns = 0;
@@ -93,11 +96,11 @@ async function takeTurns(client, { key, ms, isBehindHolder = false }) {
   freeSince = nowMs();
   await sleep(ms);
   isOver = true;
-  if (!isBehindHolder) await taking; // behind the dead it may take for ever
+  if (!isBehindHolder) await taking; // behind the dead it may take forever
   return { turns, longestPauseMs: Math.max(longestPauseMs, turns === 0 ? ms : 0) };
 }
 
-/** Waits until so many stand in the queue of the lock. */
+/** Waits until this many are in the queue of the lock. */
 async function queued(servers, count) {
   // The other nodes of a Cluster answer with an error.
   const inQueue = ({ control }) => control.zcount(`lock:{${KEY}}:queue`, '(0', '+inf').catch(() => 0);

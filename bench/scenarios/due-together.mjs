@@ -4,12 +4,15 @@ import { connect } from '../contestants/clients.mjs';
 
 const FULL = { locks: 100_000, ttlMs: 30_000 };
 const QUICK = { locks: 20_000, ttlMs: 9_000 };
-/** Acquired at the same time: soon enough for all extensions to come due together. */
+/** Acquired at the same time: close enough for all extensions to come due together. */
 const IN_FLIGHT = 1_000;
-/** Every so many locks, one shows how far the extensions have come. */
+/** One of this many locks shows how far the extensions have come. */
 const EVERY = 50;
 
-/** Very many locks, acquired at the same time, so that their extensions come due together: what these do to everything else. */
+/**
+ * Very many locks, acquired at the same time, so that their extensions come due together: their effect on everything
+ * else.
+ */
 export const dueTogether = {
   title: '100 000 held locks, ttl 30 s, whose extensions come due together',
   kind: 'due-together',
@@ -47,7 +50,7 @@ export const dueTogether = {
       globalThis.gc();
     },
 
-    /** Looks every millisecond how far the extensions have come, and how late it looks. */
+    /** Checks every millisecond how far the extensions have come, and how late the check is. */
     watch({ held }) {
       const waiting = held
         .filter((_, index) => index % EVERY === 0)
@@ -65,7 +68,7 @@ export const dueTogether = {
           from = to;
           if (done < waiting.length) return;
           clearInterval(timer);
-          // What was answered in one turn of the event loop was sent in that before.
+          // Answers of one turn of the event loop belong to commands that were sent before that turn.
           const busy = looks.filter(({ hasExtended }, index) => hasExtended || looks[index + 1]?.hasExtended);
           const quiet = looks.slice(1, looks.indexOf(busy[0]));
           resolve({
@@ -98,7 +101,7 @@ export const dueTogether = {
   },
 };
 
-/** How long a timer of one millisecond was late at most. */
+/** The largest delay of a timer of one millisecond. */
 function longest(looks) {
   return Math.max(...looks.map(({ from, to }) => to - from - 1));
 }

@@ -9,10 +9,13 @@ const MASTERS = 3;
 const FULL = { locks: 20_000, ttlMs: 12_000, rounds: 2 };
 const QUICK = { locks: 4_000, ttlMs: 6_000, rounds: 2 };
 const IN_FLIGHT = 1_000;
-/** The event loop is looked at that often, in milliseconds: rarely enough to cost little. */
+/** How often the event loop is checked, in milliseconds: rarely enough to cost little. */
 const RESOLUTION_MS = 10;
 
-/** What it costs to keep very many locks of a Cluster, whose commands may name keys of one slot only, against one Redis. */
+/**
+ * The cost of holding very many locks in a Cluster, whose commands may name only keys of one slot, compared to one
+ * Redis.
+ */
 export const heldInCluster = {
   title: `20 000 held locks (quick: 4 000) in a Cluster of ${MASTERS}, and on one Redis`,
   kind: 'held-in-cluster',
@@ -59,7 +62,7 @@ export const heldInCluster = {
   },
 };
 
-/** @returns what one round of extensions costs */
+/** @returns the cost of one round of extensions */
 async function held(worker, servers, { locks, ttlMs, rounds }) {
   await worker.run('acquire', { locks, ttlMs, ports: servers.map(({ port }) => port) });
   await Promise.all(servers.map(({ control }) => control.config('RESETSTAT')));
@@ -76,7 +79,7 @@ async function held(worker, servers, { locks, ttlMs, rounds }) {
   };
 }
 
-/** How many extensions there were: each is one PEXPIRE within a script. */
+/** The number of extensions: each is one PEXPIRE within a script. */
 async function extended(control) {
   return Number(/^cmdstat_pexpire:calls=(\d+)/m.exec(await control.info('commandstats'))?.[1] ?? 0);
 }

@@ -6,7 +6,7 @@ import { cpuUs } from '../cell/statistics.mjs';
 const TTL_MS = 3_000;
 const RESOLUTION_MS = 5;
 
-/** Many locks at once, renewed by whatever the contestant has for that, with its own default interval. */
+/** Many locks at once, each renewed by the means of the contestant, with its own default interval. */
 export function held({ title, locks, groups, also }) {
   return {
     title,
@@ -56,23 +56,23 @@ export function held({ title, locks, groups, also }) {
         return { clientUs: cpuUs(cpuBefore), commands: commandsSent() - commandsBefore };
       },
 
-      /** On its own: to look that often costs as much CPU as what is measured before. */
+      /** In a run of its own: such frequent checks cost as much CPU as the measured work. */
       async watchLoop(_client, { ms }) {
         const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
         delay.enable();
         await sleep(ms);
         delay.disable();
-        // The histogram holds the time between two looks.
+        // The histogram contains the time between two checks.
         return { loopDelayP99Ms: Math.max(0, delay.percentile(99) / 1e6 - RESOLUTION_MS) };
       },
     },
   };
 }
 
-/** Who holds which lock, as Redis has it. */
+/** The holder of each lock, as Redis has it. */
 async function holders(control) {
   const keys = await control.keys('*held:*');
   const values = keys.length > 0 ? await control.mget(keys) : [];
-  // The + behind the token of this library says that there may be waiters, and not who holds the lock.
+  // The + after the token of this library says that there may be waiters. It is not part of the holder.
   return new Map(keys.map((key, index) => [key, values[index]?.replace(/\+$/, '')]));
 }

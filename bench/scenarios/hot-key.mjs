@@ -7,7 +7,7 @@ const PROCESSES = 2;
 const SERVICES = { few: 2, some: 32, many: 128 };
 const QUICK_SERVICES = { few: 2, some: 16 };
 
-/** What a turn costs when more and more lock services want one lock. */
+/** The cost of a turn when more and more lock services want one lock. */
 export const hotKey = {
   title: 'One hot key among 2, 32 (quick: 16) and 128 lock services in two processes, 0 ms hold',
   kind: 'hot-key',

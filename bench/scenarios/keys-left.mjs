@@ -4,7 +4,7 @@ const LOCKS = 200_000;
 const QUICK_LOCKS = 20_000;
 const IN_FLIGHT = 200;
 
-/** What stays in Redis of locks that were each held once, and released. */
+/** The keys that remain in Redis after locks were each held once, and released. */
 export function keysLeft({ title, groups, nodes }) {
   return {
     title,

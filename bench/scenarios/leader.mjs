@@ -6,12 +6,15 @@ const KEY = 'leader';
 const TTL_MS = 1_000;
 const ROUNDS = { resign: 40, close: 40, wake: 40 };
 const QUICK_ROUNDS = { resign: 20, close: 20, wake: 20 };
-/** Who waits has waited for so long: a service that was just opened also listens by then. */
+/** The waiting process has waited this long: by then even a service that was just opened listens. */
 const SETTLED_MS = 100;
-/** Processes that are killed as they lead. */
+/** Processes that are killed while they lead. */
 const DYING = 6;
 
-/** From when a leader stops to lead until the process that waits leads; beside the hand-over of a lock between the same two. */
+/**
+ * The time from the end of a leader until the waiting process leads, next to the hand-over of a lock between the same
+ * two processes.
+ */
 export const leader = {
   title: 'Failover of a leader, ttl 1 s: by resign, by close, by kill -9',
   kind: 'leader',
@@ -22,7 +25,7 @@ export const leader = {
   async coordinate({ servers: [{ control }], workers: [one, other, ...dying], quick }) {
     const rounds = quick ? QUICK_ROUNDS : ROUNDS;
     const pair = [one, other];
-    /** Each in turn hands over to the other, which waits; in the end neither has it. */
+    /** Each in turn hands over to the other, which waits; in the end neither holds the lock. */
     const handOvers = async (count, key, { wait, handOver, end }) => {
       await wait(one, key);
       const delays = [];
@@ -80,7 +83,10 @@ export const leader = {
       return at;
     },
 
-    /** Takes part from now on, with a service of its own. @returns when it leads */
+    /**
+     * Takes part from now on, with its own service.
+     * @returns when it leads
+     */
     async lead(client) {
       client.locks ??= await open(client.terms);
       client.leader = client.locks.leader(KEY, { ttlMs: TTL_MS });
@@ -109,7 +115,7 @@ export const leader = {
   },
 };
 
-/** Waits until one has stood in the queue of the lock for a while. */
+/** Waits until one process has been in the queue of the lock for a while. */
 async function untilQueued(control, key) {
   while ((await control.zcount(`lock:{${key}}:queue`, '(0', '+inf')) === 0) await sleep(1);
   await sleep(SETTLED_MS);

@@ -4,20 +4,22 @@ import { nowMs, sum } from '../cell/statistics.mjs';
 
 const SECONDS = 20;
 const QUICK_SECONDS = 5;
-/** From the first call until all have their places, and for so long what is checked has come into step. */
+/** From the first call until all have their places, and this much longer until the checks are in step. */
 const SETTLE_MS = 5_000;
-/** The value of a lock that is never given back: as the library writes it, of a process that is none of ours. */
+/**
+ * The value of a lock that is never released: in the format of the library, of a process that is not part of the bench.
+ */
 const HOLDER = 'bench/1/abcdefghijkl/0@0000000000000001+';
 const HELD_TTL_MS = 9_000;
 /** Some 10 000 calls a second begin to wait. */
 const [WAITS_AT_ONCE, PAUSE_MS] = [500, 50];
 
 /**
- * Very many calls that wait, and nothing moves: whether they fail, what they ask of Redis, and what becomes of the locks that
- * their process holds.
+ * Very many calls that wait while no lock is released: whether they fail, what they ask of Redis, and what happens to
+ * the locks that their process holds.
  * @param waits how many calls of each process wait
  * @param areOfOneKey they wait for one key; otherwise each for its own
- * @param held how many locks each process holds beside that
+ * @param held how many other locks each process holds
  */
 export function waiting({ title, waits, quickWaits, processes = 1, areOfOneKey = false, held = 0 }) {
   return {
@@ -65,7 +67,7 @@ export function waiting({ title, waits, quickWaits, processes = 1, areOfOneKey =
         client.held = await Promise.all(acquiring);
       },
 
-      /** Not at once, which is what `burst` does. */
+      /** Not all at once: that is what `burst` does. */
       async wait(client, { count, areOfOneKey: isOne }) {
         client.ends = { failures: 0 };
         const failed = ({ name, message }) => {
@@ -83,7 +85,7 @@ export function waiting({ title, waits, quickWaits, processes = 1, areOfOneKey =
   };
 }
 
-/** Locks that nobody gives back: `awaited:0` and so on. */
+/** Locks that nobody releases: `awaited:0` and so on. */
 export async function hold(control, count) {
   for (let first = 0; first < count; first += 1_000) {
     const batch = control.pipeline();
@@ -97,7 +99,7 @@ export async function hold(control, count) {
 const BURST = 300_000;
 const QUICK_BURST = 30_000;
 
-/** Very many locks that are free, wanted within one tick. */
+/** Very many free locks, requested within one tick. */
 export const burst = {
   title: '300 000 free locks (quick: 30 000) wanted in one tick',
   kind: 'burst',

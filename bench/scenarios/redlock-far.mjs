@@ -8,7 +8,10 @@ const ATTEMPTS = 20;
 const QUICK_ATTEMPTS = 5;
 const SETTING = 'commandTimeoutMs';
 
-/** A Redlock with default limits whose nodes are all far away: whether locks can be had, and what is advised if not. */
+/**
+ * A Redlock with default limits whose nodes are all far away: whether locks can be acquired, and what the library
+ * advises if not.
+ */
 export const redlockFar = {
   title: 'Redlock of 5 with its default limits, all nodes 10, 50, 100 or 210 ms away',
   kind: 'redlock-far',
@@ -44,7 +47,7 @@ export const redlockFar = {
           await far.release(lock);
         } catch (error) {
           errors.push(error.message);
-          await sleep(500); // what was given up is answered
+          await sleep(500); // the abandoned commands are answered
         }
       }
       const { findings } = await far.diagnose();

@@ -12,15 +12,15 @@ const FULL = { sliceMs: 100, rounds: 8, warmUpMs: 1_000 };
 const QUICK = { sliceMs: 50, rounds: 4, warmUpMs: 600 };
 /** The first second of a process, as after a deployment, or in a function. */
 const COLD = { sliceMs: 50, rounds: 20, warmUpMs: 300 };
-/** Before the first stage with fresh keys: as in a process that has been up for a while, all code is compiled by then. */
+/** Before the first stage with fresh keys, all code is compiled, as in a process that has been up for a while. */
 const FIRST_WARM_UP_MS = 5_000;
 const COUNTED_TURNS = 2_000;
 
 const KEY_COUNT = 200;
 
 /**
- * Redlock of five nodes, of which one after the other is stopped: it hangs, it is not dead.
- * @param isFresh each key is used once; otherwise they come round, and there is a stage without a majority
+ * A Redlock of five nodes, which are stopped one after the other: they hang, but are not dead.
+ * @param isFresh each key is used once; otherwise keys are reused, and there is a stage without a majority
  */
 export function redlock({ title, isFresh }) {
   return {
@@ -44,7 +44,7 @@ export function redlock({ title, isFresh }) {
           worker.run('alternate', { slices, ports }),
           STAGE_LIMIT_MS + 2 * slices.warmUpMs,
         );
-        if (stages[stopped].failure) return stages; // its next turns would stand behind the one that hangs
+        if (stages[stopped].failure) return stages; // its next turns would wait behind the one that hangs
       }
       if (isFresh) return stages;
       servers[2].stop();
@@ -84,13 +84,13 @@ async function alternateWithQuorum(client, { slices, ports }) {
 async function count({ contestant, commandsSent }) {
   const nextKey = freshKeys('bench');
   const terms = { count: COUNTED_TURNS, inFlight: 1 };
-  await turns(contestant, nextKey, terms); // warm up: scripts are loaded by that
+  await turns(contestant, nextKey, terms); // warm-up: it loads the scripts
   const before = commandsSent();
   await turns(contestant, nextKey, terms);
   return { commands: (commandsSent() - before) / COUNTED_TURNS };
 }
 
-/** With a majority stopped: how long until it is said that there is no lock. */
+/** With a majority stopped: how long until the library says that there is no lock. */
 async function fail({ contestant }) {
   const attempts = [];
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {

@@ -9,8 +9,8 @@ const QUICK_TURNS = 2_500;
 const IN_FLIGHT = 50;
 
 /**
- * How many acquisitions of a Redlock take a second round trip, when four processes propose their tokens at once: it was
- * begun if a counter was to be raised, and needed if the lock was granted before a majority had voted for its token.
+ * How many acquisitions of a Redlock take a second round trip, when four processes propose their tokens at once. It was
+ * begun if a counter had to be raised, and needed if the lock was granted before a majority had voted for its token.
  */
 export const secondRoundTrips = {
   title: 'Second round trips: Redlock of 5, 4 processes × 50 in flight, fresh keys',
@@ -23,7 +23,7 @@ export const secondRoundTrips = {
   async coordinate({ workers, quick }) {
     const count = quick ? QUICK_TURNS : TURNS;
     const everyWorker = (task) => Promise.all(workers.map((worker) => worker.run(task, { count })));
-    await everyWorker('take'); // warm up: most counters begin here
+    await everyWorker('take'); // warm-up: most counters begin here
     const parts = await everyWorker('take');
     const granted = sum(parts.map((part) => part.granted));
     return {
@@ -44,8 +44,8 @@ export const secondRoundTrips = {
 };
 
 /**
- * Watches the attempts of this process, of which each has a key of its own, at the methods of the library that ask and decide.
- * @returns takes what was seen since the last call
+ * Watches the attempts of this process, each with its own key, at the methods of the library that ask and decide.
+ * @returns a function that takes the observations since the last call
  */
 async function watchAttempts() {
   const { RedisNode } = await library('stores/redis/node/redis-node.js');
@@ -89,7 +89,7 @@ async function watchAttempts() {
   };
 }
 
-/** Puts a function in the place of a method: it is called with the method, bound to its object, and the arguments. */
+/** Replaces a method by a function, which is called with the method, bound to its object, and the arguments. */
 function wrap({ prototype }, name, replacement) {
   const method = prototype[name];
   prototype[name] = function wrapped(...args) {

@@ -5,18 +5,21 @@ import { nowMs, quantile, sorted, sum } from '../cell/statistics.mjs';
 import { loadContestant } from '../contestants/index.mjs';
 import { slice } from './turns-in-slices.mjs';
 
-/** How long a round trip takes where round trips are counted, in milliseconds: much longer than all else. */
+/** The time of a round trip when round trips are counted, in milliseconds: much longer than all else. */
 const FAR_MS = 40;
 const FAR_ATTEMPTS = 5;
 const FREE_MS = 2_000;
-/** So many keys in a ring, of which each caller wants some that stand side by side, the first of them first. */
+/** This many keys in a ring. Each caller wants some neighbouring keys, from the first of them on. */
 const RING = 10;
 const CALLERS = 5;
 const HOLD_MS = 1;
-/** Callers in each process that want one key each all the time, beside a caller that wants all of these. */
+/** Callers in each process that constantly want one key each, next to a caller that wants all of these keys. */
 const SINGLE_CALLERS = 3;
 
-/** Several locks at once: free ones, overlapping sets in two processes, and a set beside callers that want its keys one by one. */
+/**
+ * Several locks at once: free ones, overlapping sets in two processes, and a set that competes with callers that want
+ * its keys one by one.
+ */
 export function sets({ size }) {
   return {
     title: `Sets of ${size} keys`,
@@ -62,7 +65,7 @@ export function sets({ size }) {
     },
 
     tasks: {
-      /** The median time of an acquisition over a long way. */
+      /** The median time of an acquisition over a long distance. */
       async acquireFarAway({ terms }, { contestant, port, size: count }) {
         const { open } = await loadContestant(contestant);
         const far = await open({ ...terms, ports: [port] });
@@ -70,7 +73,7 @@ export function sets({ size }) {
         for (let attempt = -1; attempt < FAR_ATTEMPTS; attempt++) {
           const begin = nowMs();
           const set = await far.acquireAll(keysOf(`far:${attempt}`, count));
-          if (attempt >= 0) delays.push(nowMs() - begin); // before that the scripts were loaded
+          if (attempt >= 0) delays.push(nowMs() - begin); // the scripts were loaded before that
           await far.release(set);
         }
         await far.close();
@@ -87,7 +90,7 @@ export function sets({ size }) {
         return { p50Ms: quantile(ascending, 0.5), p99Ms: quantile(ascending, 0.99) };
       },
 
-      /** @returns how long each waited for its locks */
+      /** @returns how long each call waited for its locks */
       async takeOfRing({ contestant }, { size: count, turns, at }) {
         const waits = [];
         const caller = async (place) => {
@@ -104,9 +107,9 @@ export function sets({ size }) {
         return waits;
       },
 
-      /** @returns how many turns callers of the single keys had */
+      /** @returns the number of turns of the callers of single keys */
       async takeSingles({ contestant }, { size: count, ms }) {
-        const end = nowMs() + ms + 500; // the set has its time among them all
+        const end = nowMs() + ms + 500; // the set gets its turn among them
         let turns = 0;
         const caller = async (key) => {
           while (nowMs() < end) {
@@ -122,9 +125,9 @@ export function sets({ size }) {
         return turns;
       },
 
-      /** @returns how often one caller had all of them in that time */
+      /** @returns how often one caller held all of them in that time */
       async takeSetBeside({ contestant }, { size: count, ms }) {
-        await sleep(500); // the others are there
+        await sleep(500); // the other callers are running
         const end = nowMs() + ms;
         let turns = 0;
         const caller = async () => {

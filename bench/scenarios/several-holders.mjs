@@ -18,7 +18,10 @@ export function permits({ title, holdMs }) {
   };
 }
 
-/** Calls that share a lock, again and again, beside one that wants it alone ten times a second; and the same calls without sharing. */
+/**
+ * Calls that share a lock, again and again, while another call wants it exclusively ten times a second; and the same
+ * calls without sharing.
+ */
 export function readers({ title, holdMs }) {
   return {
     title,

@@ -66,7 +66,7 @@ export const DATABASES = {
       return Number(bytes);
     },
 
-    /** A notification, from one connection to another: what a wake-up costs at least. */
+    /** A notification from one connection to another: the minimum cost of a wake-up. */
     async notify(url) {
       const [sender, listener] = [await this.connect(url), await this.connect(url)];
       await listener.query('LISTEN bench_wake_up');

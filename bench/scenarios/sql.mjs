@@ -17,7 +17,8 @@ const HELD = 2_000;
 const HELD_TTL_MS = 3_000;
 
 /**
- * Locks in a table, beside what one writes by hand in that database. All figures are ratios to that in the same run.
+ * Locks in a table, next to handwritten locks in that database. All figures are ratios to the handwritten locks in the
+ * same run.
  * @param id of the database
  */
 export const sql = ({ title, id }) => ({
@@ -47,7 +48,7 @@ export const sql = ({ title, id }) => ({
     for (let round = 0; round < (quick ? 2 : 6); round++) {
       for (const side of Object.keys(sides)) sides[side].push(await contendedRound(workers, side, count, scratch));
     }
-    const [ours, advisory] = Object.values(sides).map((rounds) => rounds.slice(1)); // the first one warms up
+    const [ours, advisory] = Object.values(sides).map((rounds) => rounds.slice(1)); // the first one is the warm-up
     const before = await sent();
     const { turns: taken } = await contendedRound(workers, 'ours', count, scratch);
     const perTurn = ((await sent()) - before) / taken;
@@ -176,13 +177,13 @@ function p50(delays) {
   return quantile(sorted(delays), 0.5);
 }
 
-/** Rows that are inserted and deleted, on some connections. It does not wait. */
+/** Rows that are inserted and deleted on several connections. It does not wait. */
 async function rowLocks(database, url, count) {
   const connections = await Promise.all(
     Array.from({ length: count }, async () => ({ client: await database.connect(url), last: Promise.resolve() })),
   );
   let sequence = 0;
-  // One statement after the other: the client of PostgreSQL warns of a second one.
+  // One statement after the other: the client of PostgreSQL warns about a second one.
   const run = (work) => {
     const connection = connections[sequence++ % count];
     const answer = connection.last.then(() => work(connection.client));
@@ -199,7 +200,7 @@ async function rowLocks(database, url, count) {
   };
 }
 
-/** Advisory locks, of which each call that waits blocks a connection. */
+/** Advisory locks: each waiting call blocks a connection. */
 async function advisoryLocks(database, url, count) {
   const idle = await Promise.all(Array.from({ length: count }, () => database.connect(url)));
   return {

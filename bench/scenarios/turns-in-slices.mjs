@@ -18,7 +18,7 @@ export async function slice({ contestant, nextKey }, { inFlight, sliceMs }) {
   return { latencies, ms: performance.now() - start };
 }
 
-/** Turns of acquire and release on so many keys of a series, some in flight at once. */
+/** Turns of acquire and release on a series of keys, some in flight at once. */
 export async function turns(contestant, nextKey, { count, inFlight }) {
   let begun = 0;
   const loop = async () => {
@@ -27,7 +27,7 @@ export async function turns(contestant, nextKey, { count, inFlight }) {
   await Promise.all(Array.from({ length: inFlight }, loop));
 }
 
-/** Keys that come round: enough of them that none is met while it is held, few enough that all are in use. */
+/** Keys that are reused: enough of them that none is still held when it is used again, few enough that all are used. */
 export function keys(prefix, count) {
   let sequence = 0;
   return () => `${prefix}:${sequence++ % count}`;
@@ -35,12 +35,12 @@ export function keys(prefix, count) {
 
 let freshCount = 0;
 
-/** Keys of which each is used once, whichever process asks for them, and how often. */
+/** Keys that are used once each, in any process, and how many of them. */
 export function freshKeys(prefix) {
   return () => `${prefix}:${process.pid}:${freshCount++}`;
 }
 
-/** Takes turns on a contestant in this process, a slice at a time. */
+/** Takes turns on a contestant in this process, one slice at a time. */
 export function slicesOf(contestant, name, keyCount) {
   const nextKey = keyCount === undefined ? freshKeys(name) : keys(name, keyCount);
   return async (terms) => {
@@ -50,7 +50,7 @@ export function slicesOf(contestant, name, keyCount) {
   };
 }
 
-/** What was seen of one of the sides that take turns. */
+/** The observations of one of the sides that take turns. */
 class Side {
   #takeTurns;
   #slices = [];
@@ -78,7 +78,7 @@ class Side {
     return this.#slices.map(({ latencies }) => quantile(sorted(latencies), 0.5));
   }
 
-  /** The CPU time of the client for a turn, in each slice. */
+  /** The CPU time of the client for one turn, in each slice. */
   clientCpu() {
     return this.#slices.map(({ latencies, clientUs }) => clientUs / latencies.length);
   }
@@ -98,11 +98,11 @@ class Side {
 }
 
 /**
- * Alternates a contestant and the baselines in short slices, so that the drift of a shared machine meets all alike. The ratios are
- * medians over neighbouring slices: the contestant stands between its baselines. Each side is a function that takes turns for
- * a slice.
+ * Alternates a contestant and the baselines in short slices, so that the drift of a shared machine affects all of them
+ * equally. The ratios are medians over neighbouring slices: the contestant runs between its baselines. Each side is a
+ * function that takes turns for one slice.
  * @param sides.raw the raw client, or the raw quorum
- * @param sides.scripts the raw client with the scripts of the library, if the contestant is compared with that, too
+ * @param sides.scripts the raw client with the scripts of the library, if the contestant is also compared with it
  */
 export async function alternate({ ours: takeOurs, raw: takeRaw, scripts: takeScripts }, terms, controls) {
   const { inFlight, sliceMs, rounds } = terms;

@@ -12,7 +12,8 @@ const KEY_COUNT = 1_000;
 const COUNTED_TURNS = 2_000;
 
 /**
- * Acquire and release of locks that nobody else wants, in turn with the raw client, and the library with its bare scripts, too.
+ * Acquire and release of locks without contention, in turn with the raw client; for the library, also with its bare
+ * scripts.
  * @param fair only of the library
  * @param awaitRelease false: only of the library, whose calls do not wait for their releases
  */
@@ -48,7 +49,7 @@ export function uncontended({ title, inFlight, fair = false, awaitRelease = true
         const control = await connect(terms.ports[0]);
         const nextKey = keys('bench', COUNTED_TURNS);
         const useEveryLock = () => turns(contestant, nextKey, { count: COUNTED_TURNS, inFlight: loops });
-        await useEveryLock(); // warm up: scripts are loaded by that
+        await useEveryLock(); // warm-up: it loads the scripts
         await control.config('RESETSTAT');
         const before = commandsSent();
         await useEveryLock();
@@ -60,10 +61,10 @@ export function uncontended({ title, inFlight, fair = false, awaitRelease = true
 }
 
 /**
- * The library and both baselines each in a process of its own: on Node.js 20 the first `AsyncLocalStorage` slows all promises of
- * its process down, also those of a raw client beside the library.
- * @param isCold only their first second is measured
- * @param node the version of Node.js that the processes run on, if it is not that of the bench
+ * The library and both baselines, each in its own process: on Node.js 20 the first `AsyncLocalStorage` slows down all
+ * promises of its process, even those of a raw client.
+ * @param isCold measures only their first second
+ * @param node the version of Node.js that the processes run on, if it is not the version of the bench
  */
 export function uncontendedApart({ title, inFlight, isCold = false, node }) {
   return {

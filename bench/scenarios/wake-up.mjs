@@ -2,15 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { nowMs, quantile, sorted } from '../cell/statistics.mjs';
 
 const KEYS = 25;
-/** What is measured is done for so long before, with shorter holds, so that all of its code is compiled. */
+/** The measured work is first done for this long, with shorter holds, so that all of its code is compiled. */
 const WARM_UP_MS = 10_000;
 const QUICK_WARM_UP_MS = 2_000;
 const WARM_UP_HOLD_MS = 10;
 
 /**
- * One process holds, another waits: from the call of release in the one to the return of acquire in the other, by the
- * clock that all processes of a machine share. Holds differ in length, or a peer that looks every 250 ms would seem to be
- * prompt. Some locks are under way side by side, a little apart.
+ * One process holds the lock, another waits: the time from the call of release in the first to the return of acquire in
+ * the other, by the clock that all processes of a machine share. Holds differ in length; otherwise a peer that polls
+ * every 250 ms could seem prompt. Several locks are in use in parallel, a little apart.
  */
 export function wakeUp({ title, holdMs: [leastMs, mostMs], groups, also }) {
   return {
