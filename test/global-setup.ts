@@ -1,7 +1,7 @@
 import { providePostgres } from '../servers/find-postgres.js';
 import { provideRedisServer } from '../servers/find-redis-server.js';
 
-/** Runs once, before the forks start, so that they all inherit the same servers' programs. */
+/** Runs once, before the forks start, so that all of them inherit the same server programs. */
 export async function setup(): Promise<void> {
   const [redis, postgres] = await Promise.all([provideRedisServer(), providePostgres()]);
   process.env.REDIS_SERVER = redis.path;

@@ -14,7 +14,7 @@ describe('A Cluster of node-redis', () => {
       const replica = await cluster.addReplica();
       if (how === 'hangs') cluster.nodes[0]!.pause();
       else await cluster.nodes[0]!.kill();
-      // A connection to a server that hangs is found by its own setting.
+      // The client finds a hanging connection only with its own setting.
       const defaults = { pingInterval: 500, socket: { socketTimeout: 2_000, reconnectStrategy: () => 200 } };
       const locks = await openLocks({
         redis: { rootNodes: [...rootNodes, { url: replica.url }], ...(how === 'hangs' && { defaults }) },

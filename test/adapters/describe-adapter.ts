@@ -7,7 +7,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { proxyTo, redisCluster, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-/** A package for Redis, and how an application makes clients with it. */
+/** A package for Redis, and how an application creates clients with it. */
 export interface Package {
   driver: RedisDriver;
   /** A client of the application. @param options of the package */
@@ -17,10 +17,10 @@ export interface Package {
   withPrefix(url: string, keyPrefix: string): object;
 }
 
-/** Listens to nothing. */
+/** Ignores everything. */
 export const NOT_LISTENING = () => {};
 
-/** What every adapter has to do, as its port says. */
+/** The duties of every adapter, as its port describes them. */
 export function describeAdapter(name: string, { driver, clientOf, clusterOf, withPrefix }: Package): void {
   describe(`The adapter for ${name}`, () => {
     it('connects on request, reports each step, and reconnects after its server was gone', async () => {
@@ -275,7 +275,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
         for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
         for (const client of clients) client.close();
       }
-      // A client that connects after them is ready after they would have been.
+      // A client that connects later would be ready after them.
       const { client: last } = await opened(driver, clusterIn(cluster));
       await ready(last);
       const { client: one } = await opened(driver, node!.url);
@@ -306,7 +306,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
   });
 }
 
-/** What an adapter makes of refusals: only real servers know users and their rights. */
+/** How an adapter reports refusals: only real servers have users and their rights. */
 export function describeRefusals(name: string, { driver }: Package): void {
   describe(`The adapter for ${name}`, () => {
     it('reports what the server refuses, without a password', async () => {

@@ -1,7 +1,7 @@
 import { LockOptionsError } from '../../lib/index.js';
 import { ioredis as driver } from '../../lib/stores/redis/ioredis/ioredis-driver.js';
 
-/** In place of the driver for ioredis, where URLs are to be opened with node-redis: as if it were not installed. */
+/** Replaces the driver for ioredis where URLs are opened with node-redis: as if ioredis were not installed. */
 export const ioredis = {
   ...driver,
   load: () => Promise.reject(new LockOptionsError('URLs are opened with node-redis here.')),

@@ -21,7 +21,7 @@ export const PACKAGES: Record<string, Package> = {
 };
 
 function ioredisClient(client: Redis | Cluster) {
-  client.on('error', () => {}); // or it would be printed
+  client.on('error', () => {}); // otherwise it would be printed
   return { client, close: () => client.disconnect() };
 }
 
@@ -32,6 +32,6 @@ interface Destroyable {
 }
 
 function nodeRedisClient(client: Destroyable) {
-  client.on('error', () => {}); // or it would be thrown
-  return { client, close: () => void (client.isOpen && client.destroy()) }; // node-redis 5 throws where it was
+  client.on('error', () => {}); // otherwise it would be thrown
+  return { client, close: () => void (client.isOpen && client.destroy()) }; // node-redis 5 throws where the error was created
 }

@@ -5,7 +5,7 @@ import { clientOf, serverOfFile } from '../support/stage.js';
 import { counterOn, ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
-/** Options of a client of the application; none: the client that this library makes. */
+/** Options of a client of the application; without them, the library creates the client. */
 const CLIENTS: [string, RedisOptions | undefined][] = [
   ['a client of its own', undefined],
   ['a client with default options', {}],
@@ -35,7 +35,7 @@ it.each(CLIENTS)(
     await until(async () => (await counterOn(server)) > counter, { what: 'the late acquire has run' });
     const isLeft = () => server.command('EXISTS', `lock:{${claim.key}}`);
     await until(async () => (await isLeft()) === 0, { what: 'its lock is released' });
-    // The next one gets the lock, long before the ttl of the one that was given up is over.
+    // The next call gets the lock long before the ttl of the abandoned attempt has passed.
     const next = claimOn(claim.key);
     await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'the lock is free' });
     expect(await ownerOn(server, claim.key)).toBe(next.owner);

@@ -9,7 +9,7 @@ import { RedlockNodes, redlockNodes } from '../support/redlock-nodes.js';
 import { clientOf, proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-/** Longer than any test takes: whoever has to wait for it does not vote in the test. */
+/** Longer than any test takes: a node that has to wait for it does not vote in the test. */
 const LONG_MS = 120_000;
 /** Time enough for a node that runs, on a busy machine. */
 const NODE_MS = 10_000;
@@ -39,10 +39,10 @@ describe('A node of a Redlock', () => {
           .filter(({ problem }) => /^it votes in|^it has lost its data/.test(problem))
           .map(({ node }) => node)
       : [];
-  /** What the node remembers: since when, the longest ttl, and which start of it that was. */
+  /** The memory of the node: since when it votes, the longest ttl, and during which start it learned that. */
   const guard = async (node: number) =>
     ((await nodes.servers[node]!.command('GET', 'lock:admission')) as string | null) ?? '';
-  /** Leaves the rest of the nodes as few as that this one decides. */
+  /** Reduces the other nodes to so few that this one decides. */
   const withoutAnother = (node: number) => nodes.kill((node + 1) % 3);
   const restart = async (...which: number[]) => {
     for (const node of which) {
@@ -110,7 +110,7 @@ describe('A node of a Redlock', () => {
   it('a Redlock node that restarted waits for the longest ttl that any node has heard of, not only for its own [G94]', async () => {
     const short = await open({ ttlMs: 100 });
     await granted(short, claimOn(freshKey(), 100));
-    const other = await connected({ redlock: nodes.urls, ttlMs: LONG_MS }); // it uses a longer one
+    const other = await connected({ redlock: nodes.urls, ttlMs: LONG_MS }); // it uses a longer ttl
     await until(async () => (await guard(0)).split(' ')[1] === String(LONG_MS), {
       what: 'the node that stays has heard',
     });
@@ -136,7 +136,7 @@ describe('A node of a Redlock', () => {
     const backend = await open({ redlock: durable.urls, commandTimeoutMs: SHORT_MS });
     const claim = claimOn(freshKey(), LONG_MS);
     await granted(backend, claim);
-    await durable.allGranted(claim.key); // two would do for the claim
+    await durable.allGranted(claim.key); // two would suffice for the claim
     await durable.kill(1);
     await durable.servers[1]!.restart();
     await durable.kill(2);
@@ -190,7 +190,7 @@ describe('A node of a Redlock', () => {
       return causes.map(({ problem }) => /votes in (\d+) ms/.exec(problem)?.[1]).find(Boolean);
     };
     const waitsMs = Number(await until(since, { what: 'it says for how long it does not vote' }));
-    // By its uptime, less a second: so it waits for as long as the ttl, with drift, and for two seconds.
+    // By its uptime minus a second: so it waits as long as the ttl, with drift, and two more seconds.
     expect(waitsMs).toBeGreaterThanOrEqual(700 + 2_000 - (performance.now() - startedAt));
     expect(waitsMs).toBeLessThanOrEqual(707 + 2 + 2_000);
     await until(async () => (await attempt(backend, 700)).status === 'acquired', { what: 'it votes' });

@@ -8,7 +8,7 @@ it('an error says that a script or function runs too long on a server [G595]', a
   const redis = await redisServer('--lua-time-limit', '5');
   const locks = await openLocks({ redis: redis.url, commandTimeoutMs: 60_000 });
   const other = clientOf(redis);
-  await other.ping(); // a server that is busy refuses what makes a connection ready
+  await other.ping(); // a busy server refuses the commands that prepare a connection
   clientOf(redis)
     .eval('while true do end', 0)
     .catch(() => {});

@@ -15,7 +15,7 @@ describe('Clients', () => {
   let server: RedisServer;
   let backend: LockBackend;
   const clients: Redis[] = [];
-  /** Three addresses of the one server, at which its connections can be counted. */
+  /** Three addresses of one server, so that its connections can be counted for each. */
   let doors: TcpProxy[];
 
   beforeAll(async () => {
@@ -56,7 +56,7 @@ describe('Clients', () => {
     [
       'node-redis',
       (url) => {
-        // As docs/clients.md says.
+        // As in docs/clients.md.
         const reconnectStrategy = (retries: number) => Math.min(retries * 50, 1_000);
         const socket = { socketTimeout: 15_000, reconnectStrategy };
         const made = createClient({ url, pingInterval: 5_000, socket }).on('error', () => {});
@@ -81,7 +81,7 @@ describe('Clients', () => {
   );
 });
 
-/** What a server calls its clients, but the one that asks; those that subscribe have an asterisk. */
+/** The names of the server's clients, except the asking one; subscribers have an asterisk. */
 async function namesOn(of: RedisServer): Promise<string[]> {
   const self = `id=${String(await of.command('CLIENT', 'ID'))} `;
   const clients = String(await of.command('CLIENT', 'LIST'))

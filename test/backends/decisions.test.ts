@@ -16,7 +16,7 @@ function granted(fencingToken: number): Vote {
   return { status: 'granted', fencingToken };
 }
 
-/** Undefined stands for an answer that is still to come. */
+/** Undefined stands for an answer that is still missing. */
 function asked<Answer>(...answers: (Answer | undefined)[]): { answers: (Answer | undefined)[]; open: number } {
   return { answers, open: answers.filter((answer) => answer === undefined).length };
 }
@@ -82,7 +82,7 @@ describe('The decision on an attempt of a Redlock', () => {
   });
 });
 
-/** What a node answers in one letter: done, not its owner's any more, not answered. */
+/** The answer of a node in one letter: done, no longer its owner's, no answer. */
 const ANSWERS = {
   d: { done: 'extended', release: 'released' },
   n: { done: 'lost', release: 'gone' },

@@ -2,10 +2,10 @@ import { performance } from 'node:perf_hooks';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Channel, Ear, Refused } from '../../lib/stores/node/ear.js';
 
-/** An ear whose connections and messages do what the test says, and a log of what it does. */
+/** An ear whose connections and messages do what the test says, with a log of its actions. */
 class TestEar extends Ear {
   readonly log: string[] = [];
-  /** What becomes of the messages that it sends to itself; the last one of them goes on. */
+  /** The fates of the messages that it sends to itself; the last one repeats. */
   readonly echoes: ('heard' | 'lost' | 'refused' | 'broken')[] = ['heard'];
   protected override readonly onlyChannel = new Channel(
     async (text) => {

@@ -8,7 +8,7 @@ const PASSWORD = 'p@ss w0rd/ü';
 const USERNAME = 'billing-app';
 const INFO = 'redis_version:7.0.15\r\nrole:master\r\n';
 
-/** A server that repeats the login in what it answers, to AUTH or to all that comes later. */
+/** A server that repeats the login in its answers, to AUTH or to everything later. */
 async function echoing(when: 'at the login' | 'later'): Promise<number> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {

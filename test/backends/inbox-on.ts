@@ -4,9 +4,9 @@ import { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 import { portOf } from '../support/port-of.js';
 import { until } from '../support/until.js';
 
-/** An inbox on a client of a test, and what it tells. */
+/** An inbox on a client of a test, and its reports. */
 export function inboxOn<Client extends Redis | Cluster>(source: Client) {
-  source.on('error', () => {}); // as the application would
+  source.on('error', () => {}); // like the application
   const port = portOf(source);
   const heard: string[] = [];
   const changes: boolean[] = [];

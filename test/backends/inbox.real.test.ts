@@ -6,7 +6,7 @@ import { until } from '../support/until.js';
 import { inboxOn } from './inbox-on.js';
 
 describe('an inbox', () => {
-  // On one server the time limit of the client's own connection ends it.
+  // On one server, the time limit of the client's own connection ends it.
   it('of a Cluster whose subscription is never answered subscribes again on another connection', async () => {
     const cluster = await redisCluster();
     const proxies = await Promise.all(cluster.nodes.map(proxyTo));
@@ -21,7 +21,7 @@ describe('an inbox', () => {
     for (const proxy of proxies) proxy.mutesAfter = undefined;
     await until(
       () => {
-        inbox.open(); // as whoever waits does each second
+        inbox.open(); // as a waiting call does each second
         return inbox.isOpen();
       },
       { what: 'it listens', timeoutMs: 40_000 },

@@ -34,7 +34,7 @@ describe('an inbox', () => {
   });
 
   describe('that is checked', () => {
-    /** So long after a message it is not doubted. */
+    /** For this long after a message, the inbox is not doubted. */
     const quiet = () => new Promise<void>((resolve) => setTimeout(resolve, 600));
     beforeEach(quiet);
 
@@ -74,7 +74,7 @@ describe('an inbox', () => {
       await server.resetCalls();
       proxy.hold();
       inbox.check();
-      await new Promise((resolve) => setTimeout(resolve, 20)); // it is in the proxy
+      await new Promise((resolve) => setTimeout(resolve, 20)); // the message is in the proxy
       proxy.cut();
       proxy.release();
       await until(

@@ -9,7 +9,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-/** Longer than a test may take: what waits for it fails. */
+/** Longer than a test may take: a wait for it fails. */
 const NEVER_MS = 60_000;
 
 let server: RedisServer;
@@ -23,13 +23,13 @@ async function use(options: RedisLockModuleOptions): Promise<LockBackend> {
   return backend;
 }
 
-/** Waits until an operation that does not wait for the connection says so. */
+/** Waits until an operation that does not wait for the connection reports it. */
 async function saysWhy(backend: LockBackend, problem: RegExp): Promise<void> {
   const says = async () => problem.test(JSON.stringify(await extendOn(backend, claimOn(freshKey()))));
   await until(says, { what: `an extension says ${problem}` });
 }
 
-/** What is sent before the client knows of the break is kept by one of the application, and sent again. */
+/** A client of the application keeps commands that were sent before it knew of the break, and sends them again. */
 const broken = ({ status }: { status: string }) => status !== 'ready';
 
 const attempt = (backend: LockBackend) => acquireOn(backend, claimOn(freshKey()));

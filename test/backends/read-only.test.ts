@@ -8,7 +8,7 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
 
-/** A server, and the address at which clients know it, which can lead to another one. */
+/** A server, and the address that clients know, which can lead to another server. */
 interface Address {
   server: RedisServer;
   door: TcpProxy;
@@ -25,7 +25,7 @@ async function becomesReplica({ server }: Address, of: RedisServer): Promise<voi
   expect(String(await server.command('INFO', 'replication'))).toContain('role:slave');
 }
 
-/** A lock is taken and released, so each connection is there. */
+/** A lock is taken and released, so each connection exists. */
 async function inUse(options: RedisLockModuleOptions): Promise<LockBackend> {
   const backend = await connected({ commandTimeoutMs: 20_000, ...options });
   onTestFinished(() => backend.close());

@@ -19,11 +19,11 @@ describe('Fencing tokens of a Redlock', () => {
     proxy = await TcpProxy.start(nodes.servers[0]!.port);
   });
   beforeEach(async () => {
-    // A limit that never comes: a node that hangs just is not part of the majority.
+    // A limit that is never reached: a node that hangs is just not part of the majority.
     const redlock = [proxy.url, ...nodes.urls.slice(1)];
     backend = await connected({ redlock, commandTimeoutMs: 60_000 });
     const warmUp = claimOn(freshKey());
-    await nodes.setFence(0, warmUp.key, HIGH); // so that the script of the write-back is known to each node
+    await nodes.setFence(0, warmUp.key, HIGH); // so that each node knows the script of the write-back
     await nodes.setFence(1, warmUp.key, HIGH + 1);
     await nodes.setFence(2, warmUp.key, HIGH + 2);
     await granted(backend, warmUp);
@@ -98,7 +98,7 @@ describe('Fencing tokens of a Redlock', () => {
     const cut = proxy.cutAfterRequest(RAISE_FENCE.sha);
     const acquiring = acquireOn(backend, claim);
     await cut;
-    nodes.resume(); // it grants, and is told the token of the others, which is below its own
+    nodes.resume(); // it grants, and gets the token of the others, which is below its own
     expect(await acquiring).toEqual({
       status: 'unavailable',
       causes: [expect.objectContaining({ node: `127.0.0.1:${proxy.port}` })],

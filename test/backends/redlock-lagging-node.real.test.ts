@@ -14,7 +14,7 @@ describe('To a node of a Redlock that lags behind', () => {
   let nodes: RedisServer[];
   let late: RedisServer;
   let locks: LockService;
-  /** The commands that the node ran after it was resumed, those of scripts among them. */
+  /** The commands that the node ran after it was resumed, including commands in scripts. */
   const ran: string[] = [];
 
   beforeEach(async () => {
@@ -34,7 +34,7 @@ describe('To a node of a Redlock that lags behind', () => {
     await given;
     await until(async () => !(await isQueued()), { what: 'it has left the queue' });
     const watching = clientOf(late);
-    await watching.ping(); // a command of its own that ran while MONITOR begins would confuse the client
+    await watching.ping(); // an own command that runs while MONITOR begins would confuse the client
     const monitor = await watching.monitor();
     onTestFinished(() => monitor.disconnect());
     ran.length = 0;

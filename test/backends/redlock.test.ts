@@ -18,7 +18,7 @@ import { RedlockNodes } from '../support/redlock-nodes.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-/** Longer than a test may take: whoever waits for a node that hangs does not end in time. */
+/** Longer than a test may take: a call that waits for a hanging node does not end in time. */
 const NEVER_MS = 60_000;
 /** Time enough for a node that runs, on a busy machine. */
 const SHORT_MS = 900;
@@ -164,10 +164,10 @@ describe('Extending a lock of a Redlock', () => {
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     await until(async () => (await nodes.owner(2, claim.key)) === claim.owner, { what: 'node 2 has it again' });
     expect(await nodes.servers[2]!.command('PTTL', `lock:{${claim.key}}`)).toBeGreaterThan(claim.ttlMs / 2);
-    // With the token of its grant, and saying that others may wait.
+    // With the token of its grant, and the mark that others may wait.
     const value = `${claim.owner}@${claim.grant!.fencingToken}+`;
     expect(await nodes.servers[2]!.command('GET', `lock:{${claim.key}}`)).toBe(value);
-    // From now on that node counts like any other: another one may fail.
+    // From now on this node counts like any other: another node may fail.
     await nodes.drop(0, claim.key);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
@@ -179,7 +179,7 @@ describe('Extending a lock of a Redlock', () => {
     nodes.pause(2);
     const unavailable = { status: 'unavailable', causes: [expect.objectContaining({ node: nodes.names(2)[0] })] };
     expect(await extendOn(backend, claim)).toEqual(unavailable);
-    // Node 2 may have lost it too. If it were back on node 1 now, it would count the next time.
+    // Node 2 may have lost it, too. If node 1 had the lock again now, it would count the next time.
     expect(await nodes.owner(1, claim.key)).toBeNull();
     expect(await extendOn(backend, claim)).toEqual(unavailable);
     nodes.resume();
@@ -212,7 +212,7 @@ describe('Extending a lock of a Redlock', () => {
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     nodes.resume();
-    await nodes.allVote(backend); // behind all that was sent on account of the late answer
+    await nodes.allVote(backend); // behind everything that was sent because of the late answer
     expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
   });
 });
@@ -277,7 +277,9 @@ describe('A Redlock of 3', () => {
     expect(await nodes.servers[1]!.keys(`lock:{key-*`)).toEqual([]);
   });
 
-  /** Gives a lock back while a slow node does not know the script of the attempt or extension before, but this one. */
+  /**
+   * Releases a lock while a slow node does not know the script of the earlier attempt or extension, but knows this one.
+   */
   const givenBackBeforeItIsSentAgain = async (late: string, known: Script, keepMs?: number) => {
     await waitsForSlowNodes();
     let claim = claimOn(freshKey(), 60_000);
@@ -290,7 +292,7 @@ describe('A Redlock of 3', () => {
     expect(status).toBe(`${late}${late === 'acquire' ? 'd' : 'ed'}`);
     expect(await releaseOn(backend, claim, keepMs)).toEqual({ status: 'released' });
     nodes.resume();
-    await backend.close(); // nothing is under way any more
+    await backend.close(); // nothing is in flight any more
     expect((await slow.calls()).eval).toBeGreaterThan(0);
     return claim;
   };

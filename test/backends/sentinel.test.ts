@@ -15,7 +15,7 @@ interface Address {
 
 const ofNodeRedis = (sentinelRootNodes: Address[], name: string) => ({ sentinelRootNodes, name });
 
-/** A server that takes connections, and answers nothing on them. */
+/** A server that accepts connections, and never answers. */
 async function silentSentinel() {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {

@@ -82,7 +82,7 @@ class Server extends ServerBackend {
   protected unreachable = vi.fn<() => never>();
 }
 
-/** Gives a lock back and asks for it again, in one step that is answered with the first of these, and then with the others. */
+/** Releases a lock and asks for it again in one step, which gets the first of these replies, and then the others. */
 async function turn(replies: Reply[]) {
   const server = new Server(replies);
   const released: ReleaseOutcome[] = [];
@@ -139,7 +139,7 @@ it('A mistake in a store with servers is an outcome, and its close waits for not
   const unavailable = { status: 'unavailable', mayHaveRun: true, causes: [{ problem: 'Error: a mistake' }] };
   expect(outcomes).toMatchObject([unavailable, unavailable, unavailable]);
   await server.close();
-  expect(mistake).toHaveBeenCalledTimes(4); // the release once more
+  expect(mistake).toHaveBeenCalledTimes(4); // the release again
 });
 
 it.each<[string, Reply[], Partial<AwaitedReplicas>?]>([
@@ -174,7 +174,7 @@ it('An attempt for more than one call that may have run, and is refused when it 
   expect(server.left).toEqual([]);
 });
 
-/** Two masters of a Cluster: the one of `a` refuses for a moment, the one of every other key owes an answer. */
+/** Two masters of a Cluster: the master of `a` refuses for a moment, the master of all other keys does not answer. */
 class Masters extends Server {
   readonly owing: AttemptCallback[] = [];
 

@@ -10,15 +10,15 @@ const KEYS = new LockKeys('lock', 'per-slot');
 const [KEY, OTHER_SLOT] = ['key', 'other'];
 const channelOf = (key: string) => KEYS.channelOf(clusterSlot(`lock:{${key}}`), KEYS.inbox('me'));
 
-/** Lets everything run that waits for no timer. */
+/** Runs everything that waits for no timer. */
 const settled = () => vi.advanceTimersByTimeAsync(0);
 
-/** An inbox for a Cluster of two masters, which note in a log what they are asked, and answer as the test says. */
+/** An inbox for a Cluster of two masters, which log their requests, and answer as the test says. */
 function setUp() {
   const log: string[] = [];
   const heard: string[] = [];
   const connections: ((change: 'opened' | 'closed') => void)[] = [];
-  /** By the master, and the command. */
+  /** By master and command. */
   const refusals = new Map<string, CommandFault>();
   const cluster = { master: 'a', listeners: 1, hangs: false };
   const answer = <T>(what: string, value: T): Promise<T> => {
@@ -133,7 +133,7 @@ describe('a sharded inbox', () => {
       await vi.advanceTimersByTimeAsync(1_000);
       cluster.listeners = listeners;
       inbox.check();
-      vi.useRealTimers(); // it looks once more by a timer that cannot be faked
+      vi.useRealTimers(); // it checks once more with a timer that cannot be faked
       await until(() => !inbox.isOpen(KEY), { what: 'it has noticed' });
       expect([inbox.isOpen(KEY), heard.at(-1), log.at(-1)]).toEqual([false, 'change', 'a closes']);
     });

@@ -18,7 +18,7 @@ describe('One Redis server', () => {
   });
   beforeEach(async () => {
     backend = await connected({ redis: proxy.url, commandTimeoutMs: 800 });
-    const warmUp = claimOn(freshKey()); // the scripts are known to the server
+    const warmUp = claimOn(freshKey()); // the server knows the scripts
     await granted(backend, warmUp);
     await extendOn(backend, warmUp);
     await releaseOn(backend, warmUp);
@@ -40,7 +40,7 @@ describe('One Redis server', () => {
   const atProxy = () => [expect.objectContaining({ node: `127.0.0.1:${proxy.port}` })];
 
   describe('whose reply is lost with the connection', () => {
-    /** Time enough to connect again, on a busy machine. */
+    /** Enough time to reconnect, on a busy machine. */
     beforeEach(async () => {
       await backend.close();
       backend = await connected({ redis: proxy.url, commandTimeoutMs: 10_000 });
@@ -93,7 +93,7 @@ describe('One Redis server', () => {
   it('a server that comes back after a lock has ended gets no release of that lock, but the release of a lock that lasts longer [G68]', async () => {
     const [short, long, shortened] = [claimOn(freshKey(), 200), claimOn(freshKey()), claimOn(freshKey())];
     for (const claim of [short, long, shortened]) await granted(backend, claim);
-    Object.assign(shortened, { ttlMs: 200, longestTtlMs: 20_000 }); // an extension to less that was not answered
+    Object.assign(shortened, { ttlMs: 200, longestTtlMs: 20_000 }); // an extension to a shorter time that was not answered
     proxy.refuse();
     proxy.cut();
     for (const claim of [short, long, shortened]) {

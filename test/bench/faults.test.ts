@@ -27,7 +27,7 @@ const { createResource } = (await bench('resource.mjs')) as {
 
 let turns = 0;
 
-/** A turn that has ended, in which the holder took itself for the holder until `believed`. */
+/** A finished turn, whose holder believed in its lock until `believed`. */
 function turnOf(begin: number, end: number, terms: { believed?: number; knew?: number; token?: number } = {}): Note[] {
   const { believed = end, knew, token } = terms;
   const turn = ++turns;
@@ -48,7 +48,7 @@ it('the judge counts a turn that begins while an earlier holder still believes t
 });
 
 it('the judge does not count a turn that begins after the holder has stopped', () => {
-  // It was paused at 1 000, and knew at the first time that it asked.
+  // It was paused at 1 000, and learned of it when it next asked.
   const paused = turnOf(900, 5_000, { believed: 1_000, knew: 5_000 });
   expect(verdict([paused, turnOf(4_000, 4_100)])).toMatchObject({ overlaps: 1, unaware: 0, unawareMs: 0 });
 });

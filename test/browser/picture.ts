@@ -21,7 +21,7 @@ class Everybody implements CanActivate {
   }
 }
 
-/** A lock service as a process on another machine has it. */
+/** A lock service like a process on another machine. */
 async function openOn(host: string, pid: number, redis: string): Promise<LockService> {
   const processName = `${host}/${pid}/${randomBytes(9).toString('base64url')}`;
   const options = resolveOptions(REDIS, { redis, shutdownTimeoutMs: 0 });

@@ -9,14 +9,17 @@ export async function startChromium(): Promise<Browser> {
   return chromium.launch({ executablePath: await provideChromium(), args: FLAGS });
 }
 
-/** Opens a page in a browser profile of its own. Whatever the page was refused by its policy, or failed in, fails the test. */
+/**
+ * Opens a page in its own browser profile. If the policy of the page blocks something, or something fails in it, the
+ * test fails.
+ */
 export async function openTab(browser: Browser, url: string, options: BrowserContextOptions = {}): Promise<Page> {
   const context = await browser.newContext({ locale: 'en-GB', ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   const troubles: string[] = [];
   page.on('console', (line) => {
-    // The page expects this answer of one test.
+    // One test causes this answer on purpose.
     if (['error', 'warning'].includes(line.type()) && !line.text().includes('403')) troubles.push(line.text());
   });
   page.on('pageerror', (error) => troubles.push(String(error)));
@@ -28,9 +31,9 @@ export async function openTab(browser: Browser, url: string, options: BrowserCon
   return page;
 }
 
-/** What axe has against a page as it is now, in short. */
+/** The problems that axe finds in the page now, in short. */
 export async function complaintsOf(page: Page): Promise<string[]> {
-  await page.evaluate(axe.source); // by the debugger, which no policy of the page concerns
+  await page.evaluate(axe.source); // through the debugger, to which no policy of the page applies
   const { violations } = await page.evaluate(() => (globalThis as unknown as { axe: typeof axe }).axe.run());
   return violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(' ')}`));
 }

@@ -1,7 +1,8 @@
 import { defineConfig } from 'vitest/config';
 import { shared } from '../vitest.config.js';
 
-// What needs a Chromium: `npm run test:page`. With PAGE_PICTURE it takes the picture of docs/page.md instead.
+// The tests that need a Chromium: `npm run test:page`. With PAGE_PICTURE, this takes the picture of docs/page.md
+// instead.
 const include = process.env.PAGE_PICTURE ? ['test/browser/picture.ts'] : ['test/browser/**/*.test.ts'];
 
 export default defineConfig({

@@ -10,7 +10,7 @@ import { RedisServer } from '../support/redis-server.js';
 const compiled = compileLibrary();
 const folder = join(compiled, '..', `minified-${process.pid}`);
 
-/** Bundles the library and ioredis, as applications do that shorten the names of all classes. */
+/** Bundles the library and ioredis, as applications do that shorten all class names. */
 async function minified(): Promise<typeof import('nest-redis-lock')> {
   await build({
     configFile: false,

@@ -9,7 +9,7 @@ import { compileLibrary } from '../support/compiled-library.js';
 
 const run = promisify(execFile);
 const compiled = compileLibrary();
-/** In the cache of the compiled library, from where Nest is found. */
+/** In the cache of the compiled library, where Nest can be resolved. */
 const folder = mkdtempSync(join(compiled, '..', 'copies-'));
 const [first, second] = [join(folder, 'first'), join(folder, 'second')];
 
@@ -44,7 +44,7 @@ function entryOf(copy: string, entry = 'index.js'): string {
   return join(copy, 'dist/esm', entry);
 }
 
-/** What a process prints as warnings that loads these modules, one after the other. */
+/** The warnings of a process that loads these modules one after the other. */
 async function warningsOf(...modules: string[]): Promise<string[]> {
   const load = (module: string) => `await import('${module}').then(({ noteCopy }) => noteCopy?.());`;
   const script = `import 'reflect-metadata'; ${modules.map(load).join(' ')}`;

@@ -17,27 +17,27 @@ import { SHUTDOWN_MS, WAIT_MS } from '../simulation/explorer/application.js';
 import type { Feature } from '../simulation/explorer/plan.js';
 
 export const WORKERS = 4;
-/** For each node of a Redlock, and for a server alone: workers, nodes and the nemesis share few cores. */
+/** For each node of a Redlock, and for a single server: workers, nodes and the nemesis share few cores. */
 const COMMAND_TIMEOUT_MS = { single: 300, redlock: 150 };
-/** The places of those who died while they waited stay for 10 s. */
+/** The places of processes that died while they waited stay for 10 s. */
 const GONE_AFTER_MS = 12_000;
 
 export interface CellPlan {
   topology: Topology;
   seed: number;
   durationMs: number;
-  /** Name of the mutant that the library is. */
+  /** Name of the mutant of the library. */
   mutant?: string;
   fair: boolean;
 }
 
 export interface CellResult extends Verdict {
   seconds: number;
-  /** Where the history is, when something was wrong with it. */
+  /** Place of the history, if something was wrong with it. */
   history?: string;
 }
 
-/** One topology under the faults of one seed, and the verdict on what happened. */
+/** One topology under the faults of one seed, and the verdict on the history. */
 export async function runCell(plan: CellPlan): Promise<CellResult> {
   const begin = performance.now();
   const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'lock-chaos-'));
@@ -62,8 +62,8 @@ export async function runCell(plan: CellPlan): Promise<CellResult> {
 }
 
 /**
- * One Redis that loses its data has lost the lock. A node of a Redlock does not vote after that until all has ended. A database loses
- * none.
+ * If one Redis loses its data, it has lost the lock. A node of a Redlock then does not vote until all locks have ended.
+ * A database loses none.
  */
 function lossesOf({ nodes, store }: Topology): FaultKind[] {
   return nodes > 1 || store !== 'redis'
@@ -71,7 +71,7 @@ function lossesOf({ nodes, store }: Topology): FaultKind[] {
     : ['flush', 'flush-cohort', 'restart-empty', 'restart-old', 'swap-primary'];
 }
 
-/** What the application does beside taking and releasing one lock at a time. */
+/** What the application does besides taking and releasing one lock at a time. */
 function featuresOf({ nodes, store }: Topology, isFair: boolean): Feature[] {
   const features: Feature[] = ['sets', 'holds', 'elections', 'aborts', 'careless', 'with-lock'];
   if (nodes > 1) return features;
@@ -81,7 +81,7 @@ function featuresOf({ nodes, store }: Topology, isFair: boolean): Feature[] {
 
 function termsOf({ topology }: CellPlan): Terms {
   const { nodes } = topology;
-  // A node that restarted votes after the longest ttl; a grant that nobody confirms stands for 2 s.
+  // A restarted node votes after the longest ttl; an unconfirmed grant lasts for 2 s.
   const attemptMs = 2 * (nodes === 1 ? COMMAND_TIMEOUT_MS.single : 2 * COMMAND_TIMEOUT_MS.redlock);
   return { losses: lossesOf(topology), livenessMs: 10_000, beatMs: 5_000, answerMs: WAIT_MS + attemptMs + 2_000 };
 }

@@ -2,7 +2,9 @@ import { createPool } from 'mysql2';
 import pg from 'pg';
 import type { GuardStatement } from './library.js';
 
-/** Counters that stand in the database of the locks, as all that was written, in that order: the last write of each has its value. */
+/**
+ * Counters in the database of the locks, stored as all writes in order: the last write of each counter has its value.
+ */
 export function counterTable(numbered: 'bigserial' | 'bigint AUTO_INCREMENT'): string {
   return `CREATE TABLE counter_write (number ${numbered} PRIMARY KEY, name varchar(255) NOT NULL, turn varchar(255) NOT NULL, base bigint NOT NULL)`;
 }
@@ -11,10 +13,10 @@ export const COUNTER_WRITES = 'SELECT name, turn, base FROM counter_write ORDER 
 const VALUE = 'SELECT base + 1 AS value FROM counter_write WHERE name = ? ORDER BY number DESC LIMIT 1';
 const WRITE = 'INSERT INTO counter_write (name, turn, base) VALUES (?, ?, ?)';
 
-/** An answer that does not come in this time is not waited for, in milliseconds. */
+/** How long to wait for an answer, in milliseconds. */
 const LIMIT_MS = 1_000;
 
-/** A connection that is lent by a pool. */
+/** A connection that a pool lends. */
 interface Connection {
   /** @returns the rows */
   query(text: string, values?: readonly unknown[]): Promise<Record<string, unknown>[]>;
@@ -61,11 +63,11 @@ export function inMariaDb(uri: string): Connect {
   };
 }
 
-/** Increments counters in transactions that guard their locks, and looks at nothing else: they have no tokens. */
+/** Increments counters in transactions that guard their locks, without any other check: they have no tokens. */
 export class Counters {
   constructor(private readonly connect: Connect) {}
 
-  /** @returns undefined when it cannot be read now */
+  /** @returns undefined if it cannot be read now */
   async read(key: string): Promise<number | undefined> {
     return this.#with(async (connection) => {
       const [row] = await connection.query(VALUE, [key]);
@@ -83,7 +85,7 @@ export class Counters {
     });
   }
 
-  /** A connection that failed may have a transaction open, or be dead: it is not used again. */
+  /** A connection that failed may have an open transaction, or be dead: it is not used again. */
   async #with<T>(work: (connection: Connection) => Promise<T>): Promise<T | undefined> {
     let connection: Connection | undefined;
     try {

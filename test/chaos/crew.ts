@@ -7,7 +7,7 @@ import type { LockParcel } from './library.js';
 import type { Turn } from './liveness.js';
 import type { Order, Report, WorkerTerms } from './worker.program.js';
 
-/** Starts a program of this folder in a process of its own, which ends with this one. */
+/** Starts a program of this folder in its own process, which ends with this one. */
 export async function startProgram(name: string, args: string[]): Promise<ChildProcess> {
   const program = fileURLToPath(new URL(`${name}.program.js`, import.meta.url));
   const child = fork(program, args, { execArgv: [] });
@@ -21,13 +21,13 @@ export class Worker {
   #incarnation = 0;
   #healed = false;
   #onPassing?: () => void;
-  /** Its turns since the faults were over, as far as they came to a lock. */
+  /** Its turns since the faults were over that got a lock. */
   readonly calmTurns: Turn[] = [];
 
   constructor(
     private readonly terms: Omit<WorkerTerms, 'incarnation'>,
     private readonly journal: Journal,
-    /** A lock was detached, for another worker to adopt. */
+    /** Another worker can adopt a detached lock. */
     private readonly onDetached: (parcel: LockParcel) => void,
   ) {}
 
@@ -35,7 +35,7 @@ export class Worker {
     return this.terms.worker;
   }
 
-  /** @returns when it runs, or has ended before */
+  /** @returns when it runs, or has already ended */
   async start(): Promise<void> {
     const terms: WorkerTerms = { ...this.terms, incarnation: this.#incarnation++ };
     const child = await startProgram('worker', [JSON.stringify(terms)]);
@@ -72,7 +72,10 @@ export class Worker {
     this.#child?.kill('SIGCONT');
   }
 
-  /** Has many turns ask for one lock at once. @returns whether they pass it on among them, within the time limit */
+  /**
+   * Lets many turns ask for one lock at once.
+   * @returns whether they pass it on to each other, within the time limit
+   */
   async passesOn(limitMs: number): Promise<boolean> {
     const passing = new Promise<boolean>((resolve) => {
       this.#onPassing = () => resolve(true);
@@ -82,7 +85,7 @@ export class Worker {
     return passing;
   }
 
-  /** The same, and amid that the worker takes the lock away from whoever has it. */
+  /** The same, but meanwhile the worker takes the lock from its holder. */
   forceRelease(): void {
     this.#tell('force-release');
   }

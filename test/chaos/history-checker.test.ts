@@ -12,7 +12,7 @@ const TERMS: Terms = {
 const SHARED: Hold = { mode: 'shared' };
 
 interface TurnOf {
-  /** What of the turn is granted otherwise than by its answer. */
+  /** The properties of the turn that are granted separately from its answer. */
   grant?: Partial<Extract<Entry, { type: 'granted' }>>;
   token?: number;
   key?: string;
@@ -23,7 +23,10 @@ interface TurnOf {
   until?: number;
 }
 
-/** The entries of a turn of a worker with a lock, as that writes them. @param to undefined: it never gives the lock back */
+/**
+ * The entries of a turn of a worker with a lock, as the worker writes them.
+ * @param to undefined: it never releases the lock
+ */
 function turn(worker: number, from: number, to: number | undefined, more: TurnOf = {}): Entry[] {
   const { grant, token, key = 'a', hold, ttlMs = 1_000, asked = from - 1, until = from + ttlMs } = more;
   const name = `${worker}.0.${from}`;
@@ -67,7 +70,7 @@ function forced(process: string, at: number, answered?: number, until = 30): Ent
   return { at, type: 'forced', process, key: 'a', answered, until };
 }
 
-/** Histories that break this rule alone, however often, and beside them others that break none. */
+/** Histories that break only this rule, any number of times, and similar histories that break none. */
 function finds(
   rule: Rule,
   { bad, good = [], terms = {} }: { bad: Entry[][]; good?: Entry[][]; terms?: Partial<Terms> },
@@ -136,7 +139,7 @@ describe('the checker of histories', () => {
       good: [
         earlier,
         [...earlier, ...turn(2, 15, 16, { token: 8, asked: 9 })],
-        // A server that goes back to old data brings readers back.
+        // A server that goes back to old data restores old readers.
         [...phases, fault('restart-old', 25), ...reader(2, 5, 30)],
         [...phases, fault('restart-old', 25, 30, { revived: { tokens: [5], tickets: [] } }), ...reader(2, 5, 40)],
       ],
@@ -238,7 +241,7 @@ describe('the checker of histories', () => {
         [...turn(0, 10, 20, { token: 5 }), ...reader(1, 6, 15)],
         [...permits(0, 1, 10), ...turn(1, 20, 30, { token: 6 })],
         [...reader(0, 5, 10), ...permits(1, 1, 20)],
-        // A lock that is downgraded is held from when that is asked for.
+        // A lock that is downgraded is held from the time of the request.
         [...turn(0, 10, 20, { token: 5 }), ...turn(1, 25, 35), ...reader(0, 8, 40, 60, { asked: 20, grant: { came: 'downgraded' } })], // prettier-ignore
       ],
       good: [
@@ -246,7 +249,7 @@ describe('the checker of histories', () => {
         [...first, ...turn(1, 50, 60, { token: 6, key: 'b' })],
         [...first, fault('restart-empty', 30), ...second],
         [...first, forced('3.0', 20, 25), ...second],
-        // Whichever of the two leases the fault has cost, and what stands on it.
+        // The lease that the fault has cost, and what depends on it.
         [...first, fault('flush', 7), ...waited(100)],
         [...turn(0, 10, 39, { token: 5, grant: { owner: 'x' } }), ...turn(0, 40, 70, { token: 6, grant: { owner: 'x' } }), fault('flush', 20), ...turn(1, 50, 60, { token: 7, asked: 40 })], // prettier-ignore
       ],
@@ -309,7 +312,7 @@ describe('the checker of histories', () => {
         [...had, forced('0.1', 20, 30), ...passed],
         [...had, { ...own, key: 'b' } as Entry, ...passed],
         [...had, own, ...turn(0, 101, 102, { token: 6, grant: { owner: 'y' } })],
-        // It had lost the lock before, and took it away from the next holder.
+        // It had lost the lock before, and took it from the next holder.
         [...had, fault('flush', 15), own, ...passed],
         [...had, forced('3.0', 15, 16), own, ...passed],
       ],
@@ -353,7 +356,7 @@ describe('the checker of histories', () => {
         [asked(), fault('kill-worker', 5, 6, ofOwn)],
         [asked(), fault('stop-worker', 20, 30, ofOwn)],
         [{ at: 1, type: 'hung', worker: 0 }],
-        // Or too late, where its process ran all the time.
+        // Or too late, although its process ran all the time.
         [asked(), refused(600)],
         [asked(), refused(600), fault('cut', 100, 250, ofOwn)],
         [asked(), refused(600), fault('stop-worker', 550, 900, ofOwn)],

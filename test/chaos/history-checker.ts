@@ -22,25 +22,31 @@ export const RULES = [
 ] as const;
 export type Rule = (typeof RULES)[number];
 
-/** Clocks may go slower than that of the history by this. */
+/** Clocks may run slower than the clock of the history by this factor. */
 const DRIFT = 1.01;
 
-/** What a history is measured by. */
+/** The limits of a history. */
 export interface Terms {
-  /** The faults by which the topology may lose a lock while it is held: two holders are allowed after one. */
+  /** The faults after which the topology may lose a held lock: two holders are allowed after such a fault. */
   losses: readonly LossKind[];
   /**
-   * Within this time after the nemesis each worker must have a lock again that it had to wait for; and each call be answered that
-   * waits until it is served.
+   * Within this time after the nemesis, each worker must get a lock again that it had to wait for, and each call that
+   * waits until it is served must be answered.
    */
   livenessMs: number;
-  /** An acquire must settle within this time, in which the process was not stopped. */
+  /** An acquire must settle within this time of its running process. */
   answerMs: number;
-  /** The event loop of a process that is not stopped must run that often. */
+  /** The longest pause of the event loop in a process that is not stopped. */
   beatMs: number;
-  /** Within this time after a server went back to old data somebody holds each lock that a call waits for. @default not checked */
+  /**
+   * Within this time after a server went back to old data, somebody holds each lock that a call waits for.
+   * @default not checked
+   */
   regainMs?: number;
-  /** From a grant until it is written down. @default 100, as on a machine that is busy */
+  /**
+   * The longest time from a grant until it is written down.
+   * @default 100, as on a busy machine
+   */
   slackMs?: number;
 }
 
@@ -56,24 +62,24 @@ export interface Verdict {
     refusedAcquires: number;
     faults: number;
     acceptedWrites: number;
-    /** Of these, by transactions that guarded the lock. */
+    /** The number of these by transactions that guarded the lock. */
     guardedWrites: number;
     refusedAccesses: number;
     /** Two holders after a fault that may lose a lock. */
     allowedOverlaps: number;
-    /** Tokens of a lock that was passed on within a process which did not know yet that a fault had lost it. */
+    /** Tokens of a lock that was passed on within a process that did not yet know that a fault had lost it. */
     allowedTokens: number;
-    /** Those who held a lock together with others that had it already. */
+    /** Holders of a lock that others already held. */
     readers: number;
     permits: number;
     downgraded: number;
     adopted: number;
-    /** Those whose work took longer than its `maxHoldMs`. */
+    /** Holders whose work took longer than their `maxHoldMs`. */
     overstayed: number;
   };
 }
 
-/** Says what is wrong in a history. Depends on nothing but its arguments. */
+/** Finds the errors in a history. Depends only on its arguments. */
 export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
   const history = [...entries].sort((a, b) => a.at - b.at);
   const faults = of(history, 'fault');
@@ -124,15 +130,15 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
   };
 }
 
-/** Of each forced release what was written last. */
+/** The last write of each forced release. */
 function forcedOf(history: readonly Entry[]): EntryOf<'forced'>[] {
   const entries = of(history, 'forced');
   return [...new Map(entries.map((entry) => [`${entry.process} ${entry.at} ${entry.key}`, entry])).values()];
 }
 
 /**
- * An accepted write that adds to a value which is not the present one undoes what was written in between.
- * @param excused turns with a token that two primaries gave: a resource cannot tell them apart
+ * An accepted write that adds to a value other than the current one undoes the writes in between.
+ * @param excused turns with a token that two primaries gave: a resource cannot distinguish them
  */
 function lostUpdates(history: readonly Entry[], excused: ReadonlySet<string>): Violation[] {
   const values = new Map<string, number>();
@@ -158,7 +164,7 @@ function disorderAtResource(history: readonly Entry[]): Violation[] {
   });
 }
 
-/** Two primaries at a time may give one token, in the same microsecond. */
+/** Two simultaneous primaries may give the same token, in the same microsecond. */
 function sameTokens(all: readonly Holding[], losses: readonly Loss[]) {
   const forbidden: Violation[] = [];
   const allowed = new Set<string>();
@@ -184,7 +190,7 @@ interface Loss {
   kind?: LossKind;
   at: number;
   until: number;
-  /** All, if there is none. */
+  /** All faults, if there is none. */
   key?: string;
   revived?: Revived;
 }
@@ -194,7 +200,9 @@ interface Judgement {
   allowed: number;
 }
 
-/** Who asked when another had the lock already, or had had it, has a greater token; a reader beside a reader the same. */
+/**
+ * A turn that asked after another one got the lock has a larger token; a reader has the same token as another reader.
+ */
 function tokensBehind(all: readonly Holding[], losses: readonly Loss[], slackMs: number): Judgement {
   const behind = byKey(all).flatMap(behindEarlier);
   const isExcused = ([earlier, later]: [Holding, Holding]) =>
@@ -214,7 +222,7 @@ function tokensBehind(all: readonly Holding[], losses: readonly Loss[], slackMs:
   return { forbidden, allowed: behind.length - forbidden.length };
 }
 
-/** Each with the one that had the greatest token when it asked. */
+/** Each turn with the turn that had the largest token when it asked. */
 function behindEarlier(holdings: readonly Holding[]): [earlier: Holding, later: Holding][] {
   const granted = [...holdings].sort((a, b) => a.from - b.from);
   let known = 0;
@@ -231,8 +239,8 @@ function behindEarlier(holdings: readonly Holding[]): [earlier: Holding, later: 
 }
 
 /**
- * A process that had the lock before the fault may pass it on among its turns until it notices, for no extension succeeds from then on.
- * What Redis grants after the fault has a greater token.
+ * A process that held the lock before the fault may pass it on among its turns until it notices, because no extension
+ * succeeds from then on. A grant of Redis after the fault has a larger token.
  */
 function excusesToken(loss: Loss, earlier: Holding, later: Holding, slackMs: number): boolean {
   const { at, until, key } = loss;
@@ -241,8 +249,8 @@ function excusesToken(loss: Loss, earlier: Holding, later: Holding, slackMs: num
 }
 
 /**
- * Until when a process may pass on a lock that it has lost: it asks after a third of the ttl. A restart has cost it its connection, too,
- * and it asks when it has a new one: until then its lease may run.
+ * Until when a process may pass on a lock that it has lost: it asks after a third of the ttl. A restart has also cost
+ * it its connection, and it asks when it has a new one: until then its lease may run.
  */
 function noticedBy({ kind, until }: Loss, { ttlMs }: Holding, slackMs: number): number {
   const hasToConnect = kind === 'restart-empty' || kind === 'restart-old';
@@ -250,8 +258,8 @@ function noticedBy({ kind, until }: Loss, { ttlMs }: Holding, slackMs: number): 
 }
 
 /**
- * While two primaries serve, each gives tokens of its own. A lease, or a phase of readers, that began then keeps its token for as long as
- * it lasts, on the primary that remains.
+ * While two primaries serve, each gives its own tokens. A lease, or a phase of readers, that began then keeps its token
+ * as long as it lasts, on the primary that remains.
  */
 function isOfTwoPrimaries(
   { kind, at, until }: Loss,
@@ -265,8 +273,9 @@ function isOfTwoPrimaries(
 }
 
 /**
- * A server that goes back to old data may have readers back who had left: whoever shares the lock then has the token of these, for as long
- * as they or others after them share it. If nobody looked into that data, they were readers who had asked before.
+ * A server that goes back to old data may restore readers who had left. A call that shares the lock then gets their
+ * token, as long as they or later readers share it. If nobody looked at that data, they were readers who had asked
+ * before.
  */
 function bringsBack({ kind, at, revived }: Loss, later: Holding, all: readonly Holding[]): boolean {
   if (!goesBack({ kind }) || later.from < at) return false;
@@ -278,8 +287,8 @@ function bringsBack({ kind, at, revived }: Loss, later: Holding, all: readonly H
 }
 
 /**
- * A server that goes back to old data may grant a lock again to one who waited then, and was granted it in the meantime: its lease, which it can
- * extend, has the token of the first of these grants.
+ * A server that goes back to old data may grant a lock again to a call that waited then, and was granted it in the
+ * meantime: its lease, which it can extend, has the token of the first of these grants.
  */
 function isGrantedAgain({ until, revived }: Loss, { owner = '', leaseFrom }: Holding): boolean {
   return revived !== undefined && revived.tickets.includes(owner) && leaseFrom <= until;
@@ -314,7 +323,7 @@ function overlaps(all: readonly Holding[], losses: readonly Loss[]) {
   return { forbidden, allowed, together };
 }
 
-/** What two who hold a lock at the same time break. Of more than two holders of permits see `exceedLimit`. */
+/** The rule that two simultaneous holders break. For more than two holders of permits see `exceedLimit`. */
 function brokenBy(earlier: Holding, later: Holding): Rule | undefined {
   if (areReaders(earlier, later)) return earlier.token === later.token ? undefined : 'two tokens among readers';
   return earlier.hold?.mode === 'permits' && later.hold?.mode === 'permits' ? undefined : 'overlapping holders';
@@ -346,8 +355,9 @@ function permitsText(holdings: readonly Holding[]): string {
 }
 
 /**
- * A fault excuses two holders when it happened between the begin of the lease that it cost and the second grant, and only until that
- * lease must have run out: whoever extends after the loss is told of it. The second may have lost its lease, if that began first.
+ * A fault excuses two holders if it happened between the begin of the lease that it cost and the second grant, and only
+ * until that lease must have expired: a holder that extends after the loss learns of it. The second holder may have
+ * lost its lease instead, if that began first.
  */
 function excuses({ at, until, key }: Loss, earlier: Holding, later: Holding): boolean {
   if (key !== undefined && key !== later.key) return false;
@@ -363,8 +373,9 @@ function overlapText(earlier: Holding, later: Holding): string {
 }
 
 /**
- * A process passes no lock on that it has lost: from when it knows, if it took the lock away itself; else for no longer than it may
- * take to notice. If the lock was lost before, it may have taken it away from the next holder, and then knows nothing yet.
+ * A process does not pass on a lock that it has lost: from the moment it knows, if it took the lock away itself;
+ * otherwise only as long as it may take to notice. If the lock was lost before, it may have taken it from the next
+ * holder, and then does not know yet.
  */
 function passedOn(
   holdings: readonly Holding[],
@@ -394,7 +405,7 @@ function passedOn(
   return holdings.filter(isLate).map(({ turn, key }) => violation('passed on after a loss', `${key}: to turn ${turn}`));
 }
 
-/** By turns whose `maxHoldMs` was over. */
+/** By turns whose `maxHoldMs` had passed. */
 function heldTooLong(holdings: readonly Holding[], slackMs: number): Violation[] {
   return holdings.flatMap(({ turn, key, from, to, maxHoldMs = Infinity }) => {
     const heldMs = to - from;
@@ -403,7 +414,7 @@ function heldTooLong(holdings: readonly Holding[], slackMs: number): Violation[]
   });
 }
 
-/** An acquire neither granted nor refused, by a process that was not killed; or not in time. */
+/** An acquire that was neither granted nor refused, or not in time, by a process that was not killed. */
 function endless(history: readonly Entry[], { answerMs, livenessMs }: Terms): Violation[] {
   const answers = new Map<string, number>();
   for (const entry of history) {
@@ -418,7 +429,7 @@ function endless(history: readonly Entry[], { answerMs, livenessMs }: Terms): Vi
     const answeredAt = answers.get(turn);
     const hits = faults.filter((fault) => fault.worker === worker);
     if (answeredAt === undefined) {
-      // It may ask a moment after the nemesis has noted that it kills it.
+      // It may ask a moment after the nemesis has noted the kill.
       const wasKilled = hits.some((fault) => fault.kind === 'kill-worker' && fault.until >= at);
       return wasKilled ? [] : [violation('operation without an end', `${key}: turn ${turn} has no answer`)];
     }
@@ -447,7 +458,7 @@ function lifeless(history: readonly Entry[], livenessMs: number): Violation[] {
   });
 }
 
-/** How long that takes does not depend on how many places came back with the old data. */
+/** The duration does not depend on how many places came back with the old data. */
 function notRegained(
   history: readonly Entry[],
   holdings: readonly Holding[],

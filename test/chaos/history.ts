@@ -1,11 +1,11 @@
 import type { FaultKind } from './schedule.js';
 
-/** The lock that all workers want when the faults are over: no turn from before holds it. */
+/** The lock that all workers want when the faults are over: no earlier turn holds it. */
 export const CALM_KEY = 'calm';
-/** With that one, what some of them want together. */
+/** The locks that some workers want together with that one. */
 export const CALM_SET = [CALM_KEY, 'calm 2'];
 
-/** A fault that may cost locks: of the nemesis; or, in a simulation, a clock of a server that is set ahead. */
+/** A fault that may cost locks: a fault of the nemesis, or in a simulation a server clock that is set ahead. */
 export type LossKind = FaultKind | 'clock-ahead';
 
 /** One acquire and what followed it, in one process: `<worker>.<incarnation>.<number>`. */
@@ -21,11 +21,11 @@ export function processOf(turn: string): string {
 /** How a turn holds a lock together with others. */
 export type Hold = { mode: 'shared' } | { mode: 'permits'; permits: number; limit: number };
 
-/** What a node has back that goes back to old data. */
+/** What a node restores when it goes back to old data. */
 export interface Revived {
   /** Of all readers. */
   readonly tokens: readonly number[];
-  /** Of all who wait: with these as its owner values it grants locks. */
+  /** The owner values of all waiting calls, to which it grants locks. */
   readonly tickets: readonly string[];
 }
 
@@ -33,18 +33,18 @@ interface Access<Type> {
   type: Type;
   key: string;
   token?: number;
-  /** The value that was read, and that a write adds 1 to. */
+  /** The value that was read; a write adds 1 to it. */
   base: number;
   accepted: boolean;
 }
 
 /**
- * What happened, as those who took part wrote it down at once. `at` is in milliseconds of the monotonic clock, which all
- * processes of a machine share.
+ * The events, written down at once by the processes that took part. `at` is in milliseconds of the monotonic clock,
+ * which all processes of a machine share.
  */
 export type Entry = { at: number } &
   /**
-   * `endlessly`: a campaign, which waits for as long as another one leads. `calmly`: when the faults are over, by a call that
+   * `endlessly`: a campaign, which waits as long as another process leads. `calmly`: after the faults, by a call that
    * waits until it is served.
    */
   (

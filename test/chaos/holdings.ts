@@ -6,37 +6,37 @@ export interface Holding {
   key: string;
   worker: number;
   askedAt: number;
-  /** In between the holder would have passed `assertHeld()`. */
+  /** Times at which the holder would have passed `assertHeld()`. */
   from: number;
   to: number;
-  /** Who owns it: the same for turns of a process that pass it on among them. */
+  /** Its owner: the same for turns of a process that pass it on to each other. */
   owner?: string;
-  /** Since when a fault may have cost it the lock. */
+  /** The time from which a fault may have cost it the lock. */
   leaseFrom: number;
-  /** The lease, if it is extended no more, runs for so long. */
+  /** How long the lease runs if it is no longer extended. */
   ttlMs: number;
   token?: number;
-  /** Undefined if it is held alone. */
+  /** Undefined for an exclusive holder. */
   hold?: Hold;
   maxHoldMs?: number;
 }
 
 interface Draft extends Holding {
-  /** When it was last seen to believe that it holds the lock. */
+  /** The last time at which it believed that it holds the lock. */
   seenAt: number;
-  /** The latest deadline that its lease had; infinite for locks that know none. */
+  /** The latest deadline of its lease; infinite for locks without one. */
   deadline: number;
 }
 
 /**
- * A holder may rely on its lock from when it was granted until it gives it back, is told of its loss, or the deadline of
- * its lease passes; a later look that still says "held" counts too. One whose process was killed relies on nothing: it
- * ends with its last look.
+ * A holder may rely on its lock from the grant until it releases it, learns of its loss, or the deadline of its lease
+ * passes; a later check that still says "held" counts too. A holder whose process was killed relies on nothing: it ends
+ * with its last check.
  */
 export function holdingsOf(history: readonly Entry[]): Holding[] {
   const asked = new Map(of(history, 'asked').map((entry) => [entry.turn, entry]));
   const drafts = new Map<string, Draft>();
-  /** Calls that a lock is passed on between have one owner: they stand on what the first of them was granted. */
+  /** Calls that pass a lock on to each other have one owner: they depend on the grant of the first of them. */
   const chains = new Map<string, number>();
   for (const entry of history) {
     if (entry.type === 'granted') {

@@ -2,7 +2,10 @@ import { openSync, readdirSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { nowMs, type Entry, type Unstamped } from './history.js';
 
-/** Where one process writes down what happens, at once: what it did is known also if it is killed in the next moment. */
+/**
+ * The file to which one process writes its events at once: its actions are known even if it is killed in the next
+ * moment.
+ */
 export class Journal {
   readonly #file: number;
 
@@ -15,7 +18,7 @@ export class Journal {
   }
 }
 
-/** All that was written down in a folder. */
+/** All entries in a folder. */
 export function readJournals(folder: string): Entry[] {
   return readdirSync(folder)
     .filter((file) => file.endsWith('.journal'))

@@ -1,6 +1,6 @@
 /**
- * What chaos uses of the library, and its mutants change. The path of each module stands here alone: this module is compiled
- * beside whichever copy of `lib/` is meant, the built one or one of a test's own.
+ * The parts of the library that chaos uses and its mutants change. Only this module has their paths: it is compiled
+ * next to the copy of `lib/` in question, the built one or a copy of a test.
  */
 export { Cluster } from 'ioredis';
 export { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';

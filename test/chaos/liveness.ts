@@ -1,4 +1,4 @@
-/** A turn that came to a lock which all workers want. */
+/** A turn that got a lock which all workers want. */
 export interface Turn {
   worker: number;
   askedAt: number;
@@ -6,8 +6,8 @@ export interface Turn {
 }
 
 /**
- * The workers that were never served after they had waited. One that found the lock free has not shown that it still hears
- * of its turn: it counts only if another one was served between its question and its grant.
+ * The workers that were never served after a wait. A worker that found the lock free has not shown that it still gets
+ * notified: it counts only if another one was served between its request and its grant.
  */
 export function shutOut(workers: readonly number[], turns: readonly Turn[]): number[] {
   const wasServed = (worker: number) =>

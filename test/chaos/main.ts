@@ -25,7 +25,7 @@ const USAGE = `npm run chaos -- [options]
 
 type Settings = ReturnType<typeof readArguments>;
 
-/** @returns the exit code: 1 when something was wrong, or when a mutant was not caught */
+/** @returns the exit code: 1 if something was wrong, or if a mutant was not caught */
 export async function main(args: string[], { root }: { root: string }): Promise<number> {
   let settings: Settings;
   try {
@@ -47,7 +47,7 @@ export async function main(args: string[], { root }: { root: string }): Promise<
   return settings.mutants.length > 0 ? runMutants(settings) : runCells(settings);
 }
 
-/** @throws Error what is not understood */
+/** @throws Error that says what is not understood */
 function readArguments(args: string[]) {
   const text = { type: 'string' } as const;
   const flag = { type: 'boolean', default: false } as const;
@@ -100,7 +100,7 @@ async function runCells({ topologies, seeds, seconds, fair, schedule }: Settings
   return failed > 0 ? 1 : 0;
 }
 
-/** On PostgreSQL: those on Redis are found in the simulation. */
+/** On PostgreSQL: the simulation finds the mutants on Redis. */
 async function runMutants({ mutants, seeds }: Settings): Promise<number> {
   let missed = 0;
   for (const name of mutants) {
@@ -117,7 +117,7 @@ async function runMutants({ mutants, seeds }: Settings): Promise<number> {
   return missed === 0 ? 0 : 1;
 }
 
-/** How many of each kind, and the first few. */
+/** The number of each kind, and the first few. */
 function complaintsOf({ violations, history }: CellResult): string {
   if (violations.length === 0) return '  ok';
   const shown = RULES.flatMap((rule) => {

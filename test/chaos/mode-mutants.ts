@@ -1,7 +1,7 @@
 import type { Script } from './library.js';
 import { replacePart, type Library, type Mutant } from './mutant.js';
 
-/** Broken in one way each: locks that several hold, or hold one after the other, or for a limited time. */
+/** Broken in one way each: locks that several callers hold, or hold one after the other, or for a limited time. */
 export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   'expired-holders-count': {
     what: 'a holder beside others still counts when its time is over',
@@ -96,7 +96,7 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-/** All that serve the queue of a lock. */
+/** All scripts that serve the queue of a lock. */
 function servingScripts(library: Library): Script[] {
   const {
     ACQUIRE_TOGETHER,

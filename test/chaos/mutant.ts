@@ -6,7 +6,10 @@ export type Library = typeof import('./library.js');
 /** The library broken in one way, on Redis. */
 export interface Mutant {
   what: string;
-  /** Breaks the library where it is loaded, before locks are opened: for good, so in a process or a copy of its own. */
+  /**
+   * Breaks the library where it is loaded, before locks are opened. It stays broken, so this needs its own process or
+   * copy.
+   */
   inject?: (library: Library) => void;
   options?: RedisLockSettings;
   /** Number of nodes of the topology. */
@@ -14,8 +17,9 @@ export interface Mutant {
 }
 
 /**
- * Has a script call Redis through a function of its own.
- * @param body Lua that may return instead of Redis: the `command`, its arguments `...`, and `call`, which sends one
+ * Makes a script call Redis through a function of its own.
+ * @param body Lua that may return a reply instead of Redis: it has the `command`, its arguments `...`, and `call`,
+ * which sends one
  */
 export function interceptCommands(script: Script, body: string): void {
   replaceSource(
@@ -39,7 +43,10 @@ export function replaceSource(script: Script, source: string): void {
   script.sha = createHash('sha1').update(source).digest('hex');
 }
 
-/** Has scripts do one thing otherwise. @param part of their source, once or several times */
+/**
+ * Makes scripts do one thing differently.
+ * @param part of their source, once or several times
+ */
 export function replacePart(scripts: readonly Script[], part: string, by: string): void {
   for (const script of scripts) {
     if (!script.source.includes(part)) throw new Error(`Script ${script.name} has no ${JSON.stringify(part)}.`);

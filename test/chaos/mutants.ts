@@ -2,7 +2,7 @@ import type { Lease, LeaseState, LockBackend, LockHandle } from './library.js';
 import { MODE_MUTANTS } from './mode-mutants.js';
 import { interceptCommands, replaceSource, type Library, type Mutant } from './mutant.js';
 
-/** The library broken in one way each: the simulation has to find all of them. */
+/** The library, broken in one way each: the simulation must find all of them. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...MODE_MUTANTS,
   'release-without-owner-check': {
@@ -41,7 +41,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'a Redlock gives a token that no majority of its nodes knows',
     inject({ RedisNode }) {
       RedisNode.prototype.raiseFence = () => Promise.resolve({ status: 'raised' });
-      // One node votes ahead of the others, as one does whose clock is ahead: so there is something to write back.
+      // One node votes ahead of the others, like a node whose clock is ahead, so that there is something to write back.
       const others: object[] = [];
       const { vote } = RedisNode.prototype;
       RedisNode.prototype.vote = function (request, admission, value, done) {
@@ -63,7 +63,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'a Redlock node votes for a token, and does not keep it in its counter',
     inject({ RedisNode, VOTE, VOTE_OR_QUEUE }) {
       for (const script of [VOTE, VOTE_OR_QUEUE]) interceptCommands(script, COUNTER_NOT_WRITTEN);
-      // Processes propose different tokens at the same time, as they do where their clocks differ.
+      // Processes propose different tokens at the same time, as with different clocks.
       const aheadUs = ((process.pid % 3) - 1) * 400_000;
       const { vote } = RedisNode.prototype;
       RedisNode.prototype.vote = function (request, admission, value, done) {
@@ -160,7 +160,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       const { close } = prototype;
       prototype.close = function () {
         const { demands } = this.lease;
-        while (demands.calls > 1) demands.leave(demands.longestTtlMs); // those of the work do not count
+        while (demands.calls > 1) demands.leave(demands.longestTtlMs); // calls of the work do not count
         void this['lock'].release();
         return close.call(this);
       };
@@ -205,14 +205,14 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-/** What each kind of backend inherits. */
+/** The base class of each kind of backend. */
 function backendsOf({ ServerBackend, RedlockBackend }: Library): LockBackend[] {
   return [ServerBackend.prototype, RedlockBackend.prototype];
 }
 
 /**
- * Lua: each lock is held by whoever releases it. The keys of a release are the counter, then lock and queue of each; its
- * arguments are the owners, with their @.
+ * Lua: each lock is held by the caller that releases it. The keys of a release are the counter, then lock and queue of
+ * each; its arguments are the owners, with their @.
  */
 const HELD_BY_WHO_RELEASES = `
   local value, lock = call(command, ...), ...
@@ -222,7 +222,7 @@ const HELD_BY_WHO_RELEASES = `
     if token and KEYS[2 * i] == lock then return owner .. token end
   end`;
 
-/** Lua: a whole script that takes the keys and arguments of an extension, for one lock or for many. */
+/** Lua: a whole script that takes the keys and arguments of an extension, for one lock or for several. */
 const ALWAYS_EXTENDED = `
 -- KEYS   lock; of each
 -- ARGV   ttl in ms, once a call; what stands behind it is of no account
@@ -236,13 +236,13 @@ return #KEYS == 1 and 1 or replies`;
 /** Lua: the server's time is the first microsecond of all. */
 const FIRST_MICROSECOND = `if command == 'TIME' then return {0, 1} end`;
 
-/** Lua: the counter of a vote, all that is set without a word about its ttl, stays as it is. */
+/** Lua: the counter of a vote, the only key that is set without a ttl, stays as it is. */
 const COUNTER_NOT_WRITTEN = `
   local key, _, option = ...
   if command == 'SET' and option == 'GET' then return call('GET', key) end
   if command == 'SET' and not option then return {ok = 'OK'} end`;
 
-/** Lua: what is set with a ttl is set without it. */
+/** Lua: values that are set with a ttl are set without one. */
 const SET_WITHOUT_TTL = `
   local key, value, px, ttl, option = ...
   if command == 'SET' and px == 'PX' then
@@ -250,7 +250,7 @@ const SET_WITHOUT_TTL = `
     return call('SET', key, value)
   end`;
 
-/** The value of a lock with another token, so many microseconds later. */
+/** The value of a lock with another token, this many microseconds later. */
 function moved(value: string, us: number): string {
   return value.slice(0, -16) + String(Number(value.slice(-16)) + us);
 }

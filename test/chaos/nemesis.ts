@@ -13,13 +13,13 @@ export interface Cast {
   links: TcpProxy[][];
 }
 
-/** Does what was planned, and writes it down. Settles when all is undone. */
+/** Executes the plan, and writes it down. Settles when everything is undone. */
 export async function unleash(faults: readonly PlannedFault[], cast: Cast, journal: Journal): Promise<void> {
   const begin = performance.now();
-  // On a busy machine a process may start for longer than was planned: the next fault waits for it.
+  // On a busy machine a process may take longer to start than planned: the next fault waits for it.
   const last = new Map<string, Promise<void>>();
   const inTurn = async (fault: PlannedFault, before: Promise<void> | undefined) => {
-    // Old data is from before.
+    // The time of old data.
     const leadMs = fault.kind === 'restart-old' ? fault.byMs! : 0;
     await sleep(fault.atMs - leadMs - (performance.now() - begin));
     await before;
@@ -37,11 +37,11 @@ export async function unleash(faults: readonly PlannedFault[], cast: Cast, journ
   await Promise.all(inFlight);
 }
 
-/** How long a worker may take until its turns pass a lock on. */
+/** How long it may take a worker until its turns pass a lock on. */
 const COHORT_MS = 1_000;
 
 /**
- * @param onBegin when it begins later than it was called
+ * @param onBegin called if it begins later than it was called
  * @returns whether the node has certainly lost all data
  */
 async function inflict(

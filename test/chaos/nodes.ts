@@ -7,10 +7,10 @@ import { PostgresServer } from '../support/postgres-server.js';
 import { RedisServer } from '../support/redis-server.js';
 import { keysOfLocks } from '../support/stored.js';
 
-/** What a node has when it comes back. */
+/** The data of a node when it comes back. */
 export type Restart = 'empty' | 'with-data' | 'old';
 
-/** Each kind of fault is planned for those that can have it. */
+/** Each kind of fault is planned for the nodes that can have it. */
 export type ChaosNode = ChaosRedis | ChaosDatabase;
 export type ChaosDatabase = ChaosPostgres | ChaosMariaDb;
 
@@ -21,7 +21,7 @@ interface GuardedWrite {
   base: number;
 }
 
-/** A redis-server of the run, whose data outlives a kill -9 unless it is told to lose it. */
+/** A redis-server of the run, whose data survives a kill -9 unless the call says to lose it. */
 export class ChaosRedis {
   readonly #former: RedisServer[] = [];
 
@@ -51,7 +51,7 @@ export class ChaosRedis {
     await this.current.command('SCRIPT', 'FLUSH').catch(() => {});
   }
 
-  /** Keeps a copy of what is on disk, for a restart with old data. */
+  /** Keeps a copy of the data on disk, for a restart with old data. */
   keepSnapshot(): void {
     rmSync(this.#snapshot, { recursive: true, force: true });
     cpSync(this.#data, this.#snapshot, { recursive: true });
@@ -66,8 +66,8 @@ export class ChaosRedis {
   }
 
   /**
-   * Another server becomes the primary, without data; the one before becomes its replica, and keeps its connections.
-   * @param lead has new connections go to that port
+   * Another server becomes the primary, without data; the old primary becomes its replica, and keeps its connections.
+   * @param lead leads new connections to that port
    */
   async swap(lead: (port: number) => void): Promise<void> {
     const before = this.current;
@@ -86,7 +86,7 @@ export class ChaosRedis {
     );
   }
 
-  /** What is there beside what stays: the fencing counters, and what a restart is known by. */
+  /** The remaining keys besides the permanent ones: the fencing counters, and the records of restarts. */
   async leftKeys(): Promise<string[]> {
     return keysOfLocks(this.current);
   }
@@ -107,12 +107,13 @@ export class ChaosRedis {
 
 function startServer(dir: string): Promise<RedisServer> {
   mkdirSync(dir, { recursive: true });
-  // Written before each reply, which outlives the process. With `always` the node would say that it never loses a write.
+  // Written before each reply, so it survives the process. With `always`, the node would claim that it never loses a
+  // write.
   const args = ['--appendonly', 'yes', '--appendfsync', 'no', '--auto-aof-rewrite-percentage', '0'];
   return RedisServer.start({ dir, args });
 }
 
-/** A database of the run, whose data outlives its crashes. */
+/** A database of the run, whose data survives its crashes. */
 abstract class Database<Server extends PostgresServer | MariaDbServer> {
   protected constructor(protected readonly server: Server) {}
 
@@ -120,13 +121,13 @@ abstract class Database<Server extends PostgresServer | MariaDbServer> {
     return this.server.port;
   }
 
-  /** Ends the sessions of locks that have these ports at the other side, if it is up. */
+  /** Ends the sessions of locks that have these ports at the other side, if the database is up. */
   abstract terminate(ports: readonly number[]): Promise<void>;
 
-  /** Refuses to write for this time. */
+  /** Refuses writes for this time. */
   abstract onlyRead(forMs: number): Promise<void>;
 
-  /** The locks that are held, but that of the janitor, which it never gives back. */
+  /** The held locks, except the lock of the janitor, which it never releases. */
   abstract leftKeys(): Promise<string[]>;
 
   pause(): void | Promise<void> {
@@ -143,7 +144,7 @@ abstract class Database<Server extends PostgresServer | MariaDbServer> {
     await this.server.restart();
   }
 
-  /** What was written under a guard, in the order of each counter. */
+  /** The writes under a guard, in the order of each counter. */
   async guardedWrites(): Promise<GuardedWrite[]> {
     const rows: Record<string, unknown>[] = await this.server.query(COUNTER_WRITES);
     return rows.map(({ name, turn, base }) => ({ key: String(name), turn: String(turn), base: Number(base) }));
@@ -161,7 +162,7 @@ export class ChaosPostgres extends Database<PostgresServer> {
     return new ChaosPostgres(server);
   }
 
-  /** Crashes, comes back as a replica that nobody feeds, and is promoted later. */
+  /** Crashes, comes back as a replica without a primary, and is promoted later. */
   async onlyRead(forMs: number): Promise<void> {
     await this.server.becomeReplica();
     await sleep(forMs);
@@ -185,10 +186,10 @@ export class ChaosPostgres extends Database<PostgresServer> {
 
 export class ChaosMariaDb extends Database<MariaDbServer> {
   static async start(): Promise<ChaosMariaDb> {
-    // Written at each commit, which outlives the process.
+    // Written at each commit, so it survives the process.
     const server = await MariaDbServer.start({ 'innodb-flush-log-at-trx-commit': '2' });
     await server.query(counterTable('bigint AUTO_INCREMENT'));
-    // A superuser writes to a server that only reads, too.
+    // A superuser can also write to a read-only server.
     await server.query('CREATE USER app');
     await server.query('GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON shop.* TO app');
     return new ChaosMariaDb(server);

@@ -1,4 +1,4 @@
-/** What the locks protect: counters, in a process of their own, which does one thing at a time. */
+/** The resource that the locks protect: counters in their own process, which does one thing at a time. */
 import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { Resource, type Access } from '../simulation/explorer/resource.js';
@@ -12,7 +12,7 @@ const resource = new Resource((entry) => journal.note(entry));
 
 createServer((client) => {
   const lines = createInterface({ input: client });
-  // A worker was killed; the reader repeats what its stream says.
+  // A worker was killed: the reader reports the error of its stream.
   client.on('error', () => {});
   lines.on('error', () => {});
   lines.on('line', (line) => {

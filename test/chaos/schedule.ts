@@ -1,6 +1,6 @@
 import { randomOf } from '../support/random.js';
 
-/** Where the locks are. */
+/** The store of the locks. */
 export interface Topology {
   store: 'redis' | 'postgres' | 'mariadb';
   nodes: number;
@@ -21,9 +21,9 @@ export interface PlannedFault {
   kind: FaultKind;
   node?: number;
   worker?: number;
-  /** How long it lasts; 0: over at once. */
+  /** Its duration; 0: over at once. */
   forMs: number;
-  /** How much slower a connection is; or how old the data is that a node comes back with. */
+  /** How much slower a connection is; or how old the data of a node is when it comes back. */
   byMs?: number;
 }
 
@@ -36,13 +36,16 @@ type Target = 'node' | 'worker' | 'link';
 
 interface Habit {
   target: Target;
-  /** How often, next to the others: for one Redis, the nodes of a Redlock, PostgreSQL, and MariaDB, on which nobody listens. */
+  /**
+   * How frequent it is compared to the others: for one Redis, the nodes of a Redlock, PostgreSQL, and MariaDB, on which
+   * no process listens.
+   */
   weight: [single: number, redlock: number, postgres: number, mariadb: number];
   forMs: [min: number, max: number];
   byMs?: [min: number, max: number];
 }
 
-/** What the nemesis does. */
+/** The faults of the nemesis. */
 const HABITS = {
   'restart-empty': { target: 'node', weight: [1, 3, 0, 0], forMs: [0, 300] },
   'restart-with-data': { target: 'node', weight: [1, 1, 2, 2], forMs: [0, 300] },
@@ -68,23 +71,26 @@ export type FaultKind = keyof typeof HABITS;
 export const FAULT_KINDS = Object.keys(HABITS) as FaultKind[];
 
 const GAP_MS = [60, 360] as const;
-/** Between the restarts of nodes, for there is to be a lock most of the time, in the order of `weight`. */
+/** The time between restarts of nodes, because a lock should exist most of the time, in the order of `weight`. */
 const RESTART_GAP_MS = [2_000, 4_000, 3_000, 4_000] as const;
 
 /**
- * A Redlock is in danger where a lock stands on a bare majority, and a node of it loses its data: so it happens often that
- * one node restarts empty while nobody reaches another.
+ * A Redlock is in danger when only a bare majority has a lock, and one of these nodes loses its data. So it happens
+ * often that one node restarts empty while another one is unreachable.
  */
 const AMID_ISOLATION = 0.6;
 
 /**
- * The counters of a node that restarts with old data matter where it gives a majority to nodes that lag behind, too: so it
- * happens often that nobody reaches these before, and the others after, for as long as the node has no vote.
+ * The counters of a node that restarts with old data also matter when it completes a majority with lagging nodes. So it
+ * happens often that these nodes are unreachable before, and the others after, as long as the node has no vote.
  */
 const AMONG_LAGGARDS = 0.6;
 const ABSTAINS_MS = 6_500;
 
-/** What the nemesis does, when, and to whom: by the seed alone. Nobody has two faults at a time, and all end in time. */
+/**
+ * The faults of the nemesis, with times and targets, from the seed alone. No target has two faults at a time, and all
+ * faults end in time.
+ */
 export function planFaults(
   seed: number,
   durationMs: number,
@@ -105,7 +111,7 @@ export function planFaults(
     if (target !== 'node') fault.worker = Math.floor(random() * workers);
     if (byMs) fault.byMs = between(byMs);
     const isRestart = kind.startsWith('restart') || kind === 'only-read';
-    // A node of a Redlock that has lost its data has no vote for as long as one that has restarted.
+    // A node of a Redlock that has lost its data has no vote for as long as a restarted node.
     const mustRest = isRestart || (nodes > 1 && kind.startsWith('flush'));
     const id = `${fault.node} ${fault.worker}`;
     if ((mustRest && atMs < restartFrom) || atMs < (freeFrom.get(id) ?? 0)) continue;
@@ -134,7 +140,7 @@ export function planFaults(
     fault.forMs = Math.min(fault.forMs, 50);
     freeFrom.set(id, fault.atMs + fault.forMs + 500);
   }
-  // The last fault is one that does not end by itself.
+  // The last fault does not end by itself.
   const other = store === 'redis' ? 'swap-primary' : 'silence';
   const isOther = (nodes === 1 && random() < 0.5) || store === 'mariadb';
   const lasting = isOther ? other : 'half-open';

@@ -6,7 +6,7 @@ interface SqlMutant {
   what: string;
   /** Breaks the library where it is loaded, before locks are opened. */
   inject(library: Library): void;
-  /** For how long there are faults when it is run, by which rule it is caught then. */
+  /** How long its run has faults, and the rule that catches it then. */
   seconds: number;
   caughtBy: Rule;
 }
@@ -59,7 +59,7 @@ export const SQL_MUTANTS: Readonly<Record<string, SqlMutant>> = {
 
 /**
  * Changes the texts of statements, by their names, before they are sent.
- * @throws Error in the process that sends one whose text is not as it was
+ * @throws Error in the process that sends a statement whose text has changed in the library
  */
 function rewrite(
   { StatementRunner: { prototype } }: Library,

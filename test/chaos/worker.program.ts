@@ -1,4 +1,4 @@
-/** A client process: the application of the simulation on real servers, until it is told to stop, killed, or stopped. */
+/** A client process: the application of the simulation on real servers, until it is closed, killed, or stopped. */
 import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -26,14 +26,17 @@ export interface WorkerTerms {
   store: Topology['store'];
   ports: number[];
   plan: Surroundings['plan'];
-  /** Name of the mutant that the library is. */
+  /** Name of the mutant of the library. */
   mutant?: string;
 }
 
-/** What it is told to do. */
+/** Its orders. */
 export type Order = 'cohort' | 'force-release' | 'healed' | 'stop' | { adopt: LockParcel };
 
-/** What it tells: it listens; a lock is being passed on; a turn when the faults are over; a lock that another one is to adopt. */
+/**
+ * Its reports: it listens; a lock is being passed on; a turn when the faults are over; a lock that another worker
+ * should adopt.
+ */
 export type Report = 'ready' | 'passing' | Turn | LockParcel;
 
 const terms = JSON.parse(process.argv[2]!) as WorkerTerms;
@@ -41,9 +44,9 @@ const { worker, incarnation, folder, store, ports, plan } = terms;
 const journal = new Journal(folder, `worker-${worker}-${incarnation}`);
 const random = randomOf(terms.seed * 1_000 + worker * 100 + incarnation);
 const BEAT_MS = 100;
-/** Who lost the lock tries to write within this time, in milliseconds. */
+/** A holder that lost the lock tries to write within this time, in milliseconds. */
 const LATER_MS = 200;
-/** Of the turns that a transaction guards: only the database can find out that the lock of these was lost. */
+/** The turns that a transaction guards: only the database can find out that their lock was lost. */
 const EARLY = 0.3;
 
 process.on('unhandledRejection', (reason) => unhandled(reason));
@@ -65,7 +68,7 @@ function sourceOf(): object {
   return servers.length === 1 ? { redis: servers[0]! } : { redlock: servers };
 }
 
-/** The locks of this store, whatever it is. */
+/** The locks of this store, of any kind. */
 const openLocks: typeof library.openLocks = (options) =>
   store === 'redis'
     ? library.openLocks(options)
@@ -126,7 +129,7 @@ clearInterval(beating);
 resource.close();
 process.disconnect();
 
-/** Adds 1 to a counter in the database of the locks, in a transaction that guards the lock and looks at nothing else. */
+/** Adds 1 to a counter in the database of the locks, in a transaction that guards the lock, without any other check. */
 async function guard(database: Counters, turn: string, lock: Held): Promise<(() => Promise<void>) | undefined> {
   const { key } = lock;
   const base = await database.read(key);
@@ -139,7 +142,7 @@ async function guard(database: Counters, turn: string, lock: Held): Promise<(() 
   };
 }
 
-/** Undefined when the lock is known to be lost. */
+/** Undefined if the lock is known to be lost. */
 function guardOf(lock: Held): GuardStatement | undefined {
   try {
     return library.guardStatement(lock as Lock);

@@ -1,6 +1,6 @@
 import { main } from '../../lib/cli/main.js';
 
-/** What a command line printed, and exited with. */
+/** The output and the exit code of a command line. */
 export interface Called {
   code: number;
   out: string;
@@ -12,11 +12,20 @@ export interface Surroundings {
   env?: Record<string, string>;
   /** The width of the terminal that it prints to. @default it prints to no terminal */
   columns?: number;
-  /** What a person answers when asked. @default there is nobody to ask */
+  /**
+   * The answer of a person to a question.
+   * @default there is nobody to ask
+   */
   answer?: string | (() => Promise<string>);
-  /** How long it takes to find that it cannot be connected. @default far longer than a server that is up takes to answer */
+  /**
+   * How long to try to connect.
+   * @default far longer than a running server takes to answer
+   */
   connectMs?: number;
-  /** How long a command that is stopped may take to end. @default far longer than one that ends takes */
+  /**
+   * How long a stopped command may take to end.
+   * @default far longer than a normal command takes
+   */
   graceMs?: number;
   /** Called with each line of the result as it is printed. */
   printed?: (line: string) => void;

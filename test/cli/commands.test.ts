@@ -131,7 +131,7 @@ it('the commands inspect and ls show the processes that wait, and print no numbe
   const [holder, waiter] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
   const key = freshKey();
   const lock = await holder.acquire(key);
-  const inside = holder.acquire(key); // waits in the process that holds the lock, so Redis knows nothing of it
+  const inside = holder.acquire(key); // it waits in the process that holds the lock, so Redis does not know about it
   await until(async () => (await holder.inspect(key))?.waiters === 1, { what: 'it waits' });
   const [shown, listed, table] = [
     await call(on('inspect', key)),
@@ -148,7 +148,7 @@ it('the commands inspect and ls show the processes that wait, and print no numbe
   expect((await call(on('ls', key), { columns: 120 })).out).toMatch(/ 1 process, 2 calls\n$/);
   const json = JSON.parse((await call(on('inspect', key, '--json'))).out) as object;
   expect(json).toMatchObject({ waitingProcesses: [{ pid: process.pid, waiters: 2 }] });
-  const told = ['SET', `lock:{${key}}:calls`, `${lock.owner}@3`, 'PX', 60_000] as const; // as with an extension
+  const told = ['SET', `lock:{${key}}:calls`, `${lock.owner}@3`, 'PX', 60_000] as const; // like an extension
   await server.command(...told);
   expect((await call(on('inspect', key))).out).toMatch(
     new RegExp(`waiting +behind the holder: 3 calls, pid ${process.pid} on .* \\(2 calls\\)\n$`),
@@ -185,7 +185,7 @@ it('the command release takes a lock only from the holder that it showed, after 
     return 'yes';
   };
   expect(await call(on('release', key, '--force'), { answer })).toMatchObject({ code: 1 });
-  expect(await locks.isLocked(key)).toBe(true); // it is of a holder that came while the question was read
+  expect(await locks.isLocked(key)).toBe(true); // it belongs to a holder that came while the question was read
   expect(await call(on('release', key, '--force', '--yes'))).toMatchObject({ code: 0 });
   expect(await call(on('release', key, '--force', '--yes'))).toMatchObject({ code: 1 });
 });
@@ -222,6 +222,6 @@ it('the command inspect has a line for each holder of permits, with its digest, 
   };
   const all = await call(on('release', key, '--force'), { answer });
   expect([all.code, all.err]).toEqual([0, expect.stringContaining('Take it from these 2 holders?')]);
-  expect(await holders()).toHaveLength(1); // the one that came while the question was read
+  expect(await holders()).toHaveLength(1); // the holder that came while the question was read
   await b.release();
 });

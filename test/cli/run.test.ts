@@ -31,7 +31,7 @@ afterEach(() => void vi.restoreAllMocks());
 let files = 0;
 const freshFile = () => join(folder, String(++files));
 const shell = (script: string) => ['--', 'sh', '-c', script];
-/** Says that it runs, and then runs until a signal ends it, with the traps that it is given. */
+/** Reports that it runs, and then runs until a signal ends it, with these traps. */
 const waits = (file: string, traps = '') =>
   shell(`${traps} echo $$ > ${file}.new && mv ${file}.new ${file}; while :; do sleep 0.05; done`);
 const runs = (file: string) => until(() => existsSync(file), { what: 'the command has written its file' });
@@ -42,7 +42,7 @@ const isRunning = (pid: number) => {
     return false;
   }
 };
-/** Has no stream of the process be that of a terminal. */
+/** Makes no stream of the process a terminal. */
 const noTerminal = () => {
   for (const name of ['stdin', 'stdout', 'stderr'] as const) {
     const { isTTY } = process[name];
@@ -99,7 +99,7 @@ describe('run', () => {
     };
     expect(await ran(given)).toEqual(['MINE']);
     expect(await ran(given, '--pass-credentials')).toEqual(Object.keys(given));
-    // An address alone is no secret, and the command may need it.
+    // An address alone is not a secret, and the command may need it.
     expect(await ran({ REDIS_URL: server.url, MINE: 'mine' })).toEqual(['REDIS_URL', 'MINE']);
   });
 

@@ -58,7 +58,7 @@ describe('The credentials of the servers', () => {
       ]),
       fails(['doctor', '--cluster', wrong]),
       fails(['doctor', '--sentinel', `127.0.0.1:${server.port}`, '--sentinel-name', 'x'], { env }),
-      // What is not even understood.
+      // Inputs that cannot be parsed.
       fails(['doctor', wrong]),
       fails([wrong]),
       fails(['doctor', `--${wrong}`]),

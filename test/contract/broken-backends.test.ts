@@ -5,7 +5,7 @@ import { QueuedMemory } from './queued-memory.js';
 import { ToyBackend } from './toy-backend.js';
 import { ToyCrowd } from './toy-crowd.js';
 
-/** The functions of a test runner that only notes what it is given, and what it has noted. */
+/** The functions of a test runner that only records what it gets, and its records. */
 function noting() {
   const tests = new Map<string, () => Promise<void>>();
   const before: (() => Promise<void>)[] = [];
@@ -19,7 +19,10 @@ function noting() {
   return { runner, tests, before, after };
 }
 
-/** Runs one test of the contract. @throws what that throws */
+/**
+ * Runs one test of the contract.
+ * @throws the error of that test
+ */
 async function runOne(sentence: string, setUp: () => Promise<BackendUnderTest>): Promise<void> {
   const { runner, tests, before, after } = noting();
   describeBackend('of a test', setUp, runner);

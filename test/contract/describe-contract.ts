@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, describe, it } from 'vitest';
 import { type BackendUnderTest, describeBackend } from '../../lib/testing/index.js';
 
-/** The sentences of the contract that prove a promise of docs/guarantees.md: in our own output they have its id. */
+/**
+ * The sentences of the contract that prove a promise of docs/guarantees.md: in the output of this repository they have
+ * its id.
+ */
 const proofs = new Map<string, string>();
 proves('a lock is free once its ttl has passed, and a late release leaves the new holder alone [G3]');
 proves("an extension of another holder's lock fails [G4]");

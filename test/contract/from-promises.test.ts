@@ -13,7 +13,7 @@ import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
 import { ToyCrowd } from './toy-crowd.js';
 
-/** A toy backend, some of whose methods are replaced. Closed, it tries no release again while later tests count timers. */
+/** A toy backend with some methods replaced. Once closed, it does not retry releases while later tests count timers. */
 function broken(methods: Partial<PromiseBackend>, limitMs = 20): LockBackend {
   const toy = new ToyBackend(now);
   const backend = fromPromises(Object.assign(toy, { attemptTimeoutMs: () => limitMs }, methods), now, limitMs);

@@ -14,7 +14,7 @@ import { describeContract } from './describe-contract.js';
 
 // In simulated time.
 
-/** What Redis keeps: fencing counters, which locks share, and which have no ttl. */
+/** The keys that Redis keeps: fencing counters, which locks share, and which have no ttl. */
 function onlyCounters(servers: readonly RedisServer[]) {
   return async (prefix: string): Promise<void> => {
     for (const server of servers) {
@@ -28,7 +28,7 @@ function onlyCounters(servers: readonly RedisServer[]) {
   };
 }
 
-/** How long 300 operations at once may take a busy machine. */
+/** How long a busy machine may take for 300 simultaneous operations. */
 const commandTimeoutMs = 20_000;
 
 const startServers = async (count: number): Promise<RedisServer[]> =>

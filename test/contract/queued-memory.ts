@@ -12,7 +12,7 @@ import type {
 } from '../../lib/testing/index.js';
 import { MemoryBackend } from '../../lib/stores/memory/memory.backend.js';
 
-/** Locks in memory with a queue in which nobody is overtaken: whoever is first in it is woken, and asks again. */
+/** Locks in memory with a queue in which nobody is overtaken: the first in the queue is woken, and asks again. */
 export class QueuedMemory extends MemoryBackend {
   readonly #places = new Map<string, Place[]>();
   readonly #listeners = new Map<string, WaitListener>();
@@ -88,7 +88,7 @@ export class QueuedMemory extends MemoryBackend {
     this.#wake(key);
   }
 
-  /** Later, as a listener is never called within a call of the queue. */
+  /** Later, because a listener is never called within a call of the queue. */
   #wake(key: string): void {
     queueMicrotask(() => {
       const [first] = this.#placesOf(key);

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ReleaseRetry } from '../../lib/core/backend/release-retry.js';
 
-/** What is tried, and when; each try is answered at once. */
+/** The attempts and their times; each attempt is answered at once. */
 function retrying(isConfirmed: (key: string) => boolean = () => false) {
   const tried: [key: string, atMs: number][] = [];
   const connection = { isReady: true };

@@ -21,7 +21,9 @@ export interface Member {
   isKept?: boolean;
 }
 
-/** A toy whose locks several may hold. Each of its rules is a method, which a test can replace. It keeps no queue. */
+/**
+ * A toy whose locks several callers can hold. Each of its rules is a method, which a test can replace. It has no queue.
+ */
 export class ToyCrowd implements PromiseBackend {
   readonly name = 'toy';
   readonly modes = ['shared', 'permits'] as const;
@@ -34,12 +36,12 @@ export class ToyCrowd implements PromiseBackend {
     return 1_000;
   }
 
-  /** Those of them who count. */
+  /** The holders that count. */
   counted(members: readonly Member[]): Member[] {
     return members.filter(({ endsAt }) => endsAt > this.now());
   }
 
-  /** How many permits those who hold it and one who asks may have together. */
+  /** The number of permits that the holders and one asking call may have together. */
   limitOf(members: readonly Member[], limit: number): number {
     return Math.min(limit, ...members.map(({ hold }) => (hold.mode === 'permits' ? hold.limit : Infinity)));
   }
@@ -52,7 +54,7 @@ export class ToyCrowd implements PromiseBackend {
     return taken + hold.permits <= this.limitOf(members, hold.limit);
   }
 
-  /** The token of one who shares the lock with these. */
+  /** The token of a call that shares the lock with these. */
   sharedToken(members: readonly Member[]): number {
     return members[0]?.fencingToken ?? ++this.#lastToken;
   }

@@ -60,7 +60,7 @@ it('the events of a service end though its store fails to close, and the applica
   locks.onApplicationShutdown = async () => {}; // it has closed
 });
 
-/** Two services on one store: what one holds the other waits for. */
+/** Two services on one store: one waits for what the other holds. */
 const pairOn = (toy: PromiseBackend) => [serviceOn(fromPromises(toy, now)), serviceOn(fromPromises(toy, now))] as const;
 
 /** The warnings of a service, as they come. */
@@ -87,7 +87,7 @@ it('a waiting call asks a store with a watch again only when the watch says that
   expect(asked(toy)).toBe(before + 1);
 });
 
-/** Has the watches that are begun from now on fail, as often as it says. */
+/** Makes the watches that begin from now on fail, this many times. */
 function failing(toy: ToyWatched, times: number): void {
   const { watch } = ToyWatched.prototype;
   toy.watch = (signal) => {
@@ -104,7 +104,7 @@ it('waiting calls poll while the watch of their store is broken, and are notifie
     const holder = await one.acquire('key');
     const waiting = other.acquire('key');
     await until(() => toy.watches === 1, { what: 'the store watches' });
-    await delay(3_500); // what has lasted may break
+    await delay(3_500); // a watch that has lasted may break
     expect(warnings).toHaveLength(round);
     failing(toy, 4);
     toy.break();
@@ -116,7 +116,7 @@ it('waiting calls poll while the watch of their store is broken, and are notifie
     const then = asked(toy);
     await holder.release();
     await (await waiting).release();
-    expect(asked(toy)).toBeLessThanOrEqual(then + 2); // once as it watches again, and once as the lock is free
+    expect(asked(toy)).toBeLessThanOrEqual(then + 2); // once because it watches again, and once because the lock is free
   }
   expect(warnings).toHaveLength(2);
 });
@@ -168,7 +168,7 @@ it('a silent watch is begun again when a wake-up did not come [G1091]', async ()
   await until(() => toy.watches === 1, { what: 'the store watches' });
   await delay(11_000);
   expect(began()).toBe(1);
-  await ToyBackend.prototype.forceRelease.call(toy, 'key'); // nobody is told
+  await ToyBackend.prototype.forceRelease.call(toy, 'key'); // nobody is notified
   await (await waiting).release();
   await until(() => began() === 2, { what: 'it is begun again' });
   await holder.release();

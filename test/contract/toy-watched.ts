@@ -1,9 +1,9 @@
 import type { AcquireRequest, Grant, Releasing } from '../../lib/testing/index.js';
 import { ToyBackend } from './toy-backend.js';
 
-/** A toy that tells which locks may be free. A test may break its watches, or replace `watch`. */
+/** A toy that reports which locks may be free. A test can break its watches, or replace `watch`. */
 export class ToyWatched extends ToyBackend {
-  /** What has happened, in order. */
+  /** The events, in order. */
   readonly log: string[] = [];
   readonly #watches = new Set<(heard: string | Error) => void>();
 
@@ -11,7 +11,7 @@ export class ToyWatched extends ToyBackend {
     return this.#watches.size;
   }
 
-  /** All watches end with an error, as those of a store whose connection breaks. */
+  /** Ends all watches with an error, like a store whose connection breaks. */
   break(): void {
     for (const hear of [...this.#watches]) hear(new Error('the connection broke'));
   }

@@ -8,7 +8,10 @@ const [name = '', ...rules] = /^ACL SETUSER (.*)$/m.exec(page)![1]!.split(' ');
 /** The rules of docs/rights.md that give a right: commands, keys, channels. */
 export const RIGHTS = rules.filter((rule) => /^[+~&]/.test(rule));
 
-/** Makes the user of that page, with changes to its rules. @returns how to log in */
+/**
+ * Creates the user of that page, with changes to its rules.
+ * @returns how to log in
+ */
 export async function aclUser(
   server: RedisServer,
   { without = [], also = [] }: { without?: readonly string[]; also?: readonly string[] } = {},
@@ -19,10 +22,10 @@ export async function aclUser(
   return { host: '127.0.0.1', port: server.port, username: name, password };
 }
 
-/** What Redis has refused to do for want of a right, since it was asked last. */
+/** The commands that Redis has refused for lack of a right since the last call. */
 export async function refusals(server: RedisServer): Promise<string[]> {
   const log = (await server.command('ACL', 'LOG')) as unknown[][];
   await server.command('ACL', 'LOG', 'RESET');
-  // ioredis tells its name unasked (CLIENT SETINFO, SETNAME), and does without the right to.
+  // ioredis reports its name unasked (CLIENT SETINFO, SETNAME), and works without the right to do so.
   return log.map((entry) => String(entry[entry.indexOf('object') + 1])).filter((what) => !what.startsWith('client'));
 }

@@ -16,10 +16,10 @@ export const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
 export const codes = (findings: readonly Finding[]) => findings.map(({ severity, code }) => `${severity} ${code}`);
 export const nameOf = ({ port }: { port: number }) => `127.0.0.1:${port}`;
 
-/** So long a command may take that no server of a busy machine is far away. */
+/** A command may take this long, so that no server on a busy machine seems far away. */
 export const commandTimeoutMs = 10_000;
 
-/** What the doctor says as soon as each server answers within the second that it gives them. */
+/** The report of the doctor once each server answers within the second that the doctor allows. */
 export function diagnosed(locks: LockService): Promise<LockDiagnosis<NodeDiagnosis>> {
   return until(
     async () => {
@@ -30,12 +30,12 @@ export function diagnosed(locks: LockService): Promise<LockDiagnosis<NodeDiagnos
   );
 }
 
-/** What the doctor says of servers that answer. */
+/** The report of the doctor on servers that answer. */
 export async function diagnosisOf(options: RedisLockModuleOptions): Promise<LockDiagnosis<NodeDiagnosis>> {
   return diagnosed(await openLocks({ commandTimeoutMs, ...options }));
 }
 
-/** What of the log of an application that starts and ends tells of its locks. */
+/** The log lines about locks of an application that starts and ends. */
 export async function logOf(locks: DynamicModule): Promise<string[]> {
   const lines: string[] = [];
   const log = new (class extends RecordingLogger {
@@ -50,7 +50,10 @@ export async function logOf(locks: DynamicModule): Promise<string[]> {
   return [...lines, ...log.lines];
 }
 
-/** The same, with servers that answer: on a busy machine not always within the second that the check at the start gives them. */
+/**
+ * The same, with servers that answer: on a busy machine not always within the second that the check at the start
+ * allows.
+ */
 export function logOfAnswering(locks: DynamicModule): Promise<string[]> {
   return until(
     async () => {

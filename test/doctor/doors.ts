@@ -11,7 +11,11 @@ interface Door {
   readonly name: string;
 }
 
-/** A door to a server. @param change called with what the server has answered and was not let through; returns that, and the rest */
+/**
+ * A door to a server.
+ * @param change called with the answer of the server that was not yet let through; returns the part to let through, and
+ * the rest
+ */
 async function doorTo(
   server: RedisServer,
   change: (pending: string) => [through: string, rest: string],
@@ -35,14 +39,14 @@ async function doorTo(
   return { url: `redis://${name}`, name };
 }
 
-/** A door to a server whose clock is ahead by so many seconds: the seconds in its answers to TIME are. */
+/** A door to a server whose clock is ahead by this many seconds: it changes the seconds in answers to TIME. */
 export function skewedClock(server: RedisServer, seconds: number): Promise<Door> {
   const time = /(\*2\r\n\$10\r\n)(\d{10})(?=\r\n\$\d\r\n)/g;
   const later = (_all: string, head: string, at: string) => head + (Number(at) + seconds);
   return doorTo(server, (pending) => [pending.replace(time, later), '']);
 }
 
-/** A door to a server on which INFO gives this text: that of a kind of server which cannot be run here. */
+/** A door to a server on which INFO returns this text: the text of a server that cannot run here. */
 export function posingAs(info: string, server: RedisServer): Promise<Door> {
   const text = info.trim().replace(/\r?\n/g, '\r\n');
   return doorTo(server, (pending) => {

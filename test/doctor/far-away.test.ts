@@ -52,7 +52,7 @@ describe('One Redis that is far away', () => {
   it('the doctor warns when two round trips take longer than a command may [G281]', async () => {
     const locks = await openLocks({ redis: await far(await redisServer(...DURABLE), 600) });
     const finding = await until(
-      // On a busy machine it may take so long at first that it is an error.
+      // On a busy machine it may first take so long that it is an error.
       async () => (await locks.diagnose()).findings.find(({ severity }) => severity === 'warning'),
       { what: 'the doctor warns' },
     );

@@ -117,7 +117,7 @@ describe('A check of a server', () => {
     let asked = 0;
     const answers = async () => (asked++, (await locks.diagnose()).nodes[0]!.reachable);
     await until(answers, { what: 'it answers again' });
-    expect(await checks(server)).toBeLessThanOrEqual(1 + asked); // of the three before, one reached the server
+    expect(await checks(server)).toBeLessThanOrEqual(1 + asked); // one of the three earlier ones reached the server
     await until(async () => (await connections()) === before, { what: 'it has no connection of its own any more' });
   });
 });

@@ -10,7 +10,7 @@ import { redisServer, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { posingAs } from './doors.js';
 
-/** What matters of answers to INFO, as users of these servers published them: dragonflydb/dragonfly#5431, … */
+/** The relevant parts of answers to INFO, as users of these servers published them: dragonflydb/dragonfly#5431, … */
 const DRAGONFLY = `# Server
 redis_version:7.4.0
 dragonfly_version:df-v1.31.0
@@ -64,7 +64,7 @@ master_replid2:0000000000000000000000000000000000000000
 mvcc_depth:0
 `;
 
-/** … and microsoft/garnet#649. What is missing there is as in the source of Garnet 2.1.4. */
+/** … and microsoft/garnet#649. The missing parts are as in the source of Garnet 2.1.4. */
 const GARNET = `# Server
 garnet_version:1.0.19
 os:Unix 5.15.131.2

@@ -14,13 +14,13 @@ import { aclUser, refusals, RIGHTS } from './acl-user.js';
 import { commandTimeoutMs, diagnosed } from './diagnosed.js';
 import { shardOf } from '../support/stored.js';
 
-/** What the doctor says that it cannot see without the right that shows all settings. */
+/** The text of the doctor if it lacks the right that shows all settings. */
 const UNSEEN = 'snapshots and appendfsync: no right to config|get';
-/** What was refused, but for the settings, which are asked for, and done without. */
+/** The refused commands, except those for settings, which the library asks for and can work without. */
 const needed = (refused: readonly string[]) => refused.filter((what) => what !== 'config|get');
 
 let servers: RedisServer[];
-/** It gets ready while the other tests run. */
+/** It starts while the other tests run. */
 let starting: Promise<RedisCluster>;
 beforeAll(async () => {
   starting = RedisCluster.start();
@@ -33,7 +33,7 @@ afterAll(async () => {
 
 const open = (options: RedisLockModuleOptions) => openLocks({ commandTimeoutMs, ...options });
 
-/** All that the library does, on a Redlock too: `inQueue` tells when that many wait for a key. */
+/** Everything that the library does, on a Redlock too: `inQueue` resolves when this many wait for a key. */
 async function wholePath(
   [a, b]: readonly [LockService, LockService],
   inQueue: (key: string, count: number) => Promise<void>,
@@ -63,7 +63,7 @@ async function wholePath(
 const listening = async (server: RedisServer) =>
   ((await server.command('PUBSUB', 'CHANNELS', 'lock:inbox:*')) as string[]).length;
 
-/** Both services have waited for some lock, so they hear of their turns. */
+/** Both services have waited for some lock, so they listen for their turns. */
 async function bothListen([a, b]: readonly [LockService, LockService], on: readonly RedisServer[]): Promise<void> {
   for (const [locks, others, count] of [
     [a, b, 1],
@@ -89,7 +89,7 @@ describe('A user of Redis with the rights that docs/rights.md names', () => {
     await wholePath(both, (key, count) => untilQueued(server, key, count));
     const used = await server.calls();
     expect(await refusals(server)).toEqual([]);
-    // A right that nothing uses would be one too many.
+    // A right that nothing uses would be superfluous.
     const commands = RIGHTS.filter((right) => right.startsWith('+'));
     expect(commands.length).toBeGreaterThan(14);
     expect(commands.filter((right) => used[right.slice(1)] === undefined)).toEqual([]);
@@ -103,7 +103,7 @@ describe('A user of Redis with the rights that docs/rights.md names', () => {
       const { username, password } = await aclUser(server, { also });
       const redis = { ...withPrefix(server.url, 'app:'), username, password };
       const [holder, waiter] = [await open({ redis }), await open({ redis })];
-      await refusals(server); // those of the tests before
+      await refusals(server); // commands of the earlier tests
       const lock = await holder.acquire('prefixed');
       const waiting = waiter.acquire('prefixed');
       await until(async () => Number(await server.command('ZCARD', 'app:lock:{prefixed}:queue')) > 0, {
@@ -124,7 +124,7 @@ describe('A user of Redis with the rights that docs/rights.md names', () => {
     await Promise.all(servers.map((server, index) => server.command('SET', shardOf('path'), 2 ** 52 + index * 1_000)));
     await bothListen(both, servers);
     await wholePath(both, async (key, count) => {
-      // On the slowest node the question of the next one may come before the lock: there he does not wait.
+      // On the slowest node the next call's request may come before the lock: it does not wait there.
       const agree = async () =>
         (await Promise.all(servers.map((server) => queued(server, key)))).filter((n) => n === count);
       await until(async () => (await agree()).length >= 2, { what: `${count} wait for the lock "${key}"` });
@@ -134,7 +134,7 @@ describe('A user of Redis with the rights that docs/rights.md names', () => {
 
   it('a user with the documented rights may do all that a Cluster needs, with the further rights that are documented for it [G234]', async () => {
     const cluster = await starting;
-    await Promise.all(cluster.nodes.map(refusals)); // those of the tests before
+    await Promise.all(cluster.nodes.map(refusals)); // commands of the earlier tests
     const sharded = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
     const also = ['+cluster|slots', '+cluster|info', '+asking', ...sharded, 'resetkeys', '~app:lock:*'];
     const without = ['+pubsub|numsub'];
@@ -166,7 +166,7 @@ describe('A user of Redis with the rights that docs/rights.md names', () => {
 });
 
 describe('The doctor', () => {
-  /** Nobody is asked for INFO but by the doctor. */
+  /** Only the doctor asks for INFO. */
   const quiet = (login: RedisOptions) => ({ ...login, enableReadyCheck: false });
 
   it('the doctor of such a user is refused only what shows the passwords of the server [G534]', async () => {

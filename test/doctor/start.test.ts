@@ -49,7 +49,7 @@ describe('An application that starts', () => {
     servers[1]!.pause();
     const named = servers.slice(0, 2).map(({ port }) => `127.0.0.1:${port}`);
     await until(
-      // A node that answers late is named, too.
+      // A node that answers late is also named.
       async () => {
         const lines = await logOf(
           RedisLockModule.forRoot({ redlock: urls(servers), commandTimeoutMs, connectTimeoutMs: 1_000 }),

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { launchEtcd, newEtcdMembers, type EtcdMember } from '../../servers/launch-etcd.js';
 import { until } from '../support/until.js';
 
-/** What is read of the answers of etcd. */
+/** The parts of etcd's answers that are read. */
 export interface EtcdAnswer {
   readonly message?: string;
   readonly kvs?: readonly unknown[];
@@ -14,7 +14,7 @@ export interface EtcdAnswer {
   readonly header?: { readonly member_id: string };
 }
 
-/** Members of etcd on 127.0.0.1, which die with this process however this process ends. */
+/** Members of etcd on 127.0.0.1, which die with this process, however it ends. */
 export class EtcdCluster {
   readonly #children: ChildProcess[] = [];
 
@@ -34,14 +34,17 @@ export class EtcdCluster {
     return this.members.map(({ port }) => `http://127.0.0.1:${port}`) as [string, ...string[]];
   }
 
-  /** Asks a member, as `etcdctl` would. */
+  /** Asks a member, like `etcdctl`. */
   async ask(path: string, body: object = {}, at = 0): Promise<EtcdAnswer> {
     const signal = AbortSignal.timeout(2_000);
     const request = { method: 'POST', body: JSON.stringify(body), signal };
     return (await (await fetch(`${this.endpoints[at]}/v3/${path}`, request)).json()) as EtcdAnswer;
   }
 
-  /** The member that leads, when there is one. @param gone a member that is not asked */
+  /**
+   * The leading member, once there is one.
+   * @param gone a member that is not asked
+   */
   async leader(gone?: number): Promise<number> {
     const found = await until(
       async () => {
@@ -56,7 +59,7 @@ export class EtcdCluster {
     return found.at;
   }
 
-  /** SIGSTOP: it answers nothing, and takes connections that it will serve later. */
+  /** SIGSTOP: it answers nothing, and accepts connections that it will serve later. */
   pause(at: number): void {
     this.#children[at]!.kill('SIGSTOP');
   }
@@ -73,7 +76,7 @@ export class EtcdCluster {
     await exited;
   }
 
-  /** On the same ports, with the data that it has left. */
+  /** On the same ports, with its old data. */
   async restart(at: number): Promise<void> {
     this.#children[at] = await launchEtcd(this.members[at]!, this.members, this.dir);
   }

@@ -15,7 +15,7 @@ async function proxied(timeoutMs?: number) {
   onTestFinished(() => proxy.stop());
   const beside = new EtcdLocks({ endpoints: [proxy.url, ...etcd.endpoints], timeoutMs: 20_000 });
   const alone = new EtcdLocks({ endpoints: [proxy.url], timeoutMs });
-  /** The first command of this path has this fate. */
+  /** The fate of the first command with this path. */
   const once = (path: string, fate: Fate) => {
     proxy.fate = (command) => {
       if (command.path !== path) return 'answered';

@@ -6,16 +6,22 @@ import type { EtcdAnswer } from './etcd-cluster.js';
 /** A command of a store, on its way to etcd. */
 export interface Command {
   readonly path: string;
-  /** Sends it to etcd. @returns the answer of that */
+  /**
+   * Sends it to etcd.
+   * @returns the answer of etcd
+   */
   run(): Promise<EtcdAnswer>;
 }
 
-/** Its answer arrives; it runs, and its answer is lost; it does not run yet, and its connection breaks; it is not answered. */
+/**
+ * Its answer arrives; it runs, and its answer is lost; it does not run yet, and its connection breaks; it is not
+ * answered.
+ */
 export type Fate = 'answered' | 'lost' | 'kept' | 'hung';
 
 /** Stands between a store and a member of etcd. */
 export class EtcdProxy {
-  /** What becomes of a command. */
+  /** The fate of a command. */
   fate: (command: Command) => Fate | Promise<Fate> = () => 'answered';
   readonly commands: Command[] = [];
   readonly #server: Server;
@@ -27,7 +33,7 @@ export class EtcdProxy {
       const answered = request.toArray().then((chunks) => {
         return this.#meet(request.url!, Buffer.concat(chunks).toString(), response, gone.signal);
       });
-      answered.catch(() => response.destroy()); // one of both sides is gone
+      answered.catch(() => response.destroy()); // one of the two sides is gone
     });
   }
 
@@ -57,7 +63,7 @@ export class EtcdProxy {
     const answer = await send(gone);
     if (fate === 'lost') return void response.destroy();
     response.writeHead(answer.status, { 'content-type': 'application/json' });
-    // A watch goes on and on.
+    // A watch never ends.
     for await (const chunk of answer.body!) response.write(chunk);
     response.end();
   }

@@ -13,7 +13,7 @@ const LEADERS = Number(process.env.LEADERS ?? 2);
 const [AWAY_MS, EVERY_MS] = LEADERS > 2 ? [6_000, 20_000] : [0, 0];
 const TIMEOUT_MS = 5_000;
 
-/** Whose calls are short. Those of one more, `long`, extend their locks. */
+/** Their calls are short. The calls of one more process, `long`, extend their locks. */
 const SHORT = ['a', 'b', 'c', 'd'];
 const KEYS = [...SHORT, 'long'];
 
@@ -31,7 +31,7 @@ it(
     const lastTokens = new Map<string, number>();
     const wrong: string[] = [];
     const refused: string[] = [];
-    /** When each key was granted last, all grants, and the longest time without one. */
+    /** The last grant of each key, the number of grants, and the longest time without one. */
     const seen = new Map(KEYS.map((key) => [key, { at: performance.now(), grants: 0 }]));
     let [lastGrantAt, longestGapMs, lost] = [performance.now(), 0, 0];
 

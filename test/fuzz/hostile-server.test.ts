@@ -18,21 +18,21 @@ const source = ({ port }: HostileServer) => ({
   host: '127.0.0.1',
   port,
   protocol: 2 as const,
-  // No command before it is ready, so that it is soon.
+  // No command before it is ready, so that it becomes ready soon.
   connectionName: '',
   disableClientInfo: true,
   enableReadyCheck: false,
   retryStrategy: () => 1,
 });
 
-/** The answers that random ones seldom are: another holder, on all nodes alike, and none at all. */
+/** The answers that random ones rarely are: another holder, the same on all nodes, and none at all. */
 const REFUSED: Reaction = { bytes: refusal(50, 'another@0000000000000001') };
 const GRANTED: Reaction = { bytes: '$16\r\n0000000000000001\r\n' };
-/** The same to a process that has waited a moment ago. */
+/** The same for a process that has just waited. */
 const TURNS: Reaction[] = [{ bytes: refusalOfTurn(50, 'another@1') }, { bytes: grantOfTurn('0000000000000001') }];
 const ONE_OF_EACH: Reaction[] = [GRANTED, REFUSED, ...TURNS, 'hang up'];
 
-/** Runs under a lock, and tells with which tokens; rejects when nothing came of it for a long time. */
+/** Runs under a lock, and returns the tokens; rejects if there is no result for a long time. */
 async function attempt(locks: LockService): Promise<{ tokens: number[]; error?: unknown }> {
   const tokens: number[] = [];
   let timer: NodeJS.Timeout | undefined;
@@ -56,7 +56,7 @@ async function attempt(locks: LockService): Promise<{ tokens: number[]; error?: 
 
 const isToken = (token: number) => Number.isSafeInteger(token) && token > 0;
 
-/** It ran once, or it says why not. */
+/** It ran once, or the error says why not. */
 function note(outcomes: Record<string, number>, tokens: number[], error: unknown): void {
   const outcome = tokens.length === 1 ? 'ran' : error instanceof LockError ? error.name : `wrong: ${String(error)}`;
   expect(outcome).toMatch(/^(ran|Lock(Contended|Unavailable)Error)$/);
@@ -83,7 +83,7 @@ describe('a server that answers its scripts in any way', () => {
       ONE_OF_EACH.map((each) => [each]),
     );
     expect(Object.keys(Object.prototype)).toEqual([]);
-    // It was asked, and not only found out of order.
+    // The server was asked, not only found to be out of order.
     expect(outcomes.ran).toBeGreaterThan(1);
     expect(outcomes.LockContendedError).toBeGreaterThan(1);
     expect(outcomes.LockUnavailableError).toBeGreaterThan(1);

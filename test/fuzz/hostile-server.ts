@@ -2,10 +2,12 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import fc from 'fast-check';
 
-/** What the server does with a script that it is asked to run. */
+/** The reaction of the server to a script. */
 export type Reaction = { bytes: string } | 'nothing' | 'hang up';
 
-/** A TCP server that reads the commands of a client, and answers its scripts as it is told. Everything else is `+OK`. */
+/**
+ * A TCP server that reads the commands of a client, and answers its scripts as requested. Everything else gets `+OK`.
+ */
 export class HostileServer {
   #reaction: Reaction = 'nothing';
   readonly #sockets = new Set<Socket>();
@@ -25,7 +27,7 @@ export class HostileServer {
     return (this.server.address() as AddressInfo).port;
   }
 
-  /** From now on, and on new connections: what was asked on the old ones is forgotten. */
+  /** From now on, and on new connections: requests on the old ones are forgotten. */
   async react(reaction: Reaction): Promise<void> {
     this.#reaction = reaction;
     if (this.#sockets.size === 0) return;
@@ -61,7 +63,7 @@ const text = fc.oneof(
 );
 const line = text.map((value) => value.replace(/[\r\n]/g, ' '));
 
-/** Well-formed RESP of any type, nested, and with names that objects have. */
+/** Well-formed RESP of any type, nested, with names that objects have. */
 const wellFormed = fc.letrec<{ value: string }>((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', withCrossShrink: true },
@@ -94,7 +96,10 @@ export function refusalOfTurn(pttl: number, text: string): string {
   return `*7\r\n+refused\r\n:0\r\n:1700000000000000\r\n:${pttl}\r\n+${text}\r\n:0\r\n:0\r\n`;
 }
 
-/** As the library expects them: a token, that and the time of the node, or who holds the lock and for how long. */
+/**
+ * As the library expects them: a token, a token with the time of the node, or the holder of the lock and its remaining
+ * time.
+ */
 const asExpected = fc.oneof(
   fc.integer({ min: 1 }).map((number) => `:${number}\r\n`),
   token.map((text) => `$16\r\n${text}\r\n`),
@@ -104,10 +109,10 @@ const asExpected = fc.oneof(
   fc.tuple(fc.integer({ min: 0, max: 50 }), value).map(([pttl, text]) => refusal(pttl, text)),
 );
 
-/** ioredis throws at a null that nobody asked for, where no caller can catch it: not as one of several answers. */
+/** ioredis throws on an unrequested null where no caller can catch it, unless it is one of several answers. */
 const HAS_NULL = /[$*]-|_/;
 
-/** Cut off, with bytes changed, or no RESP at all. */
+/** Truncated, with changed bytes, or not RESP at all. */
 const broken = fc
   .oneof(
     fc.string(),

@@ -44,7 +44,7 @@ const value = fc.anything({
   withSparseArray: true,
 });
 
-/** What it returns, or the error of this library that it throws; anything else that it throws is thrown on. */
+/** Its result, or its error if the library threw it; it rethrows all other errors. */
 function outcome<T>(call: () => T): T | LockError {
   try {
     return call();

@@ -1,4 +1,4 @@
-/** A resource that takes part: it remembers the greatest fencing token it has seen, and refuses a smaller one. */
+/** A resource that checks tokens: it remembers the largest fencing token it has seen, and refuses a smaller one. */
 export class FencedStore {
   value?: string;
   #greatest = 0;

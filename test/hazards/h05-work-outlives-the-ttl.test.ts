@@ -19,7 +19,7 @@ describe('H5: the work takes longer than the ttl', () => {
     atWork.push('A');
     await until(() => tryLock(b, 'lock', 'B', TTL_MS), { what: 'B has the lock' });
     atWork.push('B');
-    expect(atWork).toEqual(['A', 'B']); // A knows nothing of it
+    expect(atWork).toEqual(['A', 'B']); // A does not know
   });
 
   it('this library keeps the lock for as long as the work takes, and nobody else gets it [G152]', async () => {

@@ -8,7 +8,7 @@ import { tryLock } from '../support/naive.js';
 import { clientOf, ownersOf, proxyTo, redisServer, redisServers } from '../support/stage.js';
 import { counterOn } from '../support/stored.js';
 
-/** A primary with a replica that follows it through a proxy, which can hold the stream of changes back. */
+/** A primary with a replica behind a proxy, which can hold back the stream of changes. */
 async function replicated(): Promise<{ primary: RedisServer; stream: TcpProxy; replica: RedisServer }> {
   const primary = await redisServer();
   const stream = await proxyTo(primary);
@@ -29,7 +29,7 @@ async function laterHolderIsGreater(primary: RedisServer, stream: TcpProxy, repl
   const stock = new FencedStore();
   const a = await openLocks({ redis: primary.url });
   stream.dropReplies();
-  await a.withLock('key', () => {}); // the replica hears of this neither
+  await a.withLock('key', () => {}); // the replica does not get this either
   const lockOfA = await a.acquire('key');
   await failOver(primary, replica);
   const b = await openLocks({ redis: replica.url });
@@ -71,7 +71,7 @@ describe('H10: the primary fails before it has replicated the lock', () => {
     const [a, b] = [await openLocks(options), await openLocks(options)];
     const lockOfA = await a.acquire('key');
     const hasIt = async () => (await ownersOf(masters, 'key')).every((owner) => owner === lockOfA.owner);
-    await until(hasIt, { what: 'all masters have it' }); // two would do for A
+    await until(hasIt, { what: 'all masters have it' }); // two would suffice for A
     await masters[0]!.kill();
     expect(await b.tryAcquire('key')).toBeNull();
     await lockOfA.extend();

@@ -10,7 +10,7 @@ import { until } from '../support/until.js';
 import { tryLock, unlock } from '../support/naive.js';
 import { clientOf, redisServer } from '../support/stage.js';
 
-/** On a connection of its own, which does not hold up the server that closes. */
+/** On its own connection, which does not delay the closing server. */
 function get(url: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const call = request(url, { agent: false }, (response) =>

@@ -15,7 +15,7 @@ const COUNT = 20_000;
 /** The counters of a node of a Redlock. */
 const SHARDS = 4_096;
 
-/** Does it once for each of many keys, which are never used again. */
+/** Calls `use` once for each of many keys, which are never used again. */
 async function forManyKeys(name: string, count: number, work: (key: string) => Promise<unknown>): Promise<void> {
   for (let start = 0; start < count; start += 500) {
     const keys = Array.from({ length: 500 }, (_, index) => `${name} ${start + index} ${'x'.repeat(200)}`);
@@ -32,7 +32,7 @@ async function memoryOf(server: RedisServer): Promise<number> {
   return Number(/used_memory:(\d+)/.exec(String(await server.command('INFO', 'memory')))?.[1]);
 }
 
-/** Has the time of every ttl pass, and no other key go. */
+/** Lets every ttl pass, and removes no other key. */
 async function endAllTtls(server: RedisServer): Promise<void> {
   const script = `for _, key in ipairs(redis.call('KEYS', '*')) do
     if redis.call('PTTL', key) >= 0 then redis.call('PEXPIRE', key, 1) end

@@ -10,7 +10,7 @@ import { until } from '../support/until.js';
 
 const TTL_MS = 400;
 
-/** What was asked for has been written to the sockets. */
+/** All requests have been written to the sockets. */
 const sent = () => new Promise(setImmediate);
 
 describe('H7: the client is paused while it acquires, and reads the answers after the ttl', () => {
@@ -114,7 +114,7 @@ describe('H20: many wait for one lock', () => {
     const server = await redisServer();
     const options = { redis: server.url, waitMs: 60_000 };
     const holder = await openLocks(options);
-    // Redis cannot tell several services of one process from those of several.
+    // Redis cannot distinguish several services of one process from services of several processes.
     const services = await Promise.all([1, 2, 3].map(() => openLocks(options)));
     const lock = await holder.acquire('key');
 
@@ -124,7 +124,7 @@ describe('H20: many wait for one lock', () => {
       const got = await services[service]!.acquire('key');
       expect(++inside).toBe(1);
       served[service]!.push(waiter);
-      await server.command('PING'); // while another would come in
+      await server.command('PING'); // while another one would enter
       inside--;
       expect(await got.release()).toBe(true);
     };

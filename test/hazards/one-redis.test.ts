@@ -115,7 +115,7 @@ describe('H9: a command that was given up runs when Redis returns', () => {
   it('this library takes back a command that a hanging Redis runs later [G157]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url, commandTimeoutMs: GIVE_UP_MS, ttlMs: LONG_TTL_MS });
-    await (await locks.acquire('other')).release(); // the scripts are known to the server
+    await (await locks.acquire('other')).release(); // the server knows the scripts
     const counter = await counterOn(server);
 
     server.pause();
@@ -275,7 +275,7 @@ describe('H19: Redis goes away while the work runs', () => {
     });
     expect(await paid).toBe('the card is charged');
     expect(await server.keys('lock:{key}')).toEqual(['lock:{key}']);
-    way.cut(); // with it goes the release that was on its way
+    way.cut(); // the release that was on its way is lost with it
     way.release();
     await freeOn([server], 'key');
   });

@@ -52,14 +52,14 @@ describe('H1: the holder crashes between two commands', () => {
 const HOUR_MS = 3_600_000;
 const DEFAULT_TTL_MS = 30_000;
 
-/** The lock of the old SETNX page: its value is the time at which it ends, by the clock of whoever took it. */
+/** The lock of the old SETNX page: its value is the time at which it ends, by the clock of its taker. */
 class TimestampLock {
   constructor(
     private readonly redis: Redis,
     private readonly clock: () => number,
   ) {}
 
-  /** @returns when the lock ends, undefined when it is taken */
+  /** @returns the end of the lock, undefined if it is taken */
   async lock(ttlMs: number): Promise<number | undefined> {
     const mine = this.clock() + ttlMs;
     if ((await this.redis.setnx('lock', mine)) === 1) return mine;
@@ -122,14 +122,14 @@ describe('H4: the end of the lease is a time of the clients', () => {
     expect(await ahead.tryAcquire('key')).toBeNull();
     expect(await ownerOn(server, 'key')).toBe(winner.owner);
     expect(await server.command('PTTL', 'lock:{key}')).toBeLessThanOrEqual(DEFAULT_TTL_MS);
-    expect(await winner.release()).toBe(true); // a lock that is its own still
+    expect(await winner.release()).toBe(true); // a lock that still belongs to it
     const [one, other] = await Promise.all(race);
     expect(one!.owner).not.toBe(other!.owner);
     expect(await server.command('PTTL', 'lock:{key}')).toBeLessThanOrEqual(DEFAULT_TTL_MS);
   });
 });
 
-/** As long as the pause of the holder: far longer than a busy machine lets a process stand still before. */
+/** As long as the pause of the holder: far longer than a busy machine stops a process. */
 const TTL_MS = 2_000;
 
 describe('H6: the holder is paused, and writes when it wakes', () => {
@@ -166,7 +166,7 @@ describe('H6: the holder is paused, and writes when it wakes', () => {
 
     const lockOfA = await a.acquire('key');
     expect(stock.write('as A counted it', lockOfA.fencingToken)).toBe(true);
-    await a.lookForPause('key', TTL_MS); // no shorter one ends its lease for sure
+    await a.lookForPause('key', TTL_MS); // no shorter pause certainly ends its lease
     a.pause();
     const stoppedAt = performance.now();
     const lockOfB = await b.acquire('key');
@@ -174,7 +174,7 @@ describe('H6: the holder is paused, and writes when it wakes', () => {
     await until(() => performance.now() > stoppedAt + TTL_MS + 50, { what: "A's lease is over wherever it was" });
     a.resume();
 
-    // What `assertHeld()` throws is a loss with this reason.
+    // `assertHeld()` throws a loss with this reason.
     expect(await a.firstLook()).toEqual({ isHeld: false, aborted: true, reason: 'stalled' });
     expect(lockOfB.fencingToken).toBeGreaterThan(lockOfA.fencingToken);
     expect(stock.write('as A saw it', lockOfA.fencingToken)).toBe(false);
@@ -185,7 +185,7 @@ describe('H6: the holder is paused, and writes when it wakes', () => {
 });
 
 const LONG_TTL_MS = 60_000;
-/** What was granted to a process that is gone is taken back after 2 s: any time that is far below the ttl tells. */
+/** A grant to a dead process is taken back after 2 s: any time far below the ttl shows this. */
 const SERVED_WITHIN_MS = 30_000;
 
 describe('H21: the process that is next in the queue dies', () => {

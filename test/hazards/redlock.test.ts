@@ -64,7 +64,7 @@ describe('H11: a node of a Redlock restarts without its keys', () => {
   });
 });
 
-/** What a clock that jumps ahead does: the lease is over on this node, and on no other. */
+/** The effect of a clock that jumps ahead: the lease ends on this node, and on no other. */
 async function jumpAhead(node: RedisServer, name: string): Promise<void> {
   await node.command('PEXPIRE', name, 1);
   await until(async () => (await node.command('EXISTS', name)) === 0, { what: 'the lease is over on the node' });
@@ -118,12 +118,12 @@ describe('H12: the clock of a Redlock node jumps ahead', () => {
 
 const LONG_TTL_MS = 60_000;
 
-/** Ways of each of three clients to each of three nodes. */
+/** The connections of each of three clients to each of three nodes. */
 function waysTo(nodes: readonly RedisServer[]): Promise<TcpProxy[][]> {
   return Promise.all([0, 1, 2].map(() => Promise.all(nodes.map(proxyTo))));
 }
 
-/** Has all three ask at once, and client 0 first reach node 0, client 1 node 1, and client 2 node 2. */
+/** Makes all three ask at once: client 0 reaches node 0 first, client 1 node 1, and client 2 node 2. */
 async function splitVotes<T>(
   nodes: readonly RedisServer[],
   ways: readonly TcpProxy[][],
@@ -173,10 +173,10 @@ describe('H13: three clients win one of three nodes each', () => {
   });
 });
 
-/** Longer than a test may take: whoever waits for a node that hangs does not end. */
+/** Longer than a test may take: a call that waits for a hanging node does not end. */
 const NEVER_MS = 60_000;
 
-/** Waits for nodes that hang: they grant the lock late, and so count on. */
+/** Waits for nodes that hang: they grant the lock late, and then continue. */
 async function grantLate(nodes: readonly RedisServer[], counters: readonly number[]): Promise<void> {
   const haveGranted = async () => (await countersOn(nodes)).every((counter, node) => counter > counters[node]!);
   await until(haveGranted, { what: 'the nodes work off what they were sent' });
@@ -204,7 +204,8 @@ describe('H14: nodes of a Redlock hang', () => {
 
   it('this library does not wait for two of five Redlock nodes that hang [G163]', async () => {
     const nodes = await redisServers(5);
-    // Clients of the application, with ioredis' defaults: those of this library would give up such a connection after 5 s.
+    // Clients of the application, with ioredis' defaults: clients of this library would give up such a connection after
+    // 5 s.
     const redlock = nodes.map((node) => clientOf(node));
     const locks = await openLocks({ redlock, commandTimeoutMs: NEVER_MS, ttlMs: NEVER_MS });
     const warmUp = await locks.acquire('scripts are loaded', { ttlMs: NEVER_MS });
@@ -271,7 +272,7 @@ describe('H15: one node after another restarts without its keys', () => {
       return votes.filter((vote) => vote === 1).length >= 2;
     };
     await nodes[0]!.restart();
-    expect(await extend()).toBe(true); // and node 0 stays without it
+    expect(await extend()).toBe(true); // and node 0 remains without it
     await nodes[1]!.restart();
     expect(await extend()).toBe(false);
     expect(await tryMajority(clients, 'lock', 'B', 60_000)).toBe(true); // while A is at work
@@ -300,15 +301,15 @@ describe('H15: one node after another restarts without its keys', () => {
 });
 
 const SNAPSHOT_TTL_MS = 1_500;
-/** Of A, after the snapshot. */
+/** Grants of A, after the snapshot. */
 const TURNS = 3;
 
-/** A counter on each node, and the highest of a majority as the token. */
+/** A counter on each node; the highest of a majority is the token. */
 async function naiveToken(nodes: readonly Redis[]): Promise<number> {
   return Math.max(...(await Promise.all(nodes.map((node) => node.incr('lock:fence')))));
 }
 
-/** kill -9, and a start with what `SAVE` wrote before. */
+/** kill -9, and a start with the earlier `SAVE`. */
 async function restartOld(node: RedisServer): Promise<void> {
   await node.kill();
   await node.restart();

@@ -25,7 +25,7 @@ beforeEach(async () => {
 const open = (options = {}) => openLocks({ redis: server.url, shutdownTimeoutMs: 10_000, ...options });
 const elected = (leader: Leader) => until(() => leader.isLeader, { what: 'it is elected' });
 
-/** The states from now on, by their names: `ending` with its reason. */
+/** The names of the states from now on: `ending` with its reason. */
 function statesOf(leader: Leader): string[] {
   const states: string[] = [];
   leader.state$.subscribe((state) => states.push(state.status === 'ending' ? `ending: ${state.reason}` : state.status));
@@ -239,7 +239,7 @@ describe('a leader whose Redis fails', () => {
     await elected(leader);
     const { term } = leader;
     server.pause();
-    const late = setTimeout(() => reasons.push('it is late'), TTL_MS + 300); // in its turn behind that of the deadline
+    const late = setTimeout(() => reasons.push('it is late'), TTL_MS + 300); // in turn, behind the timer of the deadline
     await until(() => reasons.length > 0, { what: 'its signal aborts' });
     clearTimeout(late);
     expect(reasons).toEqual([expect.any(LockLostError), false]);
@@ -268,7 +268,7 @@ describe('a leader whose Redis fails', () => {
   it('a leader that another one has replaced after FLUSHALL steps down at its next extension, and its term is smaller [G325]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
-    const ttlMs = 2_000; // the other one has to be faster than the next extension
+    const ttlMs = 2_000; // the other holder must be faster than the next extension
     const old = a.leader('outbox', { ttlMs });
     await elected(old);
     const { term } = old;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { LeaderOptions, RedisLockModuleOptions } from '../../lib/index.js';
 import { DrivenProcess } from '../support/driven-process.js';
 
-/** An entry of a process in the journal that all of them share. */
+/** An entry of a process in the journal that all processes share. */
 export interface Entry {
   process: string;
   /**
@@ -17,7 +17,7 @@ export interface Entry {
   at: bigint;
 }
 
-/** The file in which processes note what they do as leaders, also those that are killed. */
+/** The file in which processes record what they do as leaders, even if they are killed. */
 export class LeaderJournal {
   readonly #folder = mkdtempSync(join(tmpdir(), 'leaders-'));
   readonly path = join(this.#folder, 'journal');
@@ -41,7 +41,7 @@ export class LeaderJournal {
   }
 }
 
-/** A process that takes part in an election, to be stopped and killed: its work lasts until its signal aborts. */
+/** A process that takes part in an election and can be stopped and killed: its work lasts until its signal aborts. */
 export class LeaderProcess extends DrivenProcess {
   static start(name: string, journal: LeaderJournal, options: RedisLockModuleOptions): Promise<LeaderProcess> {
     const settings = { name, journal: journal.path, options };
@@ -56,7 +56,7 @@ export class LeaderProcess extends DrivenProcess {
     return this.ask('resign', key);
   }
 
-  /** Closes as an application does. */
+  /** Closes like an application. */
   close(): Promise<void> {
     return this.ask('close');
   }

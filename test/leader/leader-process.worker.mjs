@@ -1,4 +1,4 @@
-// A process of its own that takes part in elections: started by leader-process.ts.
+// A separate process that takes part in elections; leader-process.ts starts it.
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { load, serve, settings } from '../support/serve-duties.mjs';
@@ -7,7 +7,7 @@ const { openLocks } = await load('compose/open-locks.js');
 const { name, journal, options } = settings;
 const { service: locks } = await openLocks(options);
 
-/** How long the work goes on after it was asked to end, in milliseconds. */
+/** How long the work continues after the request to end, in milliseconds. */
 const ENDS_IN_MS = 30;
 const campaigns = new Map();
 
@@ -15,7 +15,7 @@ function note(type, { term }, at = process.hrtime.bigint()) {
   appendFileSync(journal, `${JSON.stringify({ process: name, type, term, at: String(at) })}\n`);
 }
 
-/** Looks at the lock for as long as it is held, or until the work has to end. */
+/** Checks the lock as long as it is held, or until the work has to end. */
 async function work(leadership) {
   const { signal } = leadership;
   note('began', leadership);

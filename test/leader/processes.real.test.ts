@@ -5,25 +5,28 @@ import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { LeaderJournal, LeaderProcess, type Entry } from './leader-process.js';
 
-/** So long that no leader loses its lock because the machine is busy. */
+/** Long enough that no leader loses its lock because the machine is busy. */
 const TTL_MS = 4_000;
-/** How often each leader looks whether it is held, at least. */
+/** How often each leader checks whether it holds the lock, at least. */
 const LOOKS = 20;
 const journal = new LeaderJournal();
 let server: RedisServer;
 let processes: LeaderProcess[] = [];
-/** The names of the leaders after the first: either process may ask first when the lease of a dead leader has ended. */
+/** The leaders after the first: either process may ask first when the lease of a dead leader has ended. */
 let successor: string;
 let other: string;
 
-/** Waits for the leader, and until it has looked for some times whether it is held. */
+/** Waits for the leader, and until it has checked several times whether it holds the lock. */
 const begun = async (count: number) => {
   const what = `there is a leader for the ${count}. time, which has looked`;
   await until(() => journal.entries('began').length === count && hasLooked(lastTerm()), { what });
 };
 const hasLooked = (term: number) => journal.entries('held').filter((entry) => entry.term === term).length >= LOOKS;
 
-/** Of three processes the leader is killed, the next one is stopped for longer than its lease, the third resigns, and one closes. */
+/**
+ * Of three processes, the leader is killed, the next one is stopped for longer than its lease, the third resigns, and
+ * one closes.
+ */
 beforeAll(async () => {
   server = await RedisServer.start();
   const start = (name: string) => LeaderProcess.start(name, journal, { redis: server.url, shutdownTimeoutMs: 60_000 });
@@ -70,7 +73,7 @@ it('at no moment do two processes pass assertHeld, though leaders are killed, st
   const terms = byTime(journal.entries('held')).map(({ term }) => term);
   expect(terms.length).toBeGreaterThanOrEqual(5 * LOOKS);
   expect(new Set(terms).size).toBe(5);
-  // A leader that passed after a later one had passed would stand behind that.
+  // If a leader had passed after a later one, its entry would come after that.
   expect(terms).toEqual([...terms].sort((one, other) => one - other));
 });
 

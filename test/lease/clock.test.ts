@@ -21,7 +21,7 @@ function pass(ms: number): void {
   wallMs += ms;
 }
 
-/** What the clock says has passed while `happen` happened. */
+/** The time that passes by the clock while `happen` runs. */
 function elapsed({ now }: Clock, happen: () => void): number {
   const before = now();
   happen();
@@ -66,7 +66,7 @@ describe('Clock', () => {
 
 describe('the clock of a server', () => {
   const AHEAD_US = 1_700_000_000_000_000;
-  /** What the server says, whose clock runs faster or slower by so many millionths. */
+  /** The time of a server whose clock runs faster or slower by this many millionths. */
   const timeAt = (ms: number, ppm = 0, aheadUs = AHEAD_US) => Math.round(aheadUs + ms * 1_000 * (1 + ppm / 1e6));
 
   it.each([0, 100, -100])(

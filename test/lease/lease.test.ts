@@ -6,7 +6,7 @@ import type { Line } from '../../lib/core/locks/line.js';
 const TTL_MS = 10_000;
 const GRANT_TTL_MS = 2_000;
 
-/** A lease in each of its states, by the shortest way, and how often its loss was reported. */
+/** A lease in each of its states, reached in the shortest way, and how often its loss was reported. */
 function leaseIn(state: LeaseState) {
   const clock = { ms: 0 };
   const reports: LeaseState[] = [];

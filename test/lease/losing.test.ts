@@ -7,10 +7,10 @@ import { until } from '../support/until.js';
 const server = await serverOfFile();
 
 const TTL_MS = 1_200;
-/** A third of the ttl, and what a busy machine may add: still before the deadline. */
+/** A third of the ttl, plus the delay of a busy machine: still before the deadline. */
 const TOLD_WITHIN_MS = TTL_MS * 0.9;
 
-/** Does something to a lock that is held, and tells after what time and why its holder lost it. */
+/** Does something to a held lock, and returns when and why its holder lost it. */
 async function loses(
   locks: LockService,
   key: string,

@@ -78,7 +78,7 @@ afterEach(() => {
 
 const endsAt = (lock: Lock) => performance.now() + lock.remainingMs;
 
-/** After how many tenths of a second the lock was extended. */
+/** The times of the extensions, in tenths of a second. */
 async function extensionsOf(lock: Lock, forMs: number): Promise<number[]> {
   const from = performance.now();
   const times: number[] = [];

@@ -19,7 +19,7 @@ const open = ({ keyPrefix, commandTimeoutMs = 20_000 }: { keyPrefix?: string; co
     commandTimeoutMs,
   });
 
-/** Keys with which each master has some locks. */
+/** Keys that give each master some locks. */
 const KEYS = Array.from({ length: 30 }, (_, index) => `order:${index}`).sort();
 
 it('a list of a Cluster has the locks of all masters, with those that wait, whatever the key prefix of its client [G431]', async () => {
@@ -56,5 +56,5 @@ it('a list of a Cluster fails, and names the master, if one cannot be asked [G43
 
   await lost.kill();
   expect(await refused()).toMatchObject(named);
-  expect(await refused()).toMatchObject(named); // the client has no connection to it any more
+  expect(await refused()).toMatchObject(named); // the client no longer has a connection to it
 });

@@ -10,7 +10,7 @@ it('only list() needs the right +scan: its error names the right, and the doctor
   await refusals(redis);
   expect(await locks.inspect('key')).toMatchObject({ holder: { owner: lock.owner }, waitingProcesses: [] });
   await locks.diagnose();
-  expect((await refusals(redis)).filter((what) => what !== 'config|get')).toEqual([]); // the doctor does without
+  expect((await refusals(redis)).filter((what) => what !== 'config|get')).toEqual([]); // the doctor does not need it
   await expect(locks.list()).rejects.toMatchObject({
     code: 'LOCK_UNAVAILABLE',
     causes: [{ node: `127.0.0.1:${redis.port}` }],

@@ -20,7 +20,7 @@ const redlock = (more: object = {}): RedisLockModuleOptions => ({
   commandTimeoutMs: 500,
   ...more,
 });
-/** Without the times that go on. */
+/** Without the times that change. */
 const atAnyTime = ({ since, remainingMs, keptUntil, holders, ...lock }: LockInfo) => ({
   ...lock,
   holders: holders.map((each) => ({ ...each, since: typeof each.since, remainingMs: typeof each.remainingMs })),
@@ -82,7 +82,7 @@ it.each<[string, (more: object) => RedisLockModuleOptions]>([
   'only the * of match is a wildcard in a list, not characters in keys and prefixes (%s) [G417]',
   async (store, options) => {
     const locks = await openLocks(options({ keyPrefix: 'a*[b]?\\' }));
-    const others = await openLocks(options({ keyPrefix: 'aXbY' })); // fits the prefix, if that is read as a pattern
+    const others = await openLocks(options({ keyPrefix: 'aXbY' })); // fits the prefix if that is read as a pattern
     await others.acquire('order:1');
     const keys = ['*?[]\\^-', 'order:1?[x]', 'order:1zx', 'order:12?[x]', '}'.padStart(3, '{'), 'a}:queue', 'é*'];
     for (const key of keys) await locks.acquire(key);
@@ -172,7 +172,7 @@ it('a list of a Redis that hangs ends in time, and is sent nothing more until it
   server.resume();
   const list = await until(() => locks.list().catch(() => undefined), { what: 'it answers again' });
   expect(list.locks).toMatchObject([{ key: 'key' }]);
-  expect(await scans()).toBe(before + 2); // the overdue one, and that of this list
+  expect(await scans()).toBe(before + 2); // the overdue one, and the one of this list
 
   await server.kill();
   const gone = (await refusalOf(locks))!;
@@ -191,7 +191,7 @@ it('does not say that a lock of a Redlock is free if a silent node may make it h
   await expect(locks.inspect('leftover')).rejects.toMatchObject(unknown);
   const owner = '0123456789abcdef';
   await expect(locks.forceRelease('leftover', { owner })).rejects.toMatchObject(unknown);
-  expect(await locks.isLocked('another')).toBe(false); // nobody has a vote on the nodes that answer
+  expect(await locks.isLocked('another')).toBe(false); // none of the nodes that answer has a vote
 });
 
 it('a list of a Redlock needs a majority, and leaves out what only a minority has [G433]', async () => {

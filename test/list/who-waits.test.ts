@@ -12,8 +12,8 @@ const servers = await serversOfFile(3);
 const redis = servers[0]!;
 
 /**
- * A process tells how many of its calls wait each second, or with each extension of its lock, a third of the ttl after the last; the rest is for
- * a command or two. In milliseconds.
+ * A process reports how many of its calls wait each second, or with each extension of its lock, a third of the ttl
+ * after the last one; the rest is for a command or two. In milliseconds.
  */
 const TOLD_WITHIN_MS = 1_200;
 
@@ -23,7 +23,7 @@ const STORES: [name: string, options: () => RedisLockModuleOptions][] = [
   ['on a Redlock', () => ({ redlock: servers.map(({ url }) => url), admission: false })],
 ];
 
-/** What the owner values of a service begin with: to the store it is a process. */
+/** The beginning of the owner values of a service: for the store it is a process. */
 async function processOf(locks: LockService): Promise<string> {
   return locks.withLock(`of ${Math.random()}`, ({ owner }) => beginningOf(owner));
 }
@@ -136,7 +136,7 @@ it('the processes that wait for a lock of a Redlock are collected from all of it
   const names = await Promise.all(all.map(processOf));
   const key = 'quorum';
   const lock = await all[0]!.acquire(key);
-  // Where it is not yet granted, the next attempt would be.
+  // If it is not yet granted, the next attempt would be.
   await until(async () => (await Promise.all(servers.map((server) => ownerOn(server, key)))).every(Boolean), {
     what: 'all nodes have granted',
   });
@@ -161,12 +161,12 @@ it('the processes that wait for a lock of a Redlock are collected from all of it
 const HOLDER_TTL_MS = 6_000;
 /** The first extension comes within a third of the ttl; the rest is for a command or two. In milliseconds. */
 const EXTENDED_WITHIN_MS = HOLDER_TTL_MS / 3 + 100;
-/** After that time nothing older is shown. In milliseconds. */
+/** After this time nothing older is shown. In milliseconds. */
 const SHOWN_MS = HOLDER_TTL_MS / 2 + 100;
 
 let keys = 0;
 const freshKey = () => `behind ${++keys}`;
-/** A call that waits, and what makes it give up. */
+/** A waiting call, and a way to make it give up. */
 function wait(locks: LockService, key: string, mode: 'exclusive' | 'shared' = 'exclusive') {
   const giveUp = new AbortController();
   const lock = locks.acquire(key, { waitMs: 600_000, ttlMs: HOLDER_TTL_MS, mode, signal: giveUp.signal });
@@ -184,7 +184,7 @@ it.each(STORES)(
     const lock = await holding.acquire(key, { ttlMs: HOLDER_TTL_MS });
     const calls = [1, 2, 3].map(() => wait(holding, key));
     await sleep(100);
-    expect(await behind(holding, key)).toBe(3); // the process itself knows at once
+    expect(await behind(holding, key)).toBe(3); // the process itself knows it at once
     expect(await behind(other, key)).toBeUndefined();
     await sleep(EXTENDED_WITHIN_MS);
     expect(await behind(other, key)).toBe(3);
@@ -228,7 +228,7 @@ const TTL_MS = 2_000;
 const KEYS = ['a', 'b', 'c'];
 const STEPS = 60;
 
-/** A process, and what it has asked for. */
+/** A process, and its requests. */
 class Caller {
   readonly #giveUp = new Set<AbortController>();
   readonly #held = new Set<Lock | Permit>();
@@ -279,7 +279,7 @@ async function placesOf(key: string): Promise<string[]> {
   return entries.map((entry) => entry.split(' ')[2]!.replace(/~\d+$/, ''));
 }
 
-/** Whoever is shown had a place when it was looked at, or just before, or just after. */
+/** Each process that is shown had a place at that moment, or just before, or just after. */
 async function checkPlaces(key: string, locks: LockService): Promise<void> {
   const before = await placesOf(key);
   const shown = (await locks.inspect(key))?.waitingProcesses ?? [];
@@ -287,7 +287,7 @@ async function checkPlaces(key: string, locks: LockService): Promise<void> {
   for (const { owner } of shown) expect(places).toContain(owner);
 }
 
-/** To one that has no calls each process is shown with what it counts itself, in the queue or as the holder. */
+/** A process without calls sees each process with the number that it counts itself, in the queue or as the holder. */
 async function checkCounts(key: string, callers: readonly Caller[], viewer: LockService) {
   const { holders = [], waitingProcesses = [] } = (await viewer.inspect(key)) ?? {};
   const queued = waitingProcesses.map(({ owner, waiters }) => [beginningOf(owner), waiters] as const);

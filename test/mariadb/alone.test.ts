@@ -9,12 +9,12 @@ import { mariaDb, PATIENT } from './server.js';
 
 const statements = mysqlStatements('`resource_lock`');
 const TTL_MS = 600_000;
-/** Past all times, so that the next token is one more. */
+/** After all times, so that the next token is one larger. */
 const FENCE = 4_000_000_000_000_000;
-/** Behind all times, so that the next token is the time. */
+/** Before all times, so that the next token is the time. */
 const OLD_FENCE = 7;
 
-/** The rows that a change of the lock of `me` may find: holder, fence, is_kept, seconds that are left. */
+/** The rows that a change of the lock of `me` may find: holder, fence, is_kept, remaining seconds. */
 const STATES: Record<string, [holder: string, fence: number, isKept: number, leftS: number] | undefined> = {
   'no row': undefined,
   'a lock that was released': ['other', FENCE, 0, -1_000_000_000],
@@ -27,7 +27,7 @@ const STATES: Record<string, [holder: string, fence: number, isKept: number, lef
   'a lock of another that is kept': ['other', FENCE, 1, 500],
 };
 
-/** The arguments of each change, but for the key. */
+/** The arguments of each change, except the key. */
 const CHANGES: [string, keyof MysqlStatements, unknown[]][] = [
   ['an attempt', 'acquire', ['me', TTL_MS, 1]],
   ['an attempt for several tokens', 'acquire', ['me', TTL_MS, 3]],
@@ -59,7 +59,7 @@ describe('A change of one lock', () => {
     );
   }
 
-  /** What the row of a key has: times as what they mean. */
+  /** The contents of the row of a key, with the meaning of its times. */
   async function rowOf(key: string): Promise<Row | undefined> {
     const text = `SELECT CAST(resource_lock_value AS char) AS holder, is_kept, calls_behind, acquired_at > '2001-01-01' AS is_new,
       update_time > '2001-01-01' AS is_changed,
@@ -79,7 +79,7 @@ describe('A change of one lock', () => {
     return {
       ...rest,
       ...(rest.remaining !== undefined && { remaining: hundreds(rest.remaining) }),
-      // That of a row which was taken by its time has other digits each time.
+      // The token of a row that was taken at its time has other digits each time.
       ...(fence !== undefined && { fence: fence < FENCE && fence > OLD_FENCE ? 'the time' : fence }),
     };
   }
@@ -135,7 +135,10 @@ describe('A change of one lock', () => {
   });
 });
 
-/** Sends the statements of a message one by one. @param beforeCommit called while a transaction has its locks */
+/**
+ * Sends the statements of a message one by one.
+ * @param beforeCommit called while a transaction has its locks
+ */
 function stepwise(client: MysqlClient, beforeCommit: () => Promise<void>): MysqlClient {
   return {
     ...client,

@@ -13,7 +13,10 @@ const { store, version, deniedFirst } = await kindOfServer();
 
 let tables = 0;
 
-/** A table of its own for one test. @param change what becomes of the statement that creates it */
+/**
+ * A table for one test.
+ * @param change changes the statement that creates it
+ */
 async function table(change: (statement: string) => string = (statement) => statement): Promise<string> {
   const name = `doctors_${++tables}`;
   await server.query(change(ddl('mysql', { table: name })));
@@ -123,7 +126,7 @@ describe('The doctor of locks in MariaDB', () => {
     expect(codesOf({ version: '5.7.44-log' })).toEqual(['too-old', 'not-run']);
     const ofGroup = { group_replication_group_name: 'x', group_replication_single_primary_mode: 'OFF' };
     expect(codesOf({ version: '8.4.0', ...ofGroup })).toEqual(['several-primaries', 'not-run']);
-    // What the versions say of read_only.
+    // The texts of the versions for read_only.
     expect(['OFF', '0', 'ON', '1', 'NO_LOCK'].map(isOff)).toEqual([true, true, false, false, false]);
   });
 });

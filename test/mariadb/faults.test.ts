@@ -11,7 +11,7 @@ import { kindOfServer, locksOn, mariaDb, openBackend, ownMariaDb, PATIENT, sessi
 
 const server = await mariaDb();
 
-/** The sessions of locks: there is one for each backend. */
+/** The sessions of locks: each backend has one. */
 async function killSessions(): Promise<void> {
   const sessions = await server.query(
     "SELECT id FROM information_schema.processlist WHERE db = 'shop' AND id <> CONNECTION_ID()",

@@ -19,14 +19,14 @@ async function begun(level = 'REPEATABLE READ'): Promise<Connection> {
   return tx;
 }
 
-/** Two processes, of which the first has a lock whose lease nobody extends. */
+/** Two processes; the first has a lock whose lease nobody extends. */
 async function stage(ttlMs = 600_000) {
   const [a, b] = [await openAnother(), await openAnother()];
   const lock = await a.acquire(freshKey(), { watchdog: false, ttlMs });
   return { a, b, key: lock.key, lock };
 }
 
-/** The same, with a transaction open that guards the lock. */
+/** The same, with an open transaction that guards the lock. */
 async function guarded({ ttlMs = 600_000, level = 'REPEATABLE READ' } = {}) {
   const staged = await stage(ttlMs);
   const tx = await begun(level);
@@ -38,13 +38,16 @@ async function guarded({ ttlMs = 600_000, level = 'REPEATABLE READ' } = {}) {
 const isFree = (locks: LockService, key: string) =>
   until(async () => (await locks.tryAcquire(key))?.release(), { what: 'the lock is free' });
 
-/** How often locks of the server were to be changed: three times by one attempt to release one whose row is locked. */
+/**
+ * How often the library tries to change locks of the server: three times for one attempt to release a lock whose row is
+ * locked.
+ */
 async function triesOf(): Promise<number> {
   const rows = await server.query("SHOW GLOBAL STATUS LIKE 'Com_update'");
   return Number(rows[0]!.Value);
 }
 
-/** Ends the lease in the table, as if its holder had been paused for as long. A guard keeps this from it, too. */
+/** Ends the lease in the table, as if its holder had been paused that long. A guard prevents this, too. */
 async function endLease(key: string): Promise<void> {
   await server.query(
     'UPDATE resource_lock SET expires_at = DATE_SUB(UTC_TIMESTAMP(6), INTERVAL 1 SECOND) WHERE resource_lock_key = ?',
@@ -88,7 +91,7 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
       await tx.query('INSERT INTO note VALUES (?)', [key]);
       await endLease(key);
       const lockOfB = await b.acquire(key);
-      // By its statement alone, when its answer is read by nobody.
+      // By its statement alone, even if nobody reads the answer.
       await expect(tx.execute(text, values)).rejects.toMatchObject({ code: 'ER_DATA_OUT_OF_RANGE' });
       const refusal: unknown = await guard(lock, tx).catch((error: unknown) => error);
       expect(refusal).toBeInstanceOf(LockLostError);
@@ -204,7 +207,7 @@ describeLostUpdates(
   'mysql',
   async () => {
     const query = (text: string) => server.query(text);
-    // A guard keeps the row from all changes: the lease is short, and ends by itself.
+    // A guard protects the row from all changes: the lease is short, and expires.
     return { url: server.url, query, openLocks: openAnother, ttlMs: 1_000, endLease: leaseHasEnded };
   },
   2,

@@ -104,7 +104,7 @@ describe('In a MariaDB alone', () => {
     await other.query('LOCK TABLES resource_lock WRITE');
     await expect(locks.acquire('key', { ttlMs: TTL_MS, waitMs: 0 })).rejects.toThrow();
     const waiting = "SELECT 1 FROM information_schema.processlist WHERE state LIKE 'Waiting for table metadata lock'";
-    // A new connection asks for the table, too, before it is used.
+    // A new connection also asks for the table before it is used.
     await until(async () => (await own.query(waiting)).length === 0, { what: 'no statement waits any more' });
     await other.query('UNLOCK TABLES');
     expect((await rowOf(own, 'key'))!.isHeld).toBe(false);

@@ -117,7 +117,7 @@ describe('Locks in MariaDB', () => {
     // The clock was set back.
     await locks.withLock('ahead', () => {});
     await server.query(`UPDATE swept SET fence = 4000000000000000 WHERE resource_lock_key = 'ahead'`);
-    await server.query(`INSERT INTO swept VALUES (X'FF', 'somebody else', 1, 0, 0, NOW(), NOW(), '2999-01-01')`); // it is no UTF-8
+    await server.query(`INSERT INTO swept VALUES (X'FF', 'somebody else', 1, 0, 0, NOW(), NOW(), '2999-01-01')`); // it is not UTF-8
     const sweep = await sweeper(server, { table: '`swept`', keepMs: 1 });
     const janitor = new Janitor(async () => true, sweep);
     onTestFinished(() => janitor.close());

@@ -10,7 +10,9 @@ import { openBackend } from './server.js';
 const { RACE_CONNECTIONS = 16, RACE_SECONDS = 5, RACE_SEED = 1 } = process.env;
 export const RACE_TIMEOUT_MS = Number(RACE_SECONDS) * 1_000 + 300_000;
 
-/** Connections race for few locks of a server: there are never two holders, nor a token that is not greater than all before. */
+/**
+ * Connections race for few locks of a server: there are never two holders, and each token is greater than all before.
+ */
 export async function race(url: string): Promise<void> {
   const endsAt = now() + Number(RACE_SECONDS) * 1_000;
   const record = new RaceRecord();
@@ -32,11 +34,11 @@ export async function race(url: string): Promise<void> {
     await sleep(random() * 5);
     if (random() < 0.2 && claim.ttlMs > 100) {
       const extended = await extendOn(backend, claim);
-      // It may have been held up until the lease had ended.
+      // It may have been delayed until the lease had ended.
       if (extended.status !== 'extended' && now() < use.until)
         problems.push(`an extension of ${key}: ${extended.status}`);
     }
-    if (claim.ttlMs < 100 && random() < 0.1) return sleep(30); // it is not given back
+    if (claim.ttlMs < 100 && random() < 0.1) return sleep(30); // it is not released
     use.ends(now());
     const askedAt = now();
     if (random() > 0.05) await releaseOn(backend, claim);

@@ -10,25 +10,28 @@ import { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 
-/** Long enough for a machine that does other work, where nothing is to be given up. */
+/** Long enough for a busy machine, if nothing should be given up. */
 export const PATIENT = { commandTimeoutMs: 30_000 };
 
 let started: Promise<MariaDbServer> | undefined;
 
-/** The server of this process: it dies with that. */
+/** The server of this process: it dies with the process. */
 export function mariaDb(): Promise<MariaDbServer> {
   started ??= MariaDbServer.start();
   return started;
 }
 
-/** What MariaDB and MySQL call by other names. */
+/** What MariaDB and MySQL name differently. */
 const KINDS = {
   MariaDB: {
-    /** The settings of a server without TLS, and of one with semi-synchronous replication, whose variables have this prefix. */
+    /**
+     * The settings of a server without TLS, and of a server with semi-synchronous replication, whose variables have
+     * this prefix.
+     */
     withoutTls: { ssl: '0' },
     withSemiSync: {},
     semiSync: 'rpl_semi_sync_master',
-    /** What is refused to a user who may not update the table. */
+    /** The refusal for a user who may not update the table. */
     deniedFirst: 'UPDATE',
   },
   MySQL: {
@@ -39,7 +42,7 @@ const KINDS = {
   },
 };
 
-/** Which of both the server of this process is, by its own word. */
+/** Which of the two the server of this process is, by its own report. */
 export async function kindOfServer() {
   const [row] = await (await mariaDb()).query('SELECT VERSION() AS version');
   const version = String(row!.version);
@@ -64,7 +67,7 @@ export async function connectTo({ url }: { url: string }): Promise<Connection> {
   return connection;
 }
 
-/** A session of somebody else that holds the rows of some locks until it ends its transaction. */
+/** A session of another program that holds the rows of some locks until it ends its transaction. */
 export async function sessionOn(server: MariaDbServer, ...keys: string[]): Promise<Connection> {
   const session = await connectTo(server);
   await session.beginTransaction();
@@ -89,7 +92,7 @@ export async function openBackend(url: string, commandTimeoutMs = PATIENT.comman
   return backend;
 }
 
-/** What deletes the rows of locks that were free for so long, as the janitor does. */
+/** Deletes the rows of locks that were free for this long, like the janitor. */
 export async function sweeper({ url }: MariaDbServer, { table = '`resource_lock`', keepMs = 0 } = {}) {
   const settings = { table, createTable: false, processName: 'host/1/test', now };
   const node = new MysqlNode(await openMysql(url, PATIENT.commandTimeoutMs), { ...settings, ...PATIENT });
@@ -116,7 +119,7 @@ export async function rowOf(server: MariaDbServer, key: string) {
   };
 }
 
-/** Waits until the lease of a lock has ended by itself, as its holder does not extend it. */
+/** Waits until the lease of a lock has expired, since its holder does not extend it. */
 export async function leaseHasEnded(key: string): Promise<void> {
   const server = await mariaDb();
   await until(async () => (await rowOf(server, key))?.isHeld === false, { what: 'the lease has ended' });

@@ -15,14 +15,14 @@ await server.query('GRANT SELECT, INSERT, UPDATE, DELETE ON shop.resource_lock T
 const urlOf = (user: string, password = 'right one', path = '/shop') =>
   `mysql://${user}:${encodeURIComponent(password)}@127.0.0.1:${server.port}${path}`;
 
-/** Why an application does not start. */
+/** The reason why an application does not start. */
 const refusalOf = (mysql: MysqlSource, options: object = {}): Promise<LockOptionsError | LockUnavailableError> =>
   openSqlLocks({ mysql, createTable: false, ...PATIENT, connectTimeoutMs: 60_000, ...options }).then(
     () => expect.fail('it starts'),
     (error: LockOptionsError | LockUnavailableError) => error,
   );
 
-/** What a server says as soon as it answers within the time that a connection has. */
+/** The answer of a server once it answers within the time limit of a connection. */
 const answered = <T>(ask: () => Promise<T>, textOf: (answer: T) => string): Promise<T> =>
   until(
     async () => {
@@ -72,7 +72,7 @@ describe('An application with locks in MariaDB', () => {
 
   it('that asks for TLS is told that the server has none', async () => {
     const { url } = await ownMariaDb((await kindOfServer()).withoutTls);
-    // It is tried until the time is over, as a server may get TLS when it has started.
+    // The library tries until the time has passed, because a server may get TLS after its start.
     const ask = () => refusalOf(`${url}?ssl=true`, { connectTimeoutMs: 500 });
     const error = await answered(ask, ({ message }) => message);
     expect(error).toBeInstanceOf(LockUnavailableError);

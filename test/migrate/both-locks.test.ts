@@ -20,7 +20,7 @@ class Orders {
 
 const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end`;
 
-/** What the libraries of the pages do on one Redis: they set a key if it is free, and try again after a pause. */
+/** What the libraries of the pages do on one Redis: they set a key if it is free, and retry after a pause. */
 function oldLockOn(client: Redis): Run {
   let calls = 0;
   return async (key, work) => {
@@ -47,7 +47,7 @@ it('a release that takes both locks excludes the one before it and the one after
   const both: Run = (id, work) => testing.get(BothLocks).run(`order:${id}`, lockKey`order:${id}`, work);
   const after: Run = (id, work) => testing.get(Orders).run(id, work);
 
-  /** The most works that ran at a time, when both releases do ten each. */
+  /** The largest number of simultaneous runs when both releases do ten each. */
   const together = async (id: string, ...releases: Run[]) => {
     let [inside, most] = [0, 0];
     const work = async () => {

@@ -9,10 +9,10 @@ import type { RedisServer } from '../support/redis-server.js';
 import { redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-/** Less than what the pages show, so that the tests see locks outlive it. */
+/** Less than on the pages, so that the tests see locks outlive it. */
 const TTL_MS = 2_500;
 
-/** What the services work on: keeps what was done, and lets a test hold the work up or fail it. */
+/** The object that the services work on: it records what was done, and lets a test delay the work or make it fail. */
 class Resource {
   readonly done: string[] = [];
   before: () => Promise<void> = async () => {};
@@ -38,7 +38,7 @@ async function twoOf<Service>(page: string, service: string, resource: string, f
     });
   const apps = [await start(resources[0]), await start(resources[1])] as const;
   const [first, second] = apps.map((app) => app.get<Service>(classes[service]!)) as [Service, Service];
-  /** Holds up the work of the first. */
+  /** Delays the work of the first. */
   const gate = new Gate();
   resources[0].before = () => gate.opened;
   return { server, first, second, locks: apps[0].get(LockService), resources, gate };
@@ -174,7 +174,7 @@ describe('the service ported from @nestjs-redis/lock', () => {
     await untilExtended(two.server, 'report:9');
     expect(await two.second.refresh('9')).toBe(false);
     expect(await two.second.refresh('10')).toBe(true);
-    expect(await isFree(two.server, 'reports:summary')).toBe(false); // extended as well
+    expect(await isFree(two.server, 'reports:summary')).toBe(false); // it was also extended
     const second = two.second.summary();
     await untilQueued(two.server, 'reports:summary', 1);
     expect(two.resources[1].done).toEqual(['10']);

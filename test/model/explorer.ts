@@ -1,11 +1,11 @@
-/** A system of which all states can be listed: which states it starts in, and which come after a state. */
+/** A system whose states can all be listed: its initial states, and the states that follow a state. */
 export interface Model<State> {
   initial: State[];
-  /** All that can happen next, with what it is. */
+  /** All possible next steps, with their names. */
   next(state: State): Iterable<readonly [step: string, state: State]>;
-  /** What is wrong in this state, if anything is. */
+  /** The error of this state, if there is one. */
   problem(state: State): string | undefined;
-  /** The same for states that are the same; different for others. */
+  /** Equal for equal states; different for others. */
   key(state: State): string;
 }
 
@@ -15,14 +15,14 @@ export interface Exploration {
   /** Steps from an initial state to the farthest one. */
   depth: number;
   seconds: number;
-  /** It stopped at the limit, with states left to look at. */
+  /** It stopped at the limit, with unvisited states left. */
   isPartial: boolean;
-  /** The first problem found, which is one with the fewest steps, and how it comes about. */
+  /** The first problem found, which has the fewest steps, and how it occurs. */
   problem?: string;
   trace: string[];
 }
 
-/** Visits every state that can be reached, those that are fewer steps away first, until one has a problem. */
+/** Visits every reachable state, nearest states first, until one has a problem. */
 export function explore<State extends object>(model: Model<State>, limit = Infinity): Exploration {
   const started = performance.now();
   const seen = new Map<string, number>();
@@ -66,7 +66,7 @@ export function explore<State extends object>(model: Model<State>, limit = Infin
   };
 }
 
-/** Only keys and parents are kept, so the way to a state is gone once more. */
+/** Only keys and parents are stored, so the way to a state is computed again. */
 function replay<State extends object>(
   model: Model<State>,
   seen: Map<string, number>,

@@ -12,7 +12,7 @@ const STATUSES: Record<string, number> = {
   foreign: 7,
 };
 
-/** A short text for a state. It does not matter which node is which. */
+/** A short text for a state. The order of the nodes does not matter. */
 export function keyOf({ time, nodes, attempts, issued, wipes, resends, problem }: State): string {
   const all = [time, wipes, resends, problem ? 1 : 0];
   for (const tokens of issued) all.push(tokens.length, ...tokens);
@@ -22,7 +22,7 @@ export function keyOf({ time, nodes, attempts, issued, wipes, resends, problem }
   return String.fromCharCode(...all) + nodes.map(textOf).sort().join('\uffff');
 }
 
-/** Most nodes are as they were in the state before, so their texts are kept. */
+/** Most nodes are unchanged from the state before, so their texts are kept. */
 function textOf(node: Node): string {
   if (node.text.is !== undefined) return node.text.is;
   const { memory, lost, snapshot, mail, ahead } = node;
@@ -32,7 +32,7 @@ function textOf(node: Node): string {
   return (node.text.is = String.fromCharCode(...numbers) + mail.map(wordOf).sort().join(''));
 }
 
-/** Whether a lock is awaited makes no difference to what follows. */
+/** Whether calls wait for a lock makes no difference to what follows. */
 function numbersOf({ fence, locks, leases }: Memory): number[] {
   const ofLocks = locks.flatMap((lock, key) => (lock ? [Number(lock.owner) + 1, lock.token, leases[key]!] : [0]));
   return [(fence ?? -1) + 1, ...ofLocks];

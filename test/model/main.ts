@@ -2,7 +2,7 @@ import { explore } from './explorer.js';
 import { redlock } from './redlock.js';
 import { LONG, LONG_MUTANTS, MUTANTS, SHORT } from './settings.js';
 
-/** The long run: all that has to hold, then all that has to fail. Prints as it goes. */
+/** The long run: everything that must hold, then everything that must fail. Prints as it goes. */
 export function main(limit: number): boolean {
   let isRight = true;
   const say = (line: string) => void process.stdout.write(`${line}\n`);

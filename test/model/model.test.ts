@@ -30,14 +30,14 @@ const MAX_PROPOSAL_DISTANCE_US = 1_000_000;
 const FIRST_US = 1_800_000_000_000_000;
 /** One is the beginning of another. */
 const OWNERS = ['a', 'b/1', 'b/10'];
-/** How far a proposal is from the time of the node: near it, and beyond the limit on either side. */
+/** The distance of a proposal from the time of the node: near it, and beyond the limit on either side. */
 const OFFSETS_US = [0, -400_000, 400_000, -3_600_000_000, 3_600_000_000];
-/** How far a token that is written back is from the vote of the node. */
+/** The distance of a token that is written back from the vote of the node. */
 const STEPS_UP = [-1, 0, 1, 20, 5_000_000];
 /** Two locks that share a counter. */
 const [FENCE, ...LOCKS] = ['lock:fence', 'lock:{a}', 'lock:{b}'] as const;
 
-/** What the scripts answer where nothing is said beside it. */
+/** The answers of the scripts, unless listed otherwise. */
 const REPLIES: Record<string, unknown> = {
   raised: 1,
   extended: 1,
@@ -100,7 +100,10 @@ it('a node of the model gives the same answers and keeps the same keys as the sc
   expect([...seen].sort()).toEqual([...Object.keys(REPLIES), ...happened].sort());
 });
 
-/** The reply that stands for an answer of the model. @param lock as it was */
+/**
+ * The reply that stands for an answer of the model.
+ * @param lock as it was
+ */
 function replyOf(answer: { status: string; fencingToken?: number; nodeTimeUs?: number }, lock?: Lock): unknown {
   const { status, fencingToken = 0, nodeTimeUs } = answer;
   if (status === 'refused') return valueOf(lock);
@@ -108,7 +111,7 @@ function replyOf(answer: { status: string; fencingToken?: number; nodeTimeUs?: n
   return nodeTimeUs === undefined ? textOf(fencingToken) : ['at', textOf(fencingToken), nodeTimeUs];
 }
 
-/** Of a refusal the value of the lock. */
+/** For a refusal, the value of the lock. */
 function withoutTtl(reply: unknown): unknown {
   return Array.isArray(reply) && reply[0] === 'refused' ? (reply[2] as unknown) : reply;
 }

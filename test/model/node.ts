@@ -3,31 +3,31 @@ import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 
 export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
 
-/** What a node says of an extension. */
+/** The answer of a node to an extension. */
 export interface Extension {
   readonly status: 'extended' | 'restored' | 'absent' | 'foreign';
 }
 
-/** A lock on a node: what its value is made of. */
+/** A lock on a node: the parts of its value. */
 export interface Lock {
   readonly owner: string;
-  /** What the node voted for, or what it was raised to. */
+  /** The token that the node voted for, or that it was raised to. */
   readonly token: number;
   /** The + at the end: its queue may have waiters. */
   readonly isAwaited: boolean;
 }
 
-/** What a node of a Redlock knows of one key. Nothing here is ever changed: what a script does makes a new one. */
+/** What a node of a Redlock knows about one key. Nothing here is ever changed: a script creates a new one. */
 export interface KeyOnNode {
   readonly lock?: Lock;
   /** The counter, which other keys share. */
   readonly fence?: number;
 }
 
-/** A question for a vote, and the node that it is put to. */
+/** A request for a vote, and the node that it is sent to. */
 export interface Proposed {
   proposal: number;
-  /** The time of the node, and how far a proposal may be from it. */
+  /** The time of the node, and how far a proposal may differ from it. */
   clock: number;
   limit: number;
   /** Whether the attempt waits in the queue if it is refused. */
@@ -36,7 +36,9 @@ export interface Proposed {
 
 type Run<Answer> = readonly [KeyOnNode, Answer];
 
-/** The scripts of lib/stores/redis/scripts/lua as functions. test/model/conformance.test.ts holds them against the Lua. */
+/**
+ * The scripts of lib/stores/redis/scripts/lua as functions. test/model/conformance.test.ts compares them with the Lua.
+ */
 export const SCRIPTS = {
   vote(node: KeyOnNode, owner: string, { proposal, clock, limit, hasPlace = false }: Proposed): Run<Vote> {
     const { lock, fence } = node;

@@ -9,43 +9,48 @@ import type { Extension, KeyOnNode, Raise, Scripts } from './node.js';
 import type { Answer, Attempt, Memory, Message, Node, State } from './state.js';
 
 const NODES = 3;
-/** The clocks of the nodes, where they matter. All numbers are in the unit of tokens. */
+/** The clocks of the nodes, if they matter. All numbers are in the unit of tokens. */
 export interface Clocks {
-  /** How much the clock of each node is ahead. */
+  /** How far the clock of each node is ahead. */
   ahead: number[];
-  /** How far from its clock a node may vote for a proposal. */
+  /** How far a proposal may differ from the clock of a node that votes for it. */
   limit: number;
   /** How long a node that lost its data does not vote: the unit in which time passes. */
   waits: number;
 }
 
 export interface Setting {
-  /** The key that each attempt to hold a lock is for. Keys share the counter of each node. */
+  /** The key of each attempt to hold a lock. Keys share the counter of each node. */
   attempts: number[];
-  /** How many of them may be in flight at a time; commands of one that is over may still be on their way. All by default. */
+  /**
+   * How many of them may be in flight at a time; commands of finished attempts may still be on their way. All by
+   * default.
+   */
   atOnce?: number;
-  /** What each attempt may propose; with clocks, how far ahead the clock is by which it proposes. */
+  /** The possible proposals of each attempt; with clocks, how far the proposing clock is ahead. */
   proposals: number[][];
   /** Counters of the three nodes at the start, each a run of its own. */
   fences: (number | undefined)[][];
   clocks?: Clocks;
-  /** Locks may end on a node at any moment, as after a jump of its clock; else not before the lease of the holder. */
+  /**
+   * Locks may end on a node at any moment, as after a jump of its clock; otherwise not before the lease of the holder.
+   */
   jumps?: boolean;
   /** How many holders, the first in the list, extend their lease once. */
   extensions?: number;
   /** How many times a node may lose its data. Needs clocks. */
   wipes?: number;
-  /** Whether it may also come back with what it knew at some earlier moment, instead of nothing. */
+  /** Whether it may also come back with its state of some earlier moment, instead of nothing. */
   snapshots?: boolean;
-  /** How many times a client may send an acquire again whose answer got lost. */
+  /** How many times a client may repeat an acquire whose answer was lost. */
   resends?: number;
-  /** Whether no command of an attempt that is over runs any more. */
+  /** Whether no command of a finished attempt runs any more. */
   tidy?: boolean;
   /** Whether a node that lost its data votes at once. */
   unguarded?: boolean;
   /** Whether a write-back counts on a node that has restarted since its vote. */
   forgetsConnections?: boolean;
-  /** Whether a lock is given to the caller whose lease has ended before all answers came. */
+  /** Whether a caller gets a lock whose lease has ended before all answers came. */
   unchecked?: boolean;
   scripts: Scripts;
   decisions: Pick<typeof Decisions, 'quorumOf' | 'tallyAttempt' | 'validatedRaise' | 'tallyExtension'>;
@@ -62,9 +67,9 @@ const ALL = [0, 1, 2];
 const IDLE: Attempt = { phase: 'idle', floor: 0, token: 0, begun: 0, has: 0, ended: 0 };
 
 /**
- * Attempts to hold locks on three nodes, with the decisions of lib/stores/redis/redlock/decisions.ts. What can be seen by
- * nobody is no step of its own: an attempt begins when the first node runs its command, a lock ends when a node is asked
- * next, an answer is read when the client decides, a node writes to disk what it has just changed.
+ * Attempts to hold locks on three nodes, with the decisions of lib/stores/redis/redlock/decisions.ts. What nobody can
+ * see is not a separate step: an attempt begins when the first node runs its command, a lock ends when a node is next
+ * asked, an answer is read when the client decides, a node writes to disk what it has just changed.
  */
 export function redlock(setting: Setting): Model<State> {
   const { scripts, decisions, clocks, jumps = false, extensions = 0 } = setting;
@@ -102,13 +107,13 @@ export function redlock(setting: Setting): Model<State> {
     attempts: state.attempts.map((attempt, index) => (index === who ? { ...attempt, ...patch } : attempt)),
   });
 
-  /** The states in which this node has written to disk what it knows, if one may do that yet. */
+  /** The states in which this node has written its knowledge to disk, if it may do that now. */
   function* writes(state: State, at: number): Generator<State> {
     if (!setting.snapshots || state.wipes === 0 || state.nodes.some(({ snapshot }) => snapshot)) return;
     yield withNode(state, at, { snapshot: state.nodes[at]!.memory });
   }
 
-  /** A client goes on: it reads no more answers to what it asked before, and sends a command to some nodes. */
+  /** A client continues: it reads no more answers to its earlier requests, and sends a command to some nodes. */
   const goOn = (
     before: State,
     who: number,
@@ -150,7 +155,7 @@ export function redlock(setting: Setting): Model<State> {
     else if (!jumps && state.attempts.some(({ has }, other) => has > 0 && keyOfAttempt[other] === key)) {
       problem = 'two believe that they hold the lock';
     }
-    // Where locks end at any moment it does not matter who believes to hold one, unless it extends.
+    // If locks end at any moment, it does not matter who believes to hold one, unless it extends.
     const isOfUse = !jumps || who < extensions;
     const held = { phase: 'held', floor: 0, token: who < extensions ? token : 0, has: 1 } as const;
     const next = isOfUse ? goOn(state, who, held) : end(state, who);
@@ -158,7 +163,10 @@ export function redlock(setting: Setting): Model<State> {
     return { ...next, issued, problem };
   };
 
-  /** The questions of this client that it still reads answers to: in the phase of a write-back its votes first, then that. */
+  /**
+   * The requests of this client whose answers it still reads: in the phase of a write-back its votes first, then the
+   * write-back.
+   */
   const asked = (state: State, who: number) => {
     const { phase } = state.attempts[who]!;
     const kinds = phase === 'raise' ? ['vote', 'raise'] : [phase];
@@ -212,7 +220,7 @@ export function redlock(setting: Setting): Model<State> {
   };
 
   const known = new Map<string, { some: number; outcome: NonNullable<Outcome> }[]>();
-  /** Which of the answers may be read until they allow a decision, and which one. */
+  /** The sets of answers that may be read until they allow a decision, and that decision. */
   const readings = (attempt: Attempt, messages: Message[]) => {
     const codes = messages.map(({ answer, isOld }) => codeOf(answer) * 2 + (isOld ? 1 : 0));
     const key = String.fromCharCode(attempt.phase.charCodeAt(0), attempt.token, ...codes);
@@ -245,7 +253,7 @@ export function redlock(setting: Setting): Model<State> {
     return found;
   };
 
-  /** The client has read some of the answers that are there, the last of which lets it decide; or it waits no longer. */
+  /** The client has read some of the available answers, the last of which lets it decide; or it stops waiting. */
   function* decide(state: State, who: number): Generator<readonly [string, State]> {
     const all = asked(state, who);
     const messages = all.map(({ message }) => message);
@@ -263,7 +271,7 @@ export function redlock(setting: Setting): Model<State> {
     (time > lost.at &&
       (jumps || attempts.every(({ phase, ended }, who) => phase === 'over' || ended >= lost.leases[who]!)));
 
-  /** A command runs on a node, which knows `known` of its key by then. */
+  /** A command runs on a node, which knows `known` about its key at that time. */
   const run = (state: State, at: number, message: Message, known: KeyOnNode): State => {
     const node = state.nodes[at]!;
     const { memory } = node;
@@ -284,7 +292,7 @@ export function redlock(setting: Setting): Model<State> {
     const prolonged = answer.status === 'extended' || answer.status === 'restored' ? begun : 1;
     const lease = after.lock?.owner === known.lock?.owner ? Math.max(memory.leases[key]!, prolonged) : prolonged;
     const mail = node.mail.filter((other) => other !== message);
-    // A node that says late that it has lost the lock is mended, too.
+    // A node that reports late that it has lost the lock is repaired, too.
     if (kind === 'extend' && answer.status === 'absent' && phase === 'held' && has === 2) {
       mail.push({ kind: 'restore', from, token: state.attempts[from]!.token });
     } else if (kind === phase || (kind === 'vote' && phase === 'raise')) mail.push({ ...message, answer });
@@ -295,7 +303,7 @@ export function redlock(setting: Setting): Model<State> {
     return withNode(state, at, { lost, mail, memory: isSame ? memory : { fence: after.fence, locks, leases } });
   };
 
-  /** What a node may know of a key by the time that it is asked: its lock may have ended, or been given back. */
+  /** What a node may know about a key when it is asked: its lock may have ended, or been released. */
   function* meanwhile({ memory }: Node, { attempts }: State, of: number): Generator<readonly [string, KeyOnNode]> {
     const key = { lock: memory.locks[of], fence: memory.fence };
     yield ['', key];
@@ -310,7 +318,7 @@ export function redlock(setting: Setting): Model<State> {
     }
   }
 
-  /** Attempts that may begin: of those that are alike the first, and without another proposal each. */
+  /** Attempts that may begin: the first of equal ones, and one without another proposal each. */
   function* beginnings(state: State): Generator<readonly [who: number, from: State]> {
     const inFlight = state.attempts.filter(({ phase }) => phase !== 'idle' && phase !== 'over').length;
     if (inFlight >= atOnce) return;
@@ -395,7 +403,7 @@ function told({ memory }: Node, key: number): string {
   return `${lock ? `held by ${Number(lock.owner) + 1} with ${lock.token}` : 'free'}, counter ${memory.fence ?? 'none'}`;
 }
 
-/** What a node of a Redlock makes of the reply to an extension. */
+/** The decision of a node of a Redlock about the reply to an extension. */
 function outcomeOf(answer: Extension | Failed | undefined): NodeAnswer<ExtendOutcome> | undefined {
   if (answer === undefined || answer.status === 'unavailable') return answer;
   if (answer.status === 'absent') return { status: 'lost', reason: 'expired' };

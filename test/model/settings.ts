@@ -2,7 +2,10 @@ import * as decisions from '../../lib/stores/redis/redlock/decisions.js';
 import { SCRIPTS } from './node.js';
 import type { Clocks, Setting } from './redlock.js';
 
-/** How far from its clock a node votes, and for how long it does not vote when it has lost its data. */
+/**
+ * How far a proposal may differ from the clock of a voting node, and how long a node does not vote when it has lost its
+ * data.
+ */
 const LIMIT = 4;
 const WAITS = 30;
 /** Clocks that differ by a little less than such a node waits, without twice the limit. */
@@ -10,7 +13,7 @@ const APART = 17;
 const SKEWED: Clocks = { ahead: [APART, APART, 0], limit: LIMIT, waits: WAITS };
 const ONE_FAST: Clocks = { ...SKEWED, ahead: [APART, 0, 0] };
 const ALIKE: Clocks = { ...SKEWED, ahead: [0, 0, 0] };
-/** Clients propose by clocks that are far behind those of the nodes, or far ahead. */
+/** Clients propose by clocks that are far behind the clocks of the nodes, or far ahead. */
 const BEHIND = -16;
 const AHEAD = APART + 16;
 const EITHER = [BEHIND, AHEAD];
@@ -21,10 +24,10 @@ const HIGHEST = [0, 1, 2].map(() => WAITS + APART + LIMIT);
 
 /** Two attempts at one key, with proposals behind the counters and ahead of them. */
 const TWO = { attempts: [0, 0], proposals: [1, 2].map(() => [1, 4]), fences: [[1, 1, 2]] };
-/** The same beside one at another key, which has the same counters. */
+/** The same next to one attempt at another key, which has the same counters. */
 const BESIDE = { ...TWO, attempts: [0, 0, 1], proposals: [1, 2, 3].map(() => [1, 4]) };
 const LOSS = { attempts: [0, 0], proposals: [EITHER, EITHER], clocks: SKEWED, wipes: 1, fences: [NO_COUNTERS] };
-/** The first with the highest tokens, the second with the lowest that are possible. */
+/** The first with the highest possible tokens, the second with the lowest. */
 const EXTREME = { ...LOSS, proposals: [[AHEAD], [BEHIND]] };
 /** Two votes for one key split so that its write-back meets a node with older data. */
 const SPLIT = { ...LOSS, clocks: ALIKE, proposals: [[0], [1]], fences: [[1, 1, WAITS]], snapshots: true };
@@ -32,14 +35,14 @@ const SPLIT = { ...LOSS, clocks: ALIKE, proposals: [[0], [1]], fences: [[1, 1, W
 type Named = Record<string, Setting>;
 type Changed = Omit<Setting, 'scripts' | 'decisions'> & Partial<Setting>;
 
-/** Locks end at any moment; no command of an attempt that is over runs any more. */
+/** Locks end at any moment; no command of a finished attempt runs any more. */
 const early = (setting: Changed): Setting => ({ scripts: SCRIPTS, decisions, jumps: true, tidy: true, ...setting });
 /** The same, where attempts come one after the other. */
 const inTurn = (setting: Changed): Setting => early({ ...setting, atOnce: 1 });
 /** No lock ends before the lease of its holder. */
 const intact = (setting: Changed): Setting => early({ ...setting, jumps: false });
 
-/** What has to hold. The names end up in the report. */
+/** The settings that must hold. The report uses their names. */
 export const SHORT: Named = {
   '1 after the other, locks end at any moment': inTurn(TWO),
   '1 after the other, locks end at any moment, a node restarts with older data': inTurn({
@@ -118,15 +121,15 @@ export const LONG: Named = {
   }),
 };
 
-/** Scripts of which the vote or the write-back is wrong. */
+/** Scripts whose vote or write-back is wrong. */
 const voting = (vote: Setting['scripts']['vote']) => ({ ...SCRIPTS, vote });
 const raising = (raise: Setting['scripts']['raise']) => ({ ...SCRIPTS, raise });
 const deciding = (wrong: Partial<Setting['decisions']>) => ({ ...decisions, ...wrong });
 
-/** Two attempts that propose the same, which is enough for most that is wrong. */
+/** Two attempts with the same proposal, which suffices for most errors. */
 const EQUAL = early({ ...TWO, proposals: [[1], [1]] });
 
-/** What has to fail. */
+/** The settings that must fail. */
 export const MUTANTS: Named = {
   'no write-back': {
     ...EQUAL,

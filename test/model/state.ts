@@ -1,7 +1,7 @@
 import type { Failed } from '../../lib/stores/node/server.backend.js';
 import type { Lock, Scripts } from './node.js';
 
-/** What a node may answer. */
+/** The possible answers of a node. */
 export type Answer = Exclude<ReturnType<Scripts[keyof Scripts]>[1], { status: 'released' }> | Failed;
 
 /** A command on its way to a node, or with its answer on the way back. It may arrive late, or never. */
@@ -16,11 +16,14 @@ export interface Message {
 
 /** What a node may lose. */
 export interface Memory {
-  /** The counter of the shard that all keys are of. */
+  /** The counter of the shard of all keys. */
   readonly fence?: number;
   /** By key. */
   readonly locks: readonly (Lock | undefined)[];
-  /** Each lock stands at least until this lease of its owner has ended: 1 that of the acquisition, 2 that of its extension. */
+  /**
+   * Each lock lasts at least until this lease of its owner has ended: 1 is the lease of the acquisition, 2 the lease of
+   * its extension.
+   */
   readonly leases: readonly number[];
 }
 
@@ -28,7 +31,7 @@ export interface Node {
   readonly memory: Memory;
   /** When it lost its data, and how many leases of each attempt had begun by then. */
   readonly lost?: { readonly at: number; readonly leases: readonly number[] };
-  /** What it wrote to disk, and may restart with. */
+  /** Its state on disk, with which it may restart. */
   readonly snapshot?: Memory;
   readonly mail: readonly Message[];
   readonly ahead: number;
@@ -42,7 +45,7 @@ export interface Attempt {
   readonly floor: number;
   /** The token that it writes back, or that it holds. */
   readonly token: number;
-  /** Leases: how many it sent commands for, which it has, how many have ended. */
+  /** Leases: how many it sent commands for, which one it has, how many have ended. */
   readonly begun: number;
   readonly has: number;
   readonly ended: number;

@@ -26,7 +26,10 @@ const DECORATORS = {
   WhileLeader,
 };
 
-/** Compiles classes without a look at their types, as SWC, esbuild and `isolatedModules` do. @returns what defines each */
+/**
+ * Compiles classes without checking their types, like SWC, esbuild and `isolatedModules`.
+ * @returns what defines each
+ */
 function compile(classes: string[], experimentalDecorators = true): [source: string, define: () => void][] {
   const { outputText } = ts.transpileModule(`return [${classes.map((source) => `() => { ${source} }`).join()}];`, {
     compilerOptions: {

@@ -1,14 +1,17 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { diagnosticsOf } from '../support/diagnostics.js';
 
-/** Mistakes, one a line, each with what the one error about it says. */
+/** Mistakes, one in each line, each with the text of its single error. */
 const mistakesIn = (text: string) =>
   text
     .trim()
     .split('\n')
     .map((line, index) => [...(line.split(' // ') as [code: string, message: string]), index] as const);
 
-/** Compiles lines between a head and an end. @returns what is said of a line, and behind all of them */
+/**
+ * Compiles lines between a head and an end.
+ * @returns the errors of a line, and the errors after all of them
+ */
 function compile(head: string, lines: string[], end: string) {
   const first = head.split('\n').length + 1;
   const said = diagnosticsOf([head, ...lines, end].join('\n'));
@@ -128,7 +131,7 @@ const MISTAKES = mistakesIn(`
 @Locked('x') async m(_receipt: Receipt): Promise<void> {} // must be imported with 'import type'
 `);
 
-/** What must compile. `types.test-d.ts` has more of it. */
+/** Code that must compile. `types.test-d.ts` has more of it. */
 const RIGHT = `
 const ComposedCron = () => applyDecorators(SetMetadata('x', true), LockedCron('* * * * *', 'x', { holdMs: 5 }));
 const Nightly = () => applyDecorators(SetMetadata('nightly', true), Locked('nightly'));

@@ -84,7 +84,7 @@ it('a locked method is refused with who holds it, skipped, or answered by a func
   expect(await service.skipping()).toBe(undefined);
   expect(await service.answering('o1', 5)).toBe('o1 for 5 is busy');
   await expect(service.failing()).rejects.toThrow(new RangeError('of onContended'));
-  // That of a nested lock is not taken for its own.
+  // The refusal of a nested lock is not taken for its own.
   await expect(service.outer()).rejects.toMatchObject({ code: 'LOCK_CONTENDED', key: 'order' });
   await expect(service.outerAnswering()).rejects.toMatchObject({ code: 'LOCK_CONTENDED', key: 'order' });
   expect(service.ran).toBe(0);

@@ -7,7 +7,7 @@ import { Gate } from '../support/gate.js';
 import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
 
-/** What the handlers wait for, and what they did. */
+/** The gates of the handlers, and their log. */
 let gate: Gate;
 let ticks: Subject<string>;
 let done: string[];
@@ -69,7 +69,7 @@ const began = () => until(() => done.includes('began'), { what: 'the handler run
 const held = ({ locks }: TestApp) => until(() => locks.isLocked('x'), { what: 'the lock is held' });
 const free = ({ locks }: TestApp) => until(async () => !(await locks.isLocked('x')), { what: 'the lock is free' });
 
-/** A client that hangs up when told to; its server knows of it when `gone` is settled. */
+/** A client that hangs up on request; its server knows about it when `gone` is settled. */
 function client({ app, url }: TestApp, path: string) {
   const gone = new Promise<void>((resolve) =>
     app.getHttpServer().once('connection', (socket: NodeJS.EventEmitter) => socket.once('close', resolve)),
@@ -92,7 +92,7 @@ function client({ app, url }: TestApp, path: string) {
 }
 
 describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
-  /** Whoever waits does so for longer than the tests do. */
+  /** Waiting calls wait for longer than the tests take. */
   const start = () => startApp({ controllers: [Handlers] }, { memory: true, waitMs: 60_000 }, undefined, makeAdapter());
 
   describe('when the client is gone, the lock', () => {

@@ -37,7 +37,7 @@ import { ordersOf, TRANSPORTS, type Transport } from './transports.js';
 interface Filtered {
   transport: Transport;
   filter: Type;
-  /** What its client gets around the answer. */
+  /** The parts of the response around the answer. */
   around: (answer: object, what: string) => unknown;
 }
 

@@ -133,7 +133,7 @@ class Orders {
   }
 }
 
-/** By default Express, like Fastify, takes `id[x]` for a name. */
+/** By default, Express and Fastify treat `id[x]` as a name. */
 function readNestedQueries(app: INestApplication): void {
   const adapter = app.getHttpAdapter();
   if (adapter instanceof ExpressAdapter) adapter.set('query parser', 'extended');

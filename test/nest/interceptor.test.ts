@@ -98,7 +98,7 @@ it.each<[what: string, of: Type, path: string, expected: string[], providers?: P
   expect(await locks.isLocked('order:1')).toBe(false);
 });
 
-/** Asks the handler once more after an error. */
+/** Calls the handler again after an error. */
 class Retries implements NestInterceptor {
   intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
     return next.handle().pipe(retry(1));

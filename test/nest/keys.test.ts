@@ -23,7 +23,7 @@ function lockerOf(key: AnyKey): Type<Locker> {
   return AnyLocker;
 }
 
-/** Calls a method whose key cannot be made, and returns the error. */
+/** Calls a method whose key cannot be built, and returns the error. */
 async function refusalOf(key: AnyKey, ...args: unknown[]): Promise<LockKeyError> {
   const Any = lockerOf(key);
   const { app, acquired } = await makeApp({ providers: [Any] });
@@ -34,7 +34,7 @@ async function refusalOf(key: AnyKey, ...args: unknown[]): Promise<LockKeyError>
   return error as LockKeyError;
 }
 
-/** A value whose string form is its hex, as that of an ObjectId. */
+/** A value whose string form is its hex, like an ObjectId. */
 class ObjectId {
   constructor(private readonly hex: string) {}
 
@@ -162,7 +162,7 @@ describe('a key function', () => {
   it('that returns a Promise which fails is refused, and the failure does not end the process', async () => {
     const failing = async () => Promise.reject(new Error('no sku'));
     expect((await refusalOf(failing as unknown as () => string)).message).toContain('returned a Promise');
-    await new Promise(setImmediate); // unhandled rejections are told by now, and fail the run
+    await new Promise(setImmediate); // unhandled rejections have been reported by now, and fail the run
   });
 });
 

@@ -21,7 +21,7 @@ import { until } from '../support/until.js';
 
 describeDecorators('Limited', Limited('key:{body.id}', { limit: 2 }));
 
-/** Counts what runs at once, in whichever application. */
+/** Counts what runs at once, in any application. */
 class Crowd {
   running = 0;
   most = 0;
@@ -123,7 +123,7 @@ it('a call for several permits waits until so many are free, a nested call takes
   const large = partners.large('a');
   await waiting(locks, 'partner:a', 1);
   expect([partners.calls, await locks.tryAcquire('partner:a')]).toEqual([[], null]);
-  // What waits for several is not overtaken.
+  // A call that waits for several is not overtaken.
   expect([await partners.skipping('a'), await partners.answering('a', 5)]).toEqual([undefined, 'a is busy: 5']);
   await expect(partners.outer('a')).rejects.toMatchObject({ key: 'partner:a', holding: ['outer'] });
   gate.open();
@@ -200,7 +200,7 @@ describe('a handler with @Limited', () => {
       await using permit = await locks.acquirePermits('a', { limit: 1, ttlMs: 30_000 });
       const busy = await fetch(`${url}/${path}`);
       expect([busy.status, await busy.json()]).toEqual([409, expect.objectContaining({ code: 'LOCK_CONTENDED' })]);
-      // A key of the arguments is taken inside of the interceptor, and so is known to the filter alone.
+      // A key of the arguments is taken inside the interceptor, so only the filter knows about it.
       expect(Number(busy.headers.get('retry-after'))).toBeGreaterThan(0);
       await permit.release();
       const free = await fetch(`${url}/${path}`);

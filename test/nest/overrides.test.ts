@@ -19,7 +19,7 @@ class Orders {
   async pay(): Promise<void> {}
 }
 
-/** What the start of an application with these classes logs. */
+/** The log of an application that starts with these classes. */
 async function logOf(...providers: Type[]): Promise<string[]> {
   const { log } = await makeApp({ providers });
   return log.lines;

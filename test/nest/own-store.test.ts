@@ -53,7 +53,10 @@ const on = (store: PromiseBackend, options: Partial<LockModuleOptions> & { name?
   LockModule.forRoot({ shutdownTimeoutMs: 0, ...options, backend: () => store });
 const serviceOf = (app: TestingModule, name?: string): LockService => app.get(getLockServiceToken(name));
 
-/** What the module refuses. @returns its message */
+/**
+ * Checks that the module refuses it.
+ * @returns the message
+ */
 async function refusalOf(...imports: DynamicModule[]): Promise<string> {
   const refusal: unknown = await start(...imports).catch((error: unknown) => error);
   expect(refusal).toBeInstanceOf(LockOptionsError);
@@ -85,7 +88,7 @@ it.each(Object.entries(FORMS))(
     const ids = [1, 2, 3].flatMap(() => shops.map((shop) => shop.pay('7')));
     expect(new Set(await Promise.all(ids))).toEqual(new Set(['paid 7']));
     expect(shops.map(({ most }) => most)).toEqual([1, 1]);
-    expect(store.log).toContain('watch'); // who waited was woken
+    expect(store.log).toContain('watch'); // the waiting call was woken
     await Promise.all(apps.map((app) => app.close()));
     expect(made).toBe(2);
     expect(store.log.filter((entry) => entry === 'close')).toHaveLength(2);

@@ -25,7 +25,7 @@ const policies = {
 
 const open = () => openLocks({ memory: true, ttlMs: 1_000, waitMs: 60_000, policies });
 
-/** How a bench notes a call for a lock. */
+/** The entry of a bench about a call for a lock. */
 async function askedFor(run: (locks: LockService) => Promise<unknown>): Promise<unknown> {
   const bench = new LockBench({ ttlMs: 1_000, waitMs: 60_000, policies });
   await run(bench.locks);

@@ -77,7 +77,7 @@ describe('two registrations under one name', () => {
   };
   const lazily = { lazyConnect: true, shutdownTimeoutMs: 0 };
 
-  // Nothing closes what an application opened that does not start: its clients would reconnect for ever.
+  // Nothing closes the clients of an application that does not start: they would reconnect forever.
   beforeEach(() => {
     vi.spyOn(Redis.prototype, 'connect').mockResolvedValue();
   });

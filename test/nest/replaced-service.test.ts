@@ -39,13 +39,13 @@ class Handlers {
   }
 }
 
-/** As mocking libraries make them: whatever is asked for is there, and is a function. */
+/** As mocking libraries create them: every property exists, and is a function. */
 const deepMock = (): object =>
   new Proxy(
     {},
     { get: (_, name) => (name === 'then' || typeof name === 'symbol' ? undefined : () => Promise.resolve()) },
   );
-/** As sinon makes them: of the class, with nothing but methods that do nothing. */
+/** As sinon creates them: an instance of the class with methods that do nothing. */
 const stub = (): object => {
   const names = Object.getOwnPropertyNames(LockService.prototype);
   const methods = names.map((name) => [name, { value: () => Promise.resolve() }]);

@@ -55,7 +55,7 @@ class Handlers {
 const connections = async (name: string) =>
   ((await redis.command('CLIENT', 'LIST')) as string).split('\n').filter((line) => line.includes(` name=${name} `));
 
-/** On a connection of its own: one that is kept alive would hold up the HTTP server, which closes after the locks. */
+/** On its own connection: a connection that is kept alive would delay the HTTP server, which closes after the locks. */
 const get = (url: string) =>
   new Promise<string>((resolve, reject) => {
     const call = request(url, { agent: false }, (response) =>
@@ -111,7 +111,7 @@ class Guarded {
   @UseGuards(CarelessGuard)
   get(): void {}
 }
-/** A registration whose options come when the others have been refused. */
+/** A registration whose options come after the others have been refused. */
 const late = RedisLockModule.forRootAsync({
   name: 'late',
   useFactory: async () => {
@@ -179,13 +179,13 @@ async function makeShop(
   return { ...made, billing: made.app.get(getLockServiceToken('billing')) };
 }
 
-/** Whether it has settled when all that could happen by now has happened. */
+/** Whether it has settled after everything that could happen by now. */
 async function isPending(promise: Promise<unknown>): Promise<boolean> {
   for (let turns = 0; turns < 20; turns++) await nextTurn();
   return (await Promise.race([promise.then(() => 'settled'), nextTurn('pending')])) === 'pending';
 }
 
-/** Whether calls that hold nothing get no lock any more, though it is free. */
+/** Whether calls that hold nothing can no longer get a lock, although it is free. */
 const isRefusing = (locks: LockService): Promise<boolean> =>
   locks.withLock('free', () => false).catch((error: unknown) => error instanceof LockUnavailableError);
 

@@ -73,7 +73,7 @@ it('a request has the tenant of its middleware, and the page shows the locks of 
   );
   const keyFor = async (tenant: string) => (await fetch(`${url}/orders/7`, { headers: { 'x-tenant': tenant } })).text();
   expect([await keyFor('acme'), await keyFor('globex')]).toEqual(['@acme/order:7', '@globex/order:7']);
-  // What a client sends is no fault of the server, whether the tenant makes it too long or not.
+  // The server is not to blame for what a client sends, whether the tenant makes it too long or not.
   const statusOf = async (id: string) =>
     (await fetch(`${url}/orders/${id}`, { headers: { 'x-tenant': 'acme' } })).status;
   expect(await Promise.all([1_012, 1_013, 2_000].map((length) => statusOf('x'.repeat(length))))).toEqual([

@@ -18,7 +18,10 @@ import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
 import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-/** What the handlers and the pipe wait for, whether the pipe was reached, when the time is over, and what the handlers did. */
+/**
+ * The gates of the handlers and the pipe, whether the pipe was reached, when the time is over, and the log of the
+ * handlers.
+ */
 let gate: Gate;
 let piped: Gate;
 let reached: Gate;
@@ -125,7 +128,7 @@ const free = ({ locks }: TestApp) => until(async () => !(await locks.isLocked('x
 const waits = ({ locks }: TestApp, count: number) =>
   until(async () => (await locks.inspect('x'))?.waiters === count, { what: `${count} wait` });
 
-/** Lets the handler end once somebody else waits for its lock, who gets it next. */
+/** Lets the handler end once another call, which gets the lock next, waits for it. */
 async function endWhileNextWaits(test: TestApp): Promise<void> {
   const next = test.locks.withLock('x', () => done.push('next'));
   await waits(test, 1);
@@ -133,7 +136,7 @@ async function endWhileNextWaits(test: TestApp): Promise<void> {
   await next;
 }
 
-/** What a path answers whose time is over as soon as that has happened. */
+/** The answer of a path whose time is over as soon as that has happened. */
 async function statusOf({ url }: TestApp, path: string, happened: Promise<unknown>): Promise<number> {
   const response = fetch(`${url}/${path}`);
   await happened;
@@ -144,7 +147,7 @@ async function statusOf({ url }: TestApp, path: string, happened: Promise<unknow
 const begins = () => until(() => done.includes('began'), { what: 'the handler begins' });
 
 describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
-  /** Whoever waits does so for longer than the tests do. */
+  /** Waiting calls wait for longer than the tests take. */
   const start = (...controllers: Type[]) =>
     startApp({ controllers }, { memory: true, waitMs: 60_000 }, undefined, makeAdapter());
 
@@ -186,7 +189,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
       if (path === 'timeout-before-handler') await free(test);
       piped.open();
       await free(test);
-      await new Promise(setImmediate); // what waited for the pipe has gone on
+      await new Promise(setImmediate); // the call that waited for the pipe has gone on
       expect(done).toEqual([]);
     },
   );
@@ -207,7 +210,7 @@ it('a handler that is reached while its lock is being given back does not run', 
   const test = await startApp({ controllers: [Handlers] }, { redis: proxy.url, commandTimeoutMs: 20_000 });
   const response = fetch(`${test.url}/timeout-before-handler`);
   await reached.opened;
-  proxy.hold(); // the release is on its way for as long as this lasts
+  proxy.hold(); // the release takes as long as this lasts
   over.open();
   await new Promise(setImmediate);
   piped.open();

@@ -22,7 +22,7 @@ const DECORATORS: Record<string, Decorate> = {
   limited: (key) => Limited(key, { limit: 2 }) as MethodDecorator,
 };
 
-/** Each way to write the key of a lock, and the key that it makes of the request `{ id: 'a:b' }`. */
+/** Each way to write the key of a lock, and the key that it makes from the request `{ id: 'a:b' }`. */
 const spellings = ({ part, type }: Transport): [name: string, key: unknown, made: string][] => [
   ['request', `order:{${part}.id}`, 'order:a%3Ab'],
   ['argument', 'order:{0}', 'order:a%3Ab'],
@@ -31,7 +31,7 @@ const spellings = ({ part, type }: Transport): [name: string, key: unknown, made
   ['static', 'orders', 'orders'],
 ];
 
-/** A handler for each decorator and each spelling of its key, above the decorator of the handler and below. */
+/** A handler for each decorator and each spelling of its key, above the decorator of the handler and below it. */
 function spelled(transport: Transport): { handlers: Type; keys: Map<string, string> } {
   const keys = new Map<string, string>();
   @transport.holder()
@@ -63,7 +63,7 @@ function spelled(transport: Transport): { handlers: Type; keys: Map<string, stri
   return { handlers: Handlers, keys };
 }
 
-/** What a client sees without a filter of this library. */
+/** The answer that a client gets without a filter of this library. */
 const REFUSED: Record<string, (code: string, statusCode: number, message: string) => unknown> = {
   http: (_code, statusCode, message) => ({ statusCode, message }),
   rpc: () => ({ status: 'error', message: 'Internal server error' }),
@@ -180,7 +180,7 @@ it('a field resolver is locked where interceptors are turned on for it, and refu
   expect(off.acquired).toEqual([]);
 });
 
-/** Handlers of messages and of sockets that go on for longer, and what they did. */
+/** Handlers of messages and sockets that run for longer, and their log. */
 @Controller()
 @WebSocketGateway()
 class Slow implements OnGatewayDisconnect {

@@ -22,20 +22,20 @@ import { execute, graphQLModule } from '../support/graphql.js';
 import { HTTP_ADAPTERS, makeApp, post, startApp, type LockOptions, type TestApp } from '../support/nest-app.js';
 import { makeRpcApp } from '../support/rpc.js';
 
-/** What a client gets for a request: a value, or what it sees of an error. */
+/** The answer that a client gets: a value, or what it sees of an error. */
 export type Ask = (what: string, data?: { id?: string; mine?: number }) => Promise<unknown>;
 
 /** One way in which requests come, with the decorators of its handlers. */
 export interface Transport {
   name: string;
-  /** What Nest calls it in the context of a request. */
+  /** The name that Nest gives it in the context of a request. */
   type: string;
   holder: () => ClassDecorator;
   handler: (name: string) => MethodDecorator;
   argument: (property: string) => ParameterDecorator;
-  /** The part of a request that has what a client sends, in the key of a lock. */
+  /** The part of a request that contains what a client sends, in the key of a lock. */
   part: 'body' | 'data' | 'args';
-  /** Starts an application with these handlers, and with a filter of all of it. */
+  /** Starts an application with these handlers, and with a filter for all of it. */
   open: (handlers: Type, lock?: LockOptions, filter?: Type) => Promise<TestApp & { ask: Ask }>;
 }
 
@@ -85,7 +85,7 @@ const webSockets: Transport = {
   argument: (property) => MessageBody(property),
   part: 'data',
   open: async (handlers, lock, filter) => {
-    if (filter) UseFilters(filter)(handlers); // Nest does not ask filters of the whole application for gateways
+    if (filter) UseFilters(filter)(handlers); // Nest does not use filters of the whole application for gateways
     const adapt = (app: INestApplication) => app.useWebSocketAdapter(new WsAdapter(app));
     const test = await startApp({ providers: [handlers] }, lock, adapt);
     const socket = new WebSocket(test.url.replace('http', 'ws'));

@@ -1,4 +1,4 @@
-// Checked by `npm run types`: what is wrong must not compile, what is right must. Nothing here is run.
+// Checked by `npm run types`: wrong code must not compile, correct code must. Nothing here runs.
 import { applyDecorators, SetMetadata, type ExecutionContext } from '@nestjs/common';
 import type { Redis } from 'ioredis';
 import {
@@ -159,7 +159,7 @@ export class Repository<T extends { id: string }, Args extends string[]> {
   @Locked('entity:{0.id}', { onContended: 'skip' }) async skipAlways(_entity: T): Promise<T> { return _entity; }
 }
 
-/** What the compiler says of the most common mistakes is in `compile-errors.test.ts`. */
+/** `compile-errors.test.ts` has the messages of the compiler about the most common mistakes. */
 // prettier-ignore
 export class Wrong {
   // @ts-expect-error -- synchronous, without a value
@@ -270,7 +270,7 @@ export async function services(locks: LockService): Promise<void> {
   await locks.acquire(5);
 }
 
-/** `@Limited` has the types of `@Locked`, but for its limit and its single key. */
+/** `@Limited` has the types of `@Locked`, except for its limit and its single key. */
 // prettier-ignore
 export class LimitedRight {
   @Limited((order) => order.id, { limit: 5, onContended: (order) => order.lines.length }) async inferred(_order: Order): Promise<number> { return 1; }

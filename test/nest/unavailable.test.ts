@@ -8,7 +8,7 @@ import { freeOn, proxyTo, redisServer } from '../support/stage.js';
 import type { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-/** What ran: a method, or what is called instead. */
+/** The log: a method, or what is called instead. */
 let ran: string[];
 beforeEach(() => {
   ran = [];
@@ -82,7 +82,7 @@ class Orders {
     return of(this.work());
   }
 
-  /** Its own lock is in memory, that of the method it calls is not. */
+  /** Its own lock is in memory, the lock of the method that it calls is not. */
   @Locked('outer', { onUnavailable: answer, registration: 'memory' })
   async outer(id: string): Promise<string> {
     return this.throwing(id);
@@ -157,7 +157,7 @@ describe.each(OUTAGES)('while the server %s', (_, begin) => {
 it('a lock that was granted although its answer was lost is given back once onUnavailable has answered [G931]', async () => {
   const { orders, redis, proxy } = await start();
   const granted = proxy.cutAfterRequest(/evalsha/i);
-  proxy.refuse(); // or the call would be repeated on a new connection
+  proxy.refuse(); // otherwise the call would be repeated on a new connection
   expect(await orders.answering('7', 5)).toBe('LOCK_UNAVAILABLE 7 5');
   await granted;
   expect(await redis.keys('lock:{order:7}')).toEqual(['lock:{order:7}']);

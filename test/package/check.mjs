@@ -10,7 +10,7 @@ import { run, smokeTest, step } from './smoke.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const manifest = JSON.parse(await read('package.json'));
-/** A quarter more than 0.1.0 had when this was written: what makes it much larger should be seen. */
+/** A quarter more than 0.1.0 had when this was written: a change that makes it much larger should be noticed. */
 const MOST_BYTES = 900_000;
 const folder = await mkdtemp(join(tmpdir(), 'nest-redis-lock-package-'));
 try {
@@ -31,7 +31,7 @@ try {
   await rm(folder, { recursive: true, force: true });
 }
 
-/** As an application compiles them that has `skipLibCheck: false`, for a glance before the applications that do. */
+/** As applications with `skipLibCheck: false` compile them: a quick check before the applications that do. */
 async function compileDeclarations() {
   const options = ['--noEmit', '--strict', '--skipLibCheck', 'false', '--experimentalDecorators', '--types', 'node'];
   const lib = ['--target', 'ES2022', '--lib', 'ES2022', '--module', 'nodenext', '--moduleResolution', 'nodenext'];
@@ -54,7 +54,7 @@ async function pack() {
     files.filter((file) => /\.(test|spec|test-d)\.|\.map$/.test(file)),
     [],
   );
-  // The sources are not in the package: a debugger would look for them where they were built.
+  // The sources are not in the package: a debugger would look for them in the place of the build.
   const mapped = await Promise.all(files.map(async (file) => (await read(file)).includes('sourceMappingURL=') && file));
   assert.deepEqual(mapped.filter(Boolean), []);
   const { size } = packed;
@@ -64,7 +64,7 @@ async function pack() {
   return join(folder, packed.filename);
 }
 
-/** What is made of each file of the library, and nothing else: no file that was left of an earlier build. */
+/** The output of each file of the library, and nothing else: no file of an earlier build. */
 async function built() {
   const sources = await readdir(join(root, 'lib'), { recursive: true });
   const modules = sources.filter((file) => file.endsWith('.ts')).map((file) => file.slice(0, -'.ts'.length));
@@ -73,7 +73,7 @@ async function built() {
   );
 }
 
-/** The list of components that is published beside each version. */
+/** The list of components that is published with each version. */
 async function sbom() {
   const { metadata, components } = JSON.parse(
     await run('npm', ['run', '--silent', 'sbom'], root, { npm_config_loglevel: 'silent' }),

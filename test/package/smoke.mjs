@@ -53,7 +53,7 @@ const APPS = [
     pg: '8.11.0',
     peers: OLDEST_PEERS,
     typescript: '5.9.3',
-    // As projects have it that never turned to `exports`: finds the types by the "types" field.
+    // Like projects that never switched to `exports`: finds the types through the "types" field.
     compilerOptions: { module: 'commonjs', moduleResolution: 'node10' },
     // Like Jest, and like Node.js before 20.19: this takes the CommonJS build.
     alsoWithoutRequireOfEsm: true,
@@ -71,7 +71,7 @@ const APPS = [
   },
 ];
 
-/** What tests with Jest are run with: the TypeScript of Nest 11, compiled by ts-jest to CommonJS. */
+/** How tests with Jest run: the TypeScript of Nest 11, compiled by ts-jest to CommonJS. */
 const JEST_APP = {
   type: 'commonjs',
   nest: '11.2.10',
@@ -86,7 +86,7 @@ const JEST_PROJECTS = [
 ];
 
 /**
- * Installs the packed library in small applications of their own, compiles them and runs them against a real Redis: each with all
+ * Installs the packed library in small applications, compiles them and runs them against a real Redis: each with all
  * versions of ioredis that it names, or only with the first.
  */
 export async function smokeTest(tarball, folder, { allVersions }) {
@@ -132,13 +132,13 @@ export async function smokeTest(tarball, folder, { allVersions }) {
       }
     },
   ];
-  // Each is waited for: a failure of one ends no other in the middle.
+  // It waits for each of them: a failure of one does not interrupt another.
   const ends = await Promise.allSettled([1, 2].map(() => tryAll(trials)));
   const failed = ends.find(({ status }) => status === 'rejected');
   if (failed) throw failed.reason;
 }
 
-/** The newest peers, as an application with ES modules has them, that another runtime than Node.js runs. */
+/** The newest peers, in an application with ES modules that another runtime than Node.js runs. */
 export async function tryOnRuntime(tarball, folder, runtime, command, ...args) {
   const { module } = await runnerImport(join(root, 'test/support/redis-server.ts'));
   const [app] = APPS;
@@ -198,14 +198,14 @@ async function tryApp(app, folder, tarball, redis) {
 
 /**
  * Installs, compiles and runs an application with few of the optional peers.
- * @param peers those that it has, with their versions
+ * @param peers the peers that it has, with their versions
  * @param absent what must not be installed
  */
 async function tryFewPeers(app, folder, tarball, { source, what, peers = {}, absent, use }) {
   await mkdir(folder);
   await copyFile(join(source, 'main.ts'), join(folder, 'main.ts'));
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
-  // JSON leaves out what is undefined.
+  // JSON leaves out undefined values.
   const few = { ...app, schedule: undefined, terminus: undefined, otel: undefined, peers: { ...app.peers, ...peers } };
   await writeJson(join(folder, 'package.json'), packageJson(few, undefined, tarball));
   const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, ${what}`;
@@ -282,7 +282,8 @@ async function tryJest(folder, tarball) {
 }
 
 /**
- * An application of examples/, started as its README says: with the tarball, and of all else the versions of this repository.
+ * An application of examples/, started as in its README: with the tarball, and otherwise with the versions of this
+ * repository.
  * @param program of its script `start`
  */
 export async function tryExample(name, parent, tarball, program, env = {}) {
@@ -311,7 +312,7 @@ const NPM_FLAGS = [
   '--loglevel=error',
 ];
 
-/** An install over another one could keep what is there: the versions are looked at. */
+/** An install over another one could keep old packages: this checks the versions. */
 async function install(folder, versions) {
   await run('npm', ['install', ...NPM_FLAGS], folder);
   for (const [name, version] of Object.entries(versions)) {
@@ -365,7 +366,7 @@ async function runApp(folder, redis, command, ...args) {
   await redis.command('FLUSHALL');
   await run(command, [...args, 'out/main.js'], folder, { REDIS_URL: redis.url });
   const keys = await redis.keys('*');
-  // How many calls waited behind a lock is shown for a while after.
+  // The number of calls that waited behind a lock is shown for a while afterwards.
   const locks = keys.filter((key) => key !== 'lock:fence' && !key.endsWith('}:calls'));
   if (locks.length > 0) throw new Error(`Locks were left behind: ${locks.join(', ')}`);
 }
@@ -375,7 +376,7 @@ async function runCommandLine(folder, redis) {
   const help = await call('--help');
   if (!help.includes('Usage: nest-redis-lock')) throw new Error(`This is no help: ${help}`);
   const output = await call('doctor', '--json');
-  // npm may warn of its settings before it, and ioredis 5.4.0 prints when it has connected.
+  // npm may print a warning about its settings first, and ioredis 5.4.0 prints when it has connected.
   const { nodes } = JSON.parse(output.slice(output.search(/^\{$/m), output.search(/^\}$/m) + 1));
   if (nodes.length !== 1 || !nodes[0].reachable) throw new Error(`The doctor found ${JSON.stringify(nodes)}.`);
 }
@@ -389,7 +390,7 @@ async function runCommonJsBuild(folder, redis) {
 
 const TIME_LIMIT_MS = 120_000;
 
-/** @throws Error with everything that was printed, when the command fails or does not end */
+/** @throws Error with the whole output, if the command fails or does not end */
 export function run(command, args, cwd, env = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });

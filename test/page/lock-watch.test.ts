@@ -12,7 +12,7 @@ import type { Seen } from './viewer.js';
 let takesMs: number;
 /** Why listing fails. */
 let problem: Error | undefined;
-/** When it was listed, since the test began, and what. */
+/** The times of the listings, since the test began, and their patterns. */
 let listings: [at: number, match: string | undefined][];
 let startedAt: number;
 let locks: LockService;
@@ -136,7 +136,7 @@ it('a stream whose reader is slow skips views, and goes on with the newest one [
     .subscribe(({ data }) => void sent.push(JSON.parse(data) as Seen));
   await vi.advanceTimersByTimeAsync(100);
   expect(sent).toHaveLength(1);
-  raw.writableNeedDrain = true; // the reader has not taken it yet
+  raw.writableNeedDrain = true; // the reader has not read it yet
   await vi.advanceTimersByTimeAsync(20_000);
   problem = new Error('the newest');
   await vi.advanceTimersByTimeAsync(5_000);

@@ -265,7 +265,7 @@ describe.each(HTTP_ADAPTERS)('an application on %s that closes', (_adapter, make
 
 it('a client that does not read is cut off when its stream has ended, and holds up no server that closes [G465]', async () => {
   const server = createServer((_request, response) => {
-    Readable.from(Array.from({ length: 800 }, () => Buffer.alloc(50_000))).pipe(response); // more than the sockets take
+    Readable.from(Array.from({ length: 800 }, () => Buffer.alloc(50_000))).pipe(response); // more than fits into the sockets
     cutOff(response);
   });
   await once(server.listen(0, '127.0.0.1'), 'listening');

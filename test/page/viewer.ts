@@ -9,7 +9,7 @@ export class Anyone implements CanActivate {
   }
 }
 
-/** What the page is sent, as far as the tests read it. */
+/** What the page receives, as far as the tests read it. */
 export interface Seen {
   ping: { available: boolean; nodes: { voting: number; of: number }; problems: string[] };
   problem?: string;
@@ -32,7 +32,7 @@ export interface Seen {
   }[];
 }
 
-/** A browser that looks at the stream of a page, on a connection of its own. */
+/** A browser that reads the stream of a page, on its own connection. */
 export class Viewer {
   readonly seen: Seen[] = [];
   /** The stream as it was sent. */

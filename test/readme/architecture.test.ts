@@ -35,7 +35,8 @@ it('the page on the architecture has a line for each file that runs code in one 
   const ways = await filesOfEachWay();
   const first = linesOf('The way of one call');
   expect([...first].sort()).toEqual(ways.get('a call on one Redis'));
-  // The other ways name what is different: every file that the first call does not run, and others where they tell the story.
+  // The other ways name what is different: every file that the first call does not run, and others if they are
+  // important for the description.
   for (const way of OTHER_WAYS) {
     const files = ways.get(way)!;
     const lines = linesOf(`The way of ${way}`);
@@ -50,7 +51,7 @@ function linesOf(title: string): string[] {
   return [...section(title).matchAll(/^\d+\. `([\w/.-]+)`/gm)].map(([, path]) => path!);
 }
 
-/** What `bench/call-path.mjs` finds by coverage. */
+/** The result of `bench/call-path.mjs`, by coverage. */
 async function filesOfEachWay(): Promise<Map<string, string[]>> {
   const dist = mkdtempSync(join(tmpdir(), 'call-path-'));
   onTestFinished(() => rmSync(dist, { recursive: true }));

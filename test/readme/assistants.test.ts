@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const read = (path: string) => readFileSync(root + path, 'utf8');
 const { files, scripts } = JSON.parse(read('package.json')) as { files: string[]; scripts: Record<string, string> };
 
-/** The compiler refuses this list when a code is missing. */
+/** The compiler refuses this list if a code is missing. */
 const CODES: Readonly<Record<LockErrorCode, true>> = {
   LOCK_CONTENDED: true,
   LOCK_UNAVAILABLE: true,
@@ -24,7 +24,7 @@ const CODES: Readonly<Record<LockErrorCode, true>> = {
   LOCK_STALE_TOKEN: true,
 };
 
-/** Every word of what the package exports: names of options and members, and the values that they may have. */
+/** Every word of the exports of the package: names of options and members, and their possible values. */
 const EXPORTED = new Set(
   readdirSync(`${root}etc`).flatMap((report) => read(`etc/${report}`).match(/[A-Za-z_$][\w$]*/g) ?? []),
 );
@@ -41,12 +41,12 @@ const OF_OTHERS: Readonly<Record<string, readonly string[]>> = {
   'diagnose-locks': ['locks', 'await', 'host', 'pid', 'noeviction', 'doctor', 'REDIS_URL'],
 };
 
-/** What stands in code font, outside of blocks. */
+/** The text in code font, outside of blocks. */
 function codeOf(text: string): string[] {
   return [...text.replaceAll(/^```.*?^```/gms, '').matchAll(/`([^`]+)`(?!`)/g)].map(([, code]) => code!);
 }
 
-/** The rows of the table under a heading that has these columns first, each as its cells. */
+/** The rows of the table under a heading whose first columns are these, each as its cells. */
 function rowsOf(text: string, ...columns: string[]): string[][] {
   const table = text.split(/\n\n+/).find((block) => {
     const head = cellsOf(block.split('\n')[0]!);
@@ -101,7 +101,7 @@ describe.each(SKILLS)('%s', (page) => {
       const { code } = await call(argv, { env: { REDIS_URL: 'redis://127.0.0.1:1' }, connectMs: 50 });
       return { command, code };
     });
-    // Nothing listens there: what was understood ends with that.
+    // Nothing listens there: a command that was understood ends with that.
     expect(await Promise.all(codes)).toEqual(commands.map((command) => ({ command, code: 69 })));
   });
 

@@ -6,7 +6,9 @@ import ts from 'typescript';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const folder = fileURLToPath(new URL('.generated/', import.meta.url));
 
-/** The TypeScript examples of a page, in their order. Code of other libraries stands in blocks of `typescript`, and is left out. */
+/**
+ * The TypeScript examples of a page, in order. Code of other libraries is in blocks of `typescript`, and is left out.
+ */
 export function examplesOf(page: string): string[] {
   const text = readFileSync(`${root}${page}`, 'utf8');
   return [...text.matchAll(/^```ts\n(.*?)^```/gms)].map((match) => match[1]!);
@@ -15,7 +17,8 @@ export function examplesOf(page: string): string[] {
 /** Writes a module that can be compiled and imported. @returns its path */
 export function generate(name: string, source: string): string {
   const path = `${folder}${name}`;
-  // Test files share it: one that is written anew would be loaded anew, with classes that are not those that others have loaded.
+  // Test files share it: if it were written again, it would be loaded again, with classes different from those that
+  // others have loaded.
   if (existsSync(path) && readFileSync(path, 'utf8') === source) return path;
   mkdirSync(folder, { recursive: true });
   writeFileSync(`${path}.${process.pid}`, source);
@@ -24,7 +27,8 @@ export function generate(name: string, source: string): string {
 }
 
 /**
- * A module of each example of a page. Its file has the name that its first line says, as others import it, or that of the page.
+ * A module for each example of a page. Its file has the name in its first line, as others import it, or the name of the
+ * page.
  * @returns their paths
  */
 export function modulesOf(page: string): string[] {
@@ -35,13 +39,16 @@ export function modulesOf(page: string): string[] {
   });
 }
 
-/** The first example of a page that has a text, as a module. */
+/** The first example of a page that contains a text, as a module. */
 export async function exampleWith<T>(page: string, text: string): Promise<T> {
   const found = modulesOf(page).find((_, index) => examplesOf(page)[index]!.includes(text));
   return (await import(/* @vite-ignore */ found!)) as T;
 }
 
-/** A module of each example in docs. @returns their paths */
+/**
+ * A module for each example in docs.
+ * @returns their paths
+ */
 export function modulesOfDocs(): string[] {
   const pages = readdirSync(`${root}docs`).filter((file) => file.endsWith('.md'));
   return pages.flatMap((page) => modulesOf(`docs/${page}`));
@@ -50,7 +57,7 @@ export function modulesOfDocs(): string[] {
 /** The pages of the skills for assistants: each has a folder. */
 export const SKILLS: readonly string[] = readdirSync(`${root}skills`).map((name) => `skills/${name}/SKILL.md`);
 
-/** What the compiler says of these files with the settings of this repository: nothing when they are right. */
+/** The errors of the compiler in these files, with the settings of this repository: none if they are correct. */
 export function compile(files: string[]): string {
   const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => readFileSync(path, 'utf8')) as {
     config: object;
@@ -62,7 +69,7 @@ export function compile(files: string[]): string {
     noUnusedParameters: false,
     noUnusedLocals: false,
   });
-  // Not of the library, which they import: that is checked by itself.
+  // Not the errors of the library, which they import: it is checked separately.
   const found = files.flatMap((file) => ts.getPreEmitDiagnostics(program, program.getSourceFile(file)!));
   return ts.formatDiagnostics(found, {
     ...ts.sys,
@@ -71,7 +78,7 @@ export function compile(files: string[]): string {
   });
 }
 
-/** The compiler refuses this list when a reason is missing. */
+/** The compiler refuses this list if a reason is missing. */
 export const REASONS: Readonly<Record<LockLostReason, true>> = {
   expired: true,
   forced: true,

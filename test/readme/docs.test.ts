@@ -8,7 +8,7 @@ const docs = readdirSync(`${root}docs`).filter((file) => file.endsWith('.md'));
 const pages = ['README.md', ...docs.map((file) => `docs/${file}`)];
 /** All Markdown files of the repository. */
 const all = [...markdownIn('')].sort();
-/** Those that are in the package. */
+/** The files that are in the package. */
 const { files } = JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as { files: string[] };
 const shipped = files.filter((file) => file.endsWith('.md'));
 
@@ -119,7 +119,8 @@ describe('what is written about import type', () => {
     expect(advice.map(([page]) => page)).toEqual(['docs/faq.md', 'docs/handlers.md']);
   });
 
-  // A class that is imported as a type is gone at run time: no pipe validates by it, nothing is injected by it.
+  // A class that is imported as a type does not exist at run time: no pipe validates with it, nothing is injected by
+  // it.
   it.each(advice)(
     'is in %s that it is for interfaces and type aliases, and that classes are imported as values',
     (_, text) => {
@@ -145,7 +146,7 @@ describe('the README', () => {
 
   it('names the costs that the pages on performance and on scale have', () => {
     const read = (page: string) => readFileSync(`${root}docs/${page}.md`, 'utf8');
-    /** The cells behind the first of a row, in the first table of a text that has such a row. */
+    /** The cells after the first one of a row, in the first table of a text that has such a row. */
     const rowOf = (text: string, first: string) =>
       text
         .split('\n')

@@ -11,7 +11,7 @@ const { version, devDependencies, files } = JSON.parse(read('package.json')) as 
 };
 const numbersOf = (text: string) => text.split('.').map(Number) as [number, number, number];
 
-/** Whether a range like `^1.2.3` admits a version. */
+/** Whether a range like `^1.2.3` allows a version. */
 function admits(range: string, version: string): boolean {
   const [major, minor, patch] = numbersOf(range.replace(/^\^/, ''));
   const [itsMajor, itsMinor, itsPatch] = numbersOf(version);
@@ -20,7 +20,7 @@ function admits(range: string, version: string): boolean {
   return patch <= itsPatch;
 }
 
-// That they run, with the packed library, is seen by `npm run check:package`, and by `npm run test:runtimes` on Bun.
+// `npm run check:package` runs them with the packed library, and `npm run test:runtimes` on Bun.
 describe.each(readdirSync(`${root}examples`))('examples/%s', (name) => {
   it('takes this version of the library, and the versions of others that it is tested with', () => {
     const manifest = JSON.parse(read(`examples/${name}/package.json`)) as Record<

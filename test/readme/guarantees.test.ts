@@ -14,7 +14,7 @@ const guarantees = read('docs/guarantees.md');
 const pages = ['README.md', ...filesIn('docs', '.md')];
 const testFiles = filesIn('test', '.ts').filter((path) => path !== 'test/readme/guarantees.test.ts');
 
-/** Ids cited as proofs. The page explains with `G12]` how to run one: in code an id is an example. */
+/** Ids cited as proofs. The page explains with `G12]` how to run one test: in code, an id is an example. */
 const cited = new Set(pages.flatMap((page) => idsIn(read(page).replaceAll(/`[^`\n]+`/g, ''))));
 
 /** An id at the end of the title of an `it` or `it.each`, or of a test of the contract of backends. */
@@ -38,7 +38,7 @@ describe('the ids of guarantees', () => {
 
   it('docs/guarantees.md has a row for each hazard, which cites a test of it', () => {
     const paths = testFiles.filter((path) => path.startsWith('test/hazards/') && path.endsWith('.test.ts'));
-    // One that is simulated only in part is in two files.
+    // A test that is only partly simulated is in two files.
     const hazards = new Map<string, string>();
     for (const source of paths.flatMap((path) => read(path).split(/^(?=describe\()/m))) {
       const [, hazard] = /^describe\(['"](H\d+):/.exec(source) ?? [];

@@ -10,7 +10,7 @@ const filesIn = (folder: string, end: string) =>
     .map((file) => `${folder}/${file}`);
 const pages = ['README.md', ...filesIn('docs', '.md'), ...filesIn('sample-app', '.md')];
 
-/** What takes the key of a lock, or of a fence, as its first argument. */
+/** The calls that take the key of a lock, or of a fence, as their first argument. */
 const CALLS = [
   String.raw`\b(?:acquire|acquireAll|tryAcquire|tryAcquireAll|withLock|isLocked|inspect|forceRelease|current|leader)\(`,
   String.raw`\b(?:Locked|LockedCron|LeaderOnly|WhileLeader|fromContext|Fenced|FencingToken)\(`,
@@ -20,8 +20,8 @@ const CALLS = [
 ].join('|');
 
 /**
- * A key that is put together by hand, of text and values, and not by `lockKey` or a template of `@Locked`: a value that is
- * undefined or empty would become a part of it unseen.
+ * A key that is built by hand from text and values, and not by `lockKey` or a template of `@Locked`: a value that is
+ * undefined or empty would silently become part of it.
  */
 const HAND_BUILT = new RegExp(`(?:${CALLS})(?:(?!lockKey)[^;\`'",])*?(?:\`[^\`]*\\$\\{|["'][^"'\\n]*["'] \\+)`);
 

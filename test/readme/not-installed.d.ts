@@ -1,4 +1,4 @@
-// What the examples use of packages that this repository does not install, after their documentation.
+// The parts that the examples use of packages that this repository does not install, according to their documentation.
 
 declare module '@nestjs/config' {
   export class ConfigModule {}

@@ -36,14 +36,14 @@ import { LockedCron } from 'nest-redis-lock/schedule';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
 import { LockBench, withMemoryLocks } from 'nest-redis-lock/testing';
 
-// The application that the packed library is tried in: compiled and started once for each combination of versions.
+// The application that tests the packed library: it is compiled and started once for each combination of versions.
 
 const redisUrl = process.env.REDIS_URL;
 assert(redisUrl, 'REDIS_URL must be set');
 /** Nothing listens there. */
 const DEAD_NODE = '127.0.0.1:1';
 
-/** The names of the spans that were begun. */
+/** The names of the spans that have begun. */
 const spans: string[] = [];
 const tracer = {
   startSpan(name: string) {
@@ -162,7 +162,7 @@ class HealthController {
 })
 class AppModule {}
 
-/** Keeps the errors that Nest reports, and prints nothing else. */
+/** Collects the errors that Nest reports, and prints nothing else. */
 class RecordingLogger extends ConsoleLogger {
   readonly errors: unknown[] = [];
 

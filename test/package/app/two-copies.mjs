@@ -4,7 +4,7 @@ import { cpSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
-// A package of the application that has a copy of its own causes one warning, which names both.
+// If a package of the application has its own copy, this causes one warning, which names both.
 const warnings = [];
 process.stderr.write = (warning) => warnings.push(warning);
 const installed = fileURLToPath(new URL('node_modules/nest-redis-lock', import.meta.url));
@@ -14,7 +14,7 @@ cpSync(installed, nested, { recursive: true });
 const require = createRequire(import.meta.url);
 for (const entry of ['', '/otel', '/page', '/schedule', '/terminus', '/testing']) {
   await import(`nest-redis-lock${entry}`);
-  // Without it a Node.js has two copies of one package: the builds for import and for require.
+  // Without it, Node.js loads two copies of one package: the builds for import and for require.
   if (process.features.require_module) require(`nest-redis-lock${entry}`);
 }
 assert.deepEqual(ofCopies(), []);

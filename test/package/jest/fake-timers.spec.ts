@@ -19,7 +19,7 @@ class Orders implements OnApplicationBootstrap, OnModuleDestroy {
     this.leading = this.lead();
   }
 
-  /** Before it the hook of the lock module has run. */
+  /** The hook of the lock module has run before it. */
   async onModuleDestroy(): Promise<void> {
     await this.leading;
   }

@@ -1,4 +1,5 @@
-// What the tests use of Jest, which this repository does not install; the application that runs them does.
+// The parts of Jest that the tests use. This repository does not install Jest; the application that runs the tests
+// does.
 
 declare module '@jest/globals' {
   export { afterEach, beforeEach, describe, expect, it } from 'vitest';

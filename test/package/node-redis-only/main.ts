@@ -26,7 +26,7 @@ class Orders {
   }
 }
 
-// The types of ioredis are unknown here, and must not make all others so.
+// The types of ioredis are unknown here, which must not affect the other types.
 // @ts-expect-error it is no option of node-redis
 export const misspelt: RedisLockModuleOptions = { redis: { urll: 'redis://a' } };
 // @ts-expect-error it is a promise
@@ -43,7 +43,7 @@ class ByClient {}
 
 export const ofRespTwo: RedisLockModuleOptions = { redis: { url: 'redis://a', RESP: 2 } };
 
-// In JavaScript, say, where no compiler refuses it.
+// For example in JavaScript, where no compiler refuses it.
 @Module({ imports: [RedisLockModule.forRoot({ redis: { host: 'localhost', port: 6379 } as never })] })
 class InTheFormOfIoredis {}
 
@@ -64,7 +64,7 @@ async function main(): Promise<void> {
     assert.match(error.message, /With node-redis give \{ socket: \{ host, port \} \}/);
     return true;
   });
-  assert.equal(client.isOpen, true); // it is the application's
+  assert.equal(client.isOpen, true); // it belongs to the application
   await new RedisFence(client).write('key', 1, 'value');
   client.destroy();
 }

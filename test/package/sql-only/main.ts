@@ -5,7 +5,7 @@ import { NestFactory } from '@nestjs/core';
 import { Locked, LockService } from 'nest-redis-lock';
 import { ddl, SqlLockModule } from 'nest-redis-lock/sql';
 
-// An application that has its locks in PostgreSQL: with pg, whose types it does not have, and without ioredis.
+// An application with its locks in PostgreSQL: with pg, whose types it does not have, and without ioredis.
 
 @Injectable()
 class Orders {

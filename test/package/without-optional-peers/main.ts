@@ -6,7 +6,7 @@ import { Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-red
 import { LockModule, type PromiseBackend } from 'nest-redis-lock/backend';
 import { SqlLockModule } from 'nest-redis-lock/sql';
 
-// An application that has no ioredis and no pg, because its locks are in memory, and none of the other optional peers.
+// An application without ioredis and pg, because its locks are in memory, and without the other optional peers.
 
 @Injectable()
 class Orders {
