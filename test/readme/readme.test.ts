@@ -59,7 +59,10 @@ describe('the README', () => {
     await new Stock().setCount(sku, count);
   }
 
-  /** Runs its shop as two instances, which have ten buyers each for five boxes. @returns how many boxes they sell */
+  /**
+   * Runs its shop as two instances, which get ten buyers each for five boxes.
+   * @returns how many boxes they sell
+   */
   async function soldByTwo(file: string, edit: (source: string) => string): Promise<number> {
     await setCount('tea', 5);
     const source = examplesOf('README.md')[0]!.replace('redis://localhost:6379', redis.url);
@@ -101,10 +104,10 @@ describe('docs/start.md', () => {
     NightlyJobs: Class<{ runs: number; cleanUp(): Promise<void> }>;
   };
 
-  /** What its examples declare, by name. */
+  /** The declarations of its examples, by name. */
   async function examples(): Promise<Examples> {
     const examples = {};
-    // One after the other: of two that ask for the same module at once, each may get one of its own.
+    // One after the other: of two imports of the same module at once, each may get its own copy.
     for (const path of modulesOf('docs/start.md')) Object.assign(examples, await import(/* @vite-ignore */ path));
     return examples as Examples;
   }

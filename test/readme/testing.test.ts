@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { examplesOf, generate } from './compile.js';
 
-// The examples of the page are tests themselves: each is imported, and its tests run here.
+// The examples of the page are tests themselves: this imports each of them, and its tests run here.
 let ran = 0;
 const examples = examplesOf('docs/testing.md');
 

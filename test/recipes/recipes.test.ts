@@ -17,7 +17,10 @@ import { until } from '../support/until.js';
 const server = await serverOfFile();
 beforeEach(() => server.command('FLUSHALL')); // the jobs of other tests
 
-/** The classes of the example that declares this one. @param edit changes the source of the example; by default it is as it stands */
+/**
+ * The classes of the example that declares this one.
+ * @param edit changes the source of the example; by default, nothing
+ */
 async function recipeWith(
   name: string,
   page = 'docs/recipes.md',
@@ -31,7 +34,7 @@ async function recipeWith(
 }
 let recipes = 0;
 
-/** An application with a queue of BullMQ, and its locks on the same server unless told otherwise. */
+/** An application with a queue of BullMQ, with its locks on the same server by default. */
 async function startWorker(
   name: string,
   providers: Provider[],
@@ -98,7 +101,7 @@ it('the worker delays a job whose lock is busy, without using up an attempt, and
   expect(await server.keys('bull:invoices:*:lock')).toEqual([]); // it was moved with the token of the worker
   expect(sent).toEqual([]);
   await held.release();
-  await job.promote(); // its five seconds are over
+  await job.promote(); // its five seconds have passed
   await untilState(job, 'completed');
   expect(sent).toEqual(['ada']);
   for (const customer of ['broke', 'nested']) {
@@ -122,7 +125,7 @@ it('a job begins as soon as another job of its customer gives its permit back', 
     },
   };
   const { queue } = await startWorker('thumbnails', [ThumbnailWorker!, { provide: Thumbnails!, useValue: thumbnails }]);
-  onTestFinished(openAll); // work that runs on would keep the application from closing
+  onTestFinished(openAll); // work that continues would keep the application from closing
   const jobs = await queue.addBulk(
     [...gates.keys()].map((image) => ({ name: 'make', data: { customer: 'ada', image } })),
   );
@@ -154,12 +157,12 @@ it('a job that finds no permit goes behind the waiting jobs, without using up an
     },
   };
   const { queue } = await startWorker('thumbnails', [ThumbnailWorker!, { provide: Thumbnails!, useValue: thumbnails }]);
-  onTestFinished(gate.open); // work that runs on would keep the application from closing
+  onTestFinished(gate.open); // work that continues would keep the application from closing
   const add = (customer: string, image: string) => queue.add('make', { customer, image });
   for (let image = 0; image < 8; image++) await add('ada', `${image}.png`);
   const broken = await add('bob', 'broken.png');
   const other = await add('bob', 'bob.png');
-  // Five of Ada's jobs run, and the others take turns in the sixth place of the worker.
+  // Five of Ada's jobs run, and the others take turns on the sixth place of the worker.
   await untilState(broken, 'failed');
   expect(await queue.getJob(broken.id!)).toMatchObject({ attemptsMade: 1 });
   await untilState(other, 'completed');
@@ -186,7 +189,7 @@ it('no job fails because an application closes, and another application does the
   };
   const start = () => startWorker('thumbnails', [ThumbnailWorker!, { provide: Thumbnails!, useValue: thumbnails }]);
   const closing = await start();
-  onTestFinished(gate.open); // work that runs on would keep the application from closing
+  onTestFinished(gate.open); // work that continues would keep the application from closing
   for (let image = 0; image < 20; image++) {
     await closing.queue.add('make', { customer: 'ada', image: `${image}.png` });
   }
@@ -199,7 +202,7 @@ it('no job fails because an application closes, and another application does the
   gate.open();
   await closed;
   const { queue } = await start();
-  await queue.promoteJobs(); // their five seconds are over
+  await queue.promoteJobs(); // their five seconds have passed
   await until(async () => (await queue.getCompletedCount()) === 20, { what: 'all jobs are done' });
   expect(begun).toBe(20);
 });
@@ -291,7 +294,7 @@ it('the job goes on with the lock of the request that put it into the queue, onc
   };
   const provided = { provide: Feeds!, useValue: feeds };
   const web = await startWorker('imports', [Imports!, provided]);
-  onTestFinished(gate.open); // work that runs on would keep the application from closing
+  onTestFinished(gate.open); // work that continues would keep the application from closing
   const imports = web.app.get<{ start(feed: string): Promise<void> }>(Imports!);
 
   await imports.start('news');
@@ -302,7 +305,7 @@ it('the job goes on with the lock of the request that put it into the queue, onc
   await until(() => imported.length === 1, { what: 'the job runs' });
   await expect(imports.start('news')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
   const closed = closing.app.close();
-  await imports.start('weather'); // left to others by the application that closes
+  await imports.start('weather'); // the closing application leaves it to others
   gate.open();
   await closed;
   expect(await web.queue.getJobCounts()).toMatchObject({ completed: 1, waiting: 1, failed: 0 });
@@ -371,9 +374,9 @@ it('of many calls in several processes, one runs and one waits, and each call th
   gates[0]!.open();
   expect(await first).toBe(true);
   await until(() => started.length === 2, { what: 'the second call runs' });
-  expect(started).toEqual([0, 6]); // the second run started after all that have returned
+  expect(started).toEqual([0, 6]); // the second run started after all calls that have returned
   expect(await isFree()).toBe(true);
-  const third = three.refresh(); // the run that has started may have missed what it is for
+  const third = three.refresh(); // the run that has started may have missed the change
   await untilQueued(server, 'index:tea', 1);
   expect(await one.refresh()).toBe(false);
   for (const gate of gates) gate.open();

@@ -9,9 +9,9 @@ import type { RedisServer } from '../support/redis-server.js';
 import { ownerIn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
-/** For waits that end by an answer. */
+/** For waits that end with an answer. */
 const PATIENTLY = { count: 1, timeoutMs: 10_000 };
-/** For waits that are in vain. */
+/** For waits without success. */
 const BRIEFLY = { count: 1, timeoutMs: 300 };
 
 let cluster: RedisCluster;
@@ -66,7 +66,7 @@ describe('waitForReplicas in a Cluster', () => {
     });
   });
 
-  /** A key of a lock on the master that has the replica. */
+  /** A key of a lock on the master with the replica. */
   const someKey = () => keysFor(cluster, freshKey())[0]!;
 
   function open(waitForReplicas: { count: number; timeoutMs: number }): Promise<LockService> {

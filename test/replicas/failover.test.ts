@@ -13,17 +13,17 @@ import { until } from '../support/until.js';
 /** For a busy machine. */
 const commandTimeoutMs = 10_000;
 
-/** Locks of an application that finds its Redis by the Sentinels. */
+/** Locks of an application that finds its Redis through the Sentinels. */
 function locksOf({ options }: SentinelGroup, settings: RedisLockSettings = {}): Promise<LockService> {
   return openLocks({ redis: options, commandTimeoutMs, ...settings });
 }
 
-/** Locks of an application that is told which server is the primary. */
+/** Locks of an application that is given the address of the primary. */
 function locksAt({ url }: RedisServer): Promise<LockService> {
   return openLocks({ redis: url, commandTimeoutMs });
 }
 
-/** A client that finds its Redis by the Sentinels, for the naive lock. */
+/** A client that finds its Redis through the Sentinels, for the naive lock. */
 function clientOf({ options }: SentinelGroup): Redis {
   const client = new Redis(options).on('error', () => {});
   onTestFinished(() => client.disconnect());
@@ -33,7 +33,7 @@ function clientOf({ options }: SentinelGroup): Redis {
 const ONE = { count: 1, timeoutMs: 10_000 };
 
 describe('A failover by Sentinel', () => {
-  /** One for each test, which get ready side by side. */
+  /** One for each test; they start in parallel. */
   let groups: SentinelGroup[];
   let taken = 0;
   beforeAll(async () => {
@@ -47,7 +47,7 @@ describe('A failover by Sentinel', () => {
     const [plain, withOne] = [await locksOf(group), await locksOf(group, { waitForReplicas: ONE })];
     const withBoth = await locksOf(group, { waitForReplicas: { count: 2, timeoutMs: 1_000 } });
 
-    group.replicas[0].stream.dropReplies(); // the one to be promoted
+    group.replicas[0].stream.dropReplies(); // the one that will be promoted
     expect(await tryLock(naive, 'naive', 'A', 60_000)).toBe(true);
     const [plainLock, lockWithOne] = [await plain.acquire('plain'), await withOne.acquire('with one')];
     const refusal = () =>
@@ -74,7 +74,7 @@ describe('A failover by Sentinel', () => {
   it('a failover to the replica that acknowledged a lock keeps it: others are refused, and its holder extends and releases it [G72]', async () => {
     const group = groups[taken++]!;
     const holder = await locksOf(group, { waitForReplicas: ONE });
-    group.replicas[1].stream.dropReplies(); // so it was the other one that acknowledged
+    group.replicas[1].stream.dropReplies(); // so the other one acknowledged it
     const lock = await holder.acquire('key');
 
     await group.primary.kill();
@@ -82,7 +82,7 @@ describe('A failover by Sentinel', () => {
     const others = await locksAt(promoted);
 
     expect(await others.tryAcquire('key')).toBeNull();
-    await group.follows(promoted); // until then nobody could acknowledge an extension
+    await group.follows(promoted); // until then no replica could acknowledge an extension
     await isExtended(lock);
     await isConnected(holder);
     expect(await ownerOn(promoted, 'key')).toBe(lock.owner);
@@ -112,7 +112,7 @@ describe('A failover by Sentinel', () => {
     const told = await messagesOf(promoted);
     expect(await lock.release()).toBe(true);
     const second = await waiting;
-    await until(() => told.length > 0, { what: 'he is told' }); // so he need not ask from time to time
+    await until(() => told.length > 0, { what: 'he is told' }); // so it does not have to poll
     expect(told.map((text) => readMessage(text).ticket)).toEqual([second.owner]);
     expect(second.fencingToken).toBeGreaterThan(lock.fencingToken);
     expect(await ownerOn(promoted, 'key')).toBe(second.owner);
@@ -132,7 +132,7 @@ describe('A failover by Sentinel', () => {
     await group.primary.kill();
     await waiting;
     await group.failedOver();
-    // Of the holder, who is gone with his connection, the new primary knows when the lease ends.
+    // The holder and its connection are gone, but the new primary knows when its lease ends.
     const second = await until(() => waiter.tryAcquire('key').catch(() => null), { what: 'the lock is free' });
     expect(lock.isHeld).toBe(false);
     expect(second.fencingToken).toBeGreaterThan(lock.fencingToken);
@@ -140,7 +140,7 @@ describe('A failover by Sentinel', () => {
     await until(() => waiter.size === 0, { what: 'nothing is left of the wait' });
   });
 
-  /** With the connection, too, that locks are released on: extensions have one of their own. */
+  /** It also cuts the connection on which locks are released: extensions have another one. */
   async function isConnected(locks: LockService): Promise<void> {
     await until(() => locks.isLocked('key').catch(() => false), { what: 'the holder is connected to the new primary' });
   }
@@ -154,7 +154,7 @@ describe('A failover by Sentinel', () => {
     await until(extended, { what: 'the holder is connected to the new primary' });
   }
 
-  /** What those who wait are told by this server from now on. */
+  /** The messages that this server sends to waiting calls from now on. */
   async function messagesOf({ url }: RedisServer): Promise<string[]> {
     const messages: string[] = [];
     const listener = new Redis(url).on('pmessage', (_pattern, _channel, message: string) => messages.push(message));
@@ -173,7 +173,7 @@ describe('A failover by Sentinel', () => {
 /** Longer than a failover takes on a busy machine. */
 const LEASE = { ttlMs: 20_000, watchdog: false };
 const MARGIN_MS = 17_500;
-/** So much the clock of the replica is ahead: Redis tells replicas when a key ends, not for how long it lives. */
+/** How far the clock of the replica is ahead: Redis tells replicas when a key ends, not how long it lives. */
 const AHEAD_MS = 16_500;
 
 describe('marginMs', () => {
@@ -220,14 +220,14 @@ describe('A primary that was replaced while it hung, and does not know it', () =
 
     group.primary.pause();
     const promoted = await group.failedOver();
-    await group.killSentinels(); // or they would make it a replica in a moment
+    await group.killSentinels(); // otherwise they would soon make it a replica
     group.primary.resume();
 
     const others = await locksAt(promoted);
     const first = await others.acquire('key', { waitMs: 0 });
     const second = await plain.acquire('key', { waitMs: 0 });
     expect([first.isHeld, second.isHeld]).toEqual([true, true]);
-    expect(second.fencingToken).toBeGreaterThan(first.fencingToken); // the later grant, whichever server gave it
+    expect(second.fencingToken).toBeGreaterThan(first.fencingToken); // the later grant, from either server
 
     const refused = { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining('0 of 1 replicas had it') };
     await Promise.all([

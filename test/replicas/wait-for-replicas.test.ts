@@ -8,7 +8,7 @@ import { ownerOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-/** A primary whose replica follows it by way of a proxy, which can keep the stream of changes from it. */
+/** A primary whose replica follows it through a proxy, which can hold back the stream of changes. */
 class Primary {
   private constructor(
     readonly server: RedisServer,
@@ -29,12 +29,12 @@ class Primary {
     return this.server.url;
   }
 
-  /** The replica hears of nothing that is written from now on, until `letIn`. */
+  /** The replica gets nothing that is written from now on, until `letIn`. */
   cutOff(): void {
     this.stream.dropReplies();
   }
 
-  /** The replica may follow again; what it missed it gets then. */
+  /** The replica may follow again; it then gets what it missed. */
   uncut(): void {
     this.stream.passReplies();
   }
@@ -45,21 +45,21 @@ class Primary {
     await this.acknowledged();
   }
 
-  /** @returns when a client of this server is blocked by WAIT, the id of that client */
+  /** @returns the id of the client of this server that WAIT blocks, once there is one */
   isWaitedFor(): Promise<string> {
     const waiting = async () =>
       /^id=(\d+) .* flags=b .* cmd=wait /m.exec(String(await this.server.command('CLIENT', 'LIST')))?.[1];
     return until(waiting, { what: 'a client waits for replicas' });
   }
 
-  /** How often WAIT was asked for while the work ran. */
+  /** The number of calls of WAIT while the work ran. */
   async waits(work: () => Promise<unknown>): Promise<number> {
     await this.server.resetCalls();
     await work();
     return (await this.server.calls()).wait ?? 0;
   }
 
-  /** Who holds the lock by the primary, and by the replica. */
+  /** The holder of the lock on the primary, and on the replica. */
   async owners(key: string): Promise<{ primary: string | null; replica: string | null }> {
     return { primary: await ownerOn(this.server, key), replica: await ownerOn(this.replica, key) };
   }
@@ -81,7 +81,7 @@ class Primary {
   }
 }
 
-/** For waits that are in vain. */
+/** For waits without success. */
 const BRIEFLY = { count: 1, timeoutMs: 100 };
 
 describe('With waitForReplicas', () => {
@@ -186,7 +186,7 @@ describe('With waitForReplicas', () => {
     await until(() => locks.tryAcquire(freshKey()).catch(() => null), { what: 'it serves again' });
   });
 
-  /** So many processes stand in the queue of the lock. */
+  /** The number of processes in the queue of the lock. */
   function queued(key: string, count = 1): Promise<unknown> {
     return until(async () => (await primary.server.command('ZCOUNT', `lock:{${key}}:queue`, '0', '+inf')) === count, {
       what: `${count} wait for the lock`,

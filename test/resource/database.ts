@@ -3,7 +3,7 @@ import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
 import { Pool } from 'pg';
 import { candidatePort } from '../../servers/candidate-port.js';
 
-/** A real PostgreSQL that several processes reach: PGlite behind a socket, or the server of `DATABASE_URL`. */
+/** A real PostgreSQL that several processes can reach: PGlite behind a socket, or the server of `DATABASE_URL`. */
 export interface Database {
   readonly url: string;
   /** Each query of it may take a connection of its own. */
@@ -11,7 +11,7 @@ export interface Database {
   stop(): Promise<void>;
 }
 
-/** PGlite, which comes from npm and runs everywhere; and a server with real parallel sessions, where there is one. */
+/** PGlite, which comes from npm and runs everywhere; and a server with real parallel sessions, if there is one. */
 export const DATABASES: [name: string, open: () => Promise<Database>][] = [['PGlite', openPGlite]];
 const { DATABASE_URL } = process.env;
 if (DATABASE_URL)
@@ -39,7 +39,7 @@ async function openPGlite(): Promise<Database> {
 
 function connect(url: string, close: () => Promise<void>): Database {
   const pool = new Pool({ connectionString: url, max: 4 });
-  pool.on('error', () => {}); // of an idle connection: the next query tells
+  pool.on('error', () => {}); // the error of an idle connection: the next query reports it
   return {
     url,
     pool,
@@ -52,7 +52,7 @@ function connect(url: string, close: () => Promise<void>): Database {
 
 let tables = 0;
 
-/** A name that no other test has, on a server that outlives the run either. */
+/** A name that no other test uses, even on a server that outlives the run. */
 export function tableName(): string {
   return `fenced_${process.pid}_${Date.now().toString(36)}_${++tables}`;
 }

@@ -1,4 +1,4 @@
-// A process of its own that writes to a database under locks: started by sql.test.ts, told what to do by messages.
+// A separate process that writes to a database under locks; sql.test.ts starts it, and sends it messages.
 import pg from 'pg';
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
@@ -24,7 +24,7 @@ const duties = {
     const { rows } = await pool.query(`SELECT boxes FROM ${table} WHERE sku = $1`, [sku]);
     return rows[0].boxes;
   },
-  /** Writes with the token of the lock it was given, whether it still has it or not: that is for the database to see. */
+  /** Writes with the token of its lock, whether it still holds the lock or not: the database has to check that. */
   async writeBoxes(sku, boxes) {
     const statement = fencedUpdate({ table, set: { boxes }, where: { sku }, fence: held.fencingToken });
     const { rows } = await pool.query(statement.text, statement.values);

@@ -22,7 +22,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { serverOfFile } from '../support/stage.js';
 import { tableName } from './database.js';
 
-/** For tests of which a busy machine may not decide: with the usual second, the answer could be 503. */
+/** For tests that a busy machine must not affect: with the usual second, the answer could be 503. */
 const PATIENT = { timeoutMs: 60_000 } as const;
 
 const TOKEN = 1_790_000_000_000_000;
@@ -32,7 +32,7 @@ class Writes {
   readonly all: (number | undefined)[] = [];
 }
 
-/** Knows who has logged in. */
+/** Knows the user. */
 class OfAcme implements CanActivate {
   canActivate(context: ExecutionContext): boolean {
     context.switchToHttp().getRequest<{ user: object }>().user = { tenant: 'acme:eu' };

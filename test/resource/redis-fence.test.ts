@@ -7,7 +7,7 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 
 let redis: RedisServer;
-/** It gets ready while the other tests run. */
+/** It starts while the other tests run. */
 let starting: Promise<RedisCluster>;
 
 beforeAll(async () => {
@@ -55,7 +55,7 @@ describe('a RedisFence', () => {
     expect(await fences[0]!.read('tea')).toBe(`by ${newest}`);
     expect(await redis.command('GET', 'fenced:{tea}:token')).toBe(String(newest));
     const refused = outcomes.filter(({ status }) => status === 'rejected').length;
-    expect(refused).toBeGreaterThan(300); // a shuffled list has few records
+    expect(refused).toBeGreaterThan(300); // a shuffled list rarely sets a new maximum
     expect(refused).toBeLessThan(400);
   });
 

@@ -13,13 +13,13 @@ import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { DATABASES, tableName, type Database } from './database.js';
 
-/** A process of its own that writes under locks, to be paused. Whoever starts it kills it. */
+/** A separate process that writes under locks, and can be paused. The caller that starts it kills it. */
 class FencedWriter extends DrivenProcess {
   static start(settings: { redis: string; database: string }): Promise<FencedWriter> {
     return new FencedWriter(new URL('fenced-writer.worker.mjs', import.meta.url), settings).ready();
   }
 
-  /** Names the table of all that follows. */
+  /** Sets the table for everything that follows. */
   use(table: string): Promise<void> {
     return this.ask('use', table);
   }

@@ -18,7 +18,9 @@ let isAtCommit = false;
 let mayCommit = Promise.resolve();
 let letCommit;
 
-/** Like the decorators of nestjs-cls, typeorm-transactional and MikroORM: the method joins a transaction, or begins one. */
+/**
+ * Like the decorators of nestjs-cls, typeorm-transactional and MikroORM: the method joins a transaction, or begins one.
+ */
 function Transactional() {
   return (_target, _name, descriptor) => {
     const method = descriptor.value;
@@ -29,7 +31,7 @@ function Transactional() {
   };
 }
 
-/** Writes go to the database at once, or all at the commit, as those of a unit of work. */
+/** Writes go to the database at once, or all at the commit, as in a unit of work. */
 async function inTransaction(work) {
   const pending = [];
   const atOnce = writes === 'at once';
@@ -98,7 +100,7 @@ function fenced(where, fence, set) {
   return async (client) => assertFenced((await client.query(statement.text, statement.values)).rows.length, statement);
 }
 
-/** The decorators in the order in which they would stand above the method. */
+/** The decorators in the order in which they would be above the method. */
 function decorate(method, ...decorators) {
   const descriptor = Object.getOwnPropertyDescriptor(Counter.prototype, method);
   for (const decorator of decorators.reverse()) decorator(Counter.prototype, method, descriptor);
@@ -120,7 +122,7 @@ Module({
 const warnings = [];
 const logger = { log() {}, warn: (message) => warnings.push(message), error: (message) => warnings.push(message) };
 const app = await NestFactory.createApplicationContext(App, { logger });
-warnings.length = 0; // those of the start are about the server
+warnings.length = 0; // the entries of the start are about the server
 const counter = app.get(Counter);
 
 serve({

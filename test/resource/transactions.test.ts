@@ -5,16 +5,18 @@ import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { DATABASES, tableName, type Database } from './database.js';
 
-/** When a transaction sends its writes: as it goes on, or all at its end, as a unit of work does. */
+/** When a transaction sends its writes: during its work, or all at its end, like a unit of work. */
 type Writes = 'at once' | 'at the commit';
 
 /**
- * Which decorator stands above the other. `fenced` is `transactionOutside` whose write looks at the fencing token; `claimed`
+ * Which decorator is above the other. `fenced` is `transactionOutside` whose write checks the fencing token; `claimed`
  * is `transactionOutside` that claims the row for its token before it reads.
  */
 type Counting = 'transactionOutside' | 'lockOutside' | 'fenced' | 'claimed';
 
-/** A process of its own that counts in a row, under `@Locked` and `@Transactional`. Whoever starts it kills it. */
+/**
+ * A separate process that counts in a row, under `@Locked` and `@Transactional`. The caller that starts it kills it.
+ */
 class TransactionalCounter extends DrivenProcess {
   static start(settings: {
     redis: string;
@@ -25,17 +27,17 @@ class TransactionalCounter extends DrivenProcess {
     return new TransactionalCounter(new URL('transactional-counter.worker.mjs', import.meta.url), settings).ready();
   }
 
-  /** Adds one to what it reads. */
+  /** Adds one to the value that it reads. */
   add(counting: Counting, id: string): Promise<void> {
     return this.ask('add', counting, id);
   }
 
-  /** The same as often, all at once. */
+  /** The same several times, all at once. */
   addMany(counting: Counting, id: string, count: number): Promise<void> {
     return this.ask('addMany', counting, id, count);
   }
 
-  /** What it has counted and was warned of; commits are held no longer. */
+  /** The counts and the warnings so far; commits no longer stop. */
   forget(): Promise<void> {
     return this.ask('forget');
   }
@@ -60,7 +62,7 @@ let table: string;
 let first: TransactionalCounter;
 let second: TransactionalCounter;
 
-/** Two processes and a row that both add to. */
+/** Two processes, and a row to which both add. */
 function setUp(open: () => Promise<Database>, writes: Writes): void {
   beforeAll(async () => {
     [database, redis] = await Promise.all([open(), RedisServer.start()]);
@@ -73,7 +75,7 @@ function setUp(open: () => Promise<Database>, writes: Writes): void {
   });
 
   beforeEach(async () => {
-    await redis.command('FLUSHALL'); // a test that failed leaves its lock
+    await redis.command('FLUSHALL'); // a failed test leaves its lock behind
     await Promise.all([first.forget(), second.forget()]);
     await database.pool.query(`DELETE FROM ${table}`);
     await database.pool.query(`INSERT INTO ${table} VALUES ('tea', 0)`);
@@ -97,8 +99,9 @@ const untilRead = (counter: TransactionalCounter) =>
   until(async () => (await counter.state()).reads === 1, { what: 'it has read the row' });
 
 /**
- * PGlite has one session: while a transaction is open in it all others wait, also those who only read. What happens between
- * two open transactions is seen there where they send their writes at the commit; on a server with sessions in both ways.
+ * PGlite has one session: while a transaction is open in it, all other calls wait, even reads. So it can show what
+ * happens between two open transactions only if they send their writes at the commit; a server with sessions shows it
+ * in both ways.
  */
 const [PGLITE, ...SERVERS] = DATABASES;
 const STAGES: [name: string, writes: Writes, open: () => Promise<Database>][] = [

@@ -1,14 +1,17 @@
-/** What a test shows to be different on a runtime. It is run there all the same, and has to fail: once it passes, it is to go from here. */
+/**
+ * A test that shows a difference on a runtime. It runs there all the same, and has to fail: once it passes, remove it
+ * from here.
+ */
 interface Difference {
   readonly file: string;
   /** A part of the title. */
   readonly title: string;
-  /** As docs/clients.md has it. */
+  /** As in docs/clients.md. */
   readonly because: string;
 }
 
 interface Runtime {
-  /** Of the npm package with its name. */
+  /** The version of the npm package with its name. */
   readonly version: string;
   readonly differences: readonly Difference[];
 }
@@ -31,7 +34,10 @@ const BLOCKED: Difference = {
 
 const FRAMES = 'warnings of `lockOrder` may name a line of the library';
 
-/** What of {@link SUITES} does not run: it counts the timers of its process, where those of other files may stand in real time. */
+/**
+ * The files of {@link SUITES} that do not run: they count the timers of their process, where other files may leave some
+ * in real time.
+ */
 export const ONLY_SIMULATED = ['contract/from-promises'];
 
 export const RUNTIMES: Readonly<Record<'bun' | 'deno', Runtime>> = {

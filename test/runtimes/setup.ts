@@ -6,7 +6,7 @@ import { RUNTIMES } from './runtimes.js';
 const folder = fileURLToPath(new URL('..', import.meta.url));
 const runtime = process.env.TEST_RUNTIME as keyof typeof RUNTIMES;
 
-// Vitest starts its workers by itself: were they processes of Node.js, all tests would pass.
+// Vitest starts its workers itself: if they were processes of Node.js, all tests would pass.
 if (!(runtime in process.versions)) throw new Error(`This is not ${runtime}: ${JSON.stringify(process.versions)}`);
 
 beforeEach(({ task }) => {

@@ -6,11 +6,11 @@ import { fileURLToPath } from 'node:url';
 import { runnerImport } from 'vite';
 import { tryExample, tryOnRuntime } from '../package/smoke.mjs';
 
-// Runs tests, and an application that has the packed library, on other runtimes, which are installed into a temporary folder:
+// Runs tests, and an application with the packed library, on other runtimes, which it installs into a temporary folder:
 // npm run test:runtimes [-- bun deno@latest]
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-/** Before the program that each runs. */
+/** The command before the program that each of them runs. */
 const ARGUMENTS = { bun: ['--bun'], deno: ['run', '--allow-all'] };
 
 const { module } = await runnerImport(join(root, 'test/runtimes/runtimes.ts'));

@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 import { shared } from '../vitest.config.js';
 import { ONLY_SIMULATED, SUITES } from './runtimes.js';
 
-/** On real servers and in real time: the simulation stands in for the event loop of Node.js. */
+/** On real servers and in real time: the simulation replaces the event loop of Node.js. */
 export default defineConfig({
   ...shared,
   test: {

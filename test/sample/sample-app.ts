@@ -12,7 +12,7 @@ export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const COMPILED = `${ROOT}node_modules/.cache/nest-redis-lock-sample-${process.pid}`;
 const BARE_MACHINE = `${COMPILED}-alone`;
 
-/** Compiles the sample app as `npm start` does, but for its types: those `npm run types` checks. */
+/** Compiles the sample app like `npm start`, without its types: `npm run types` checks those. */
 export function compileSampleApp(): void {
   for (const folder of ['sample-app', 'servers']) {
     for (const file of readdirSync(ROOT + folder, { recursive: true, encoding: 'utf8' })) {
@@ -36,7 +36,7 @@ export function removeSampleApp(): void {
   for (const folder of [COMPILED, BARE_MACHINE]) rmSync(folder, { recursive: true, force: true });
 }
 
-/** The compiled sample app, started as `npm start` starts it. */
+/** The compiled sample app, started like `npm start`. */
 export class SampleApp {
   stdout = '';
   stderr = '';
@@ -56,10 +56,10 @@ export class SampleApp {
     this.#closed = once(this.#process, 'close');
   }
 
-  /** As on a machine without redis-server and apt: a copy beside which no server was unpacked, with nothing on its PATH. */
+  /** As on a machine without redis-server and apt: a copy without an unpacked server, and an empty PATH. */
   static onBareMachine(args: string[]): SampleApp {
     cpSync(COMPILED, BARE_MACHINE, { recursive: true });
-    writeFileSync(join(BARE_MACHINE, 'package-lock.json'), '{}'); // the mark of the folder that .redis/ stands in
+    writeFileSync(join(BARE_MACHINE, 'package-lock.json'), '{}'); // the mark of the folder that contains .redis/
     return new SampleApp(args, { REDIS_SERVER: '', PATH: join(BARE_MACHINE, 'no-such-folder') }, BARE_MACHINE);
   }
 
@@ -69,14 +69,14 @@ export class SampleApp {
   }
 
   kill(signal: NodeJS.Signals): void {
-    process.kill(this.#process.pid!, signal); // by number: of `child.kill()` Deno makes the end, whatever the child does
+    process.kill(this.#process.pid!, signal); // by number: Deno treats a child as ended after `child.kill()`, whatever the child does
   }
 
   get figures(): Figures & { problems: string[] } {
     return JSON.parse(this.stdout) as Figures & { problems: string[] };
   }
 
-  /** The addresses that `--serve` prints, by their names. */
+  /** The addresses that `--serve` prints, by name. */
   async addresses(): Promise<Record<string, string>> {
     const line = await until(() => /^ *export (.*)$/m.exec(this.stdout)?.[1], {
       what: 'the shop is open',

@@ -9,7 +9,7 @@ beforeAll(compileSampleApp);
 afterAll(removeSampleApp);
 
 describe('npm start', () => {
-  // Two at a time: they mostly wait, for nights, leases and processes that start.
+  // Two at a time: they mostly wait for nights, leases and starting processes.
   it.concurrent(
     'shows three instances on Redis: the stock sold exactly, one nightly job, a killed holder replaced',
     async () => {
@@ -97,7 +97,7 @@ function isListening(port: number): Promise<boolean> {
   });
 }
 
-/** The files outside of a folder of the sample that its files import. */
+/** The files outside a folder of the sample that its files import. */
 function importedFromOutside(folder: string): string[] {
   const root = `${ROOT}sample-app/${folder}/`;
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));

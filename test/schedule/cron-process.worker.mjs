@@ -1,4 +1,4 @@
-// An instance of an application with cron jobs: started by two-clocks.test.ts.
+// An instance of an application with cron jobs; two-clocks.test.ts starts it.
 import 'reflect-metadata';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
@@ -21,7 +21,7 @@ const { LockService, RedisLockModule } = await load('index.js');
 const { LockedCron } = await load('schedule/index.js');
 
 const due = [];
-/** A timer may fire a little early: what is at most 100 ms before a second counts as in it. */
+/** A timer may fire a little early: a time at most 100 ms before a second counts as in that second. */
 const note = (job, did) => {
   const now = Date.now() + 100;
   due.push({ job, did, second: Math.floor(now / 1_000), lateMs: (now % 1_000) - 100 });

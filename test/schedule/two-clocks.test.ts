@@ -3,16 +3,18 @@ import { DrivenProcess } from '../support/driven-process.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-/** What a process did when a job was due, at a second of its own clock. */
+/** A record of a process about a due job, at a second of its own clock. */
 interface Due {
   job: string;
   second: number;
   did: 'run' | 'skip';
-  /** How long after the second began. */
+  /** How long after the second it began. */
   lateMs: number;
 }
 
-/** An instance of an application with cron jobs, whose clock is ahead by so much. Whoever starts it kills it. */
+/**
+ * An instance of an application with cron jobs, whose clock is ahead by this much. The caller that starts it kills it.
+ */
 class CronProcess extends DrivenProcess {
   static start(redis: string, clockMs: number): Promise<CronProcess> {
     return new CronProcess(new URL('cron-process.worker.mjs', import.meta.url), { redis, clockMs }).ready();
@@ -33,8 +35,8 @@ describe('a job of @LockedCron that is due each second in two instances whose cl
   let due: Due[];
 
   /**
-   * What both instances did, in each of the seconds in which the job was due in both. Those in which a busy machine had the job
-   * run late show nothing, nor do those behind them, for which a late one may have kept the lock.
+   * The records of both instances, for each second in which the job was due in both. Seconds in which a busy machine
+   * ran the job late prove nothing, nor do the following ones, for which a late job may have kept the lock.
    */
   const didOf = (job: string): string[][] => {
     const ofJob = due.filter((one) => one.job === job);

@@ -214,7 +214,7 @@ describe('a call for a lock together with others, when something is wrong', () =
     await client.set(FENCE, '9e18');
     expect(await share('b', { give: 'a' })).toEqual(['failed', 1, expect.stringContaining('out of range')]);
     expect(await client.exists(LOCK)).toBe(0);
-    expect((await permits('p', 1, 1))[0]).toBe('granted'); // which have no token
+    expect((await permits('p', 1, 1))[0]).toBe('granted'); // they have no token
   });
 
   it('is refused where another program has written something else than a lock', async () => {

@@ -23,7 +23,7 @@ function acquire(runner: ScriptRunner, lock: string, owner = 'me'): Promise<Repl
   return runScript(runner, ACQUIRE, [`fence{${tagOfSlot(clusterSlot(lock))}}`, lock], [10_000, `${owner}@`]);
 }
 
-/** Repeatable, so that a failure can be looked at. */
+/** Repeatable, so that a failure can be examined. */
 function pseudoRandom(seed: number): (below: number) => number {
   let state = seed;
   return (below) => (state = (state * 48_271) % 2_147_483_647) % below;
@@ -89,7 +89,7 @@ describe('In a Redis Cluster', () => {
     const backwards = first.map((_, index) => SLOTS - 1 - index);
     expect(backwards.map(inAnother.tagOfSlot).reverse()).toEqual(first);
     expect(first.map((_, slot) => tagOfSlot(slot))).toEqual(first);
-    // As docs/protocol.md has it: another rule would be another counter.
+    // As in docs/protocol.md: another rule would mean another counter.
     expect([clusterSlot('lock:{order:7}'), tagOfSlot(clusterSlot('lock:{order:7}'))]).toEqual([6_368, '46q']);
   });
 
@@ -114,7 +114,7 @@ describe('In a Redis Cluster', () => {
     await acquireAll('first'); // fills the script caches
     await resetCalls();
     expect(await acquireAll('second')).toEqual(keys.map(() => refusedBy('first')));
-    // Slots 15495, 3300 and 7365: one of each node; and on the third the one that was under way.
+    // Slots 15495, 3300 and 7365: one of each node; and on the third node the operation that was in flight.
     expect(await evalshas()).toEqual([1, 1, 2]);
   });
 

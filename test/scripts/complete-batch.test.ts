@@ -13,7 +13,7 @@ import { portOf } from '../support/port-of.js';
 import { runScript } from '../support/run-script.js';
 
 const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE, VOTE];
-/** How many keys each lock has of its own. */
+/** The number of keys that each lock has for itself. */
 const OWN_KEYS: Record<string, number> = { release: 2, vote: 2, inspect: 3 };
 
 interface Call {
@@ -26,7 +26,7 @@ interface Call {
   fail: (problem: string) => void;
 }
 
-/** A client that notes what it is asked to send, and answers when the test says so. */
+/** A client that records what it should send, and answers when the test says so. */
 function noting(calls: Call[], topology: Partial<RedisTopology> = {}): RedisClient {
   const run = (call: ScriptCall) => {
     const script = SCRIPTS.find((each) => each.sha === call.script.sha)!;
@@ -44,7 +44,7 @@ function noting(calls: Call[], topology: Partial<RedisTopology> = {}): RedisClie
   return { isReady: true, topology: { isCluster: false, routeOf: () => [0], ...topology }, run } as RedisClient;
 }
 
-/** Each lock is answered with its name. */
+/** The answer for each lock is its name. */
 function answerAll(calls: readonly Call[]): void {
   for (const { locks, answer } of calls) answer(locks.length === 1 ? locks[0] : locks);
 }
@@ -62,9 +62,9 @@ describe('Of the operations of one tick', () => {
     earlier = [];
     runner = atWork(noting(calls));
   });
-  afterEach(() => answerAll([...earlier, ...calls])); // what is open would come due while other tests run
+  afterEach(() => answerAll([...earlier, ...calls])); // open operations would come due while other tests run
 
-  /** Something is under way on it. */
+  /** Something is in flight on it. */
   function atWork(client: RedisClient): ScriptRunner {
     runner = new ScriptRunner(client, 5_000);
     void run(INSPECT, 'earlier');

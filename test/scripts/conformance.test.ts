@@ -21,9 +21,9 @@ import {
   whileFull,
 } from './script-server.js';
 
-/** What a script gives a lock: `long`. What a lock has before: `short`. What a grant has: `brief`. */
+/** The ttl that a script gives a lock: `long`. The ttl of a lock before: `short`. The ttl of a grant: `brief`. */
 const [TTL_MS, EARLIER_MS, GRANT_MS] = [30_000, 10_000, 2_000];
-/** Of a grant in the past: `T`. */
+/** The token of a grant in the past: `T`. */
 const T = 17e14;
 
 /** The keys of one lock. */
@@ -31,7 +31,7 @@ const keysOf = (name: string) => ({
   lock: `lock:{${name}}`,
   /** The counter that it shares with all others. */
   fence: FENCE,
-  /** The counter of its shard, where it is voted for. */
+  /** The counter of its shard, for votes. */
   shard: `${FENCE}:${name}`,
   queue: `lock:{${name}}:queue`,
   calls: `lock:{${name}}:calls`,
@@ -41,7 +41,10 @@ type Keys = ReturnType<typeof keysOf>;
 
 onServer();
 
-/** In a queue, by what the table calls it: one who waits for a turn, one who reads, one of a Redlock, and places of other processes. */
+/**
+ * Places in a queue, by their names in the table: a call that waits for a turn, a reader, a place of a Redlock, and
+ * places of other processes.
+ */
 function placeOf(name: string): string {
   const [kind, ticket] = name.split('/');
   if (kind === 'reader') return `s ${CHANNEL} ${ticket}`;
@@ -52,7 +55,7 @@ function placeOf(name: string): string {
   return queueEntry('grant', channel, name, name === 'elsewhere' ? 3 : 1);
 }
 
-/** Makes a lock, and what stands in its other keys, what the table says. */
+/** Creates a lock, and the contents of its other keys, as the table says. */
 async function prepare({ lock, fence, shard, queue, calls, guard }: Keys, state: string): Promise<void> {
   const [held, ...others] = state.split('; ');
   const tokens = (text: string) =>
@@ -81,7 +84,10 @@ async function prepare({ lock, fence, shard, queue, calls, guard }: Keys, state:
   }
 }
 
-/** A script, with those of the lock's keys that it takes, and its arguments. @param nowUs the time */
+/**
+ * A script, with the keys of the lock that it takes, and its arguments.
+ * @param nowUs the time
+ */
 type Operation = [script: Script, keys: (keyof Keys)[], args: (nowUs: number) => (string | number)[]];
 const FREES: (keyof Keys)[] = ['fence', 'lock', 'queue'];
 const operations = (me: string): Record<string, Operation> => {
@@ -157,8 +163,9 @@ function ask(name: string, keys: Keys, me = 'me', nowUs = T + 1): Promise<Reply>
 }
 
 /**
- * Each row says what a lock is like before, what a script answers, and what the lock is like then. A lock is its value and how long is
- * left of it, then what stands in its other keys, then what is told to those who wait. T is the token of a grant in the past, `now` a time.
+ * Each row says the state of a lock before, the answer of a script, and the state after it. A lock is its value and its
+ * remaining time, then the contents of its other keys, then the messages to waiting calls. T is the token of a grant in
+ * the past, `now` a time.
  */
 const TABLE = `
   acquire
@@ -388,14 +395,14 @@ const CASES = TABLE.trim()
   .map((group) => group.split('\n').map((row) => row.trim()))
   .flatMap(([script, ...rows]) => rows.map((row) => [script!, ...(row.split(' => ') as [string, string])] as const));
 
-/** How long is left, by a word. */
+/** The remaining time, as a word. */
 function leftOf(ms: number): string {
   if (ms < 0) return ms === -1 ? 'endless' : 'over';
   return ms > 2 * EARLIER_MS ? 'long' : ms > GRANT_MS ? 'short' : 'brief';
 }
 
 /**
- * What differs from run to run by what it is: tokens and times.
+ * Replaces values that differ from run to run by their meaning: tokens and times.
  * @param base of tokens that are ahead of the clock
  */
 function shown(text: unknown, base = AHEAD): string {
@@ -413,7 +420,7 @@ function shown(text: unknown, base = AHEAD): string {
     .replace(/(?<!\d)\d{13}(?!\d)/g, (end) => leftOf(Number(end) - Date.now()));
 }
 
-/** A lock, and what stands in its other keys, as far as there are any. */
+/** A lock, and the contents of its other keys, if there are any. */
 async function stateOf(
   { lock, queue, calls }: Keys,
   [counter, highest]: readonly [string, number],
@@ -436,17 +443,17 @@ async function stateOf(
     .join('; ');
 }
 
-/** The counter that all share, where it is a number. */
+/** The counter that all share, if it is a number. */
 const minted = async () => ((await client.type(FENCE)) === 'string' ? Number(await client.get(FENCE)) : NaN);
 
-/** @param each how many tokens each of the locks before has taken from the counter that all share */
+/** @param each how many tokens each of the earlier locks has taken from the counter that all share */
 async function outcomes(script: string, before: string, names: string[], each: number) {
   await client.flushall();
   const locks = names.map(keysOf);
   for (const keys of locks) await prepare(keys, before);
   heard.length = 0;
   const counted = await minted();
-  const nowUs = (Date.now() + 900) * 1_000; // near the time of the node for two seconds nearly
+  const nowUs = (Date.now() + 900) * 1_000; // near the time of the node for almost two seconds
   const asked = together(runner, () => locks.map((keys) => ask(script, keys, 'me', nowUs)));
   const replies = await Promise.allSettled(asked);
   await client.publish(CHANNEL, 'last');
@@ -471,7 +478,7 @@ async function outcomes(script: string, before: string, names: string[], each: n
   }
   const values = await client.mget(locks.map(({ lock }) => lock));
   const tokens = values.map((text) => /@(\d{16})/.exec(text ?? '')?.[1]).filter((token) => Number(token) > T);
-  return { states, tokens, counter: (await minted()) - counted || 0 }; // of an absent counter it does not matter
+  return { states, tokens, counter: (await minted()) - counted || 0 }; // for an absent counter it does not matter
 }
 
 describe('A script does for one lock alone, and for each of many', () => {
@@ -481,7 +488,7 @@ describe('A script does for one lock alone, and for each of many', () => {
     await client.config('RESETSTAT');
     const many = await outcomes(script, before, ['a', 'b', 'c'], alone.counter);
     expect(many.states).toEqual([outcome, outcome, outcome]);
-    expect((await server.calls()).evalsha).toBe(2); // with the one that keeps the server at work
+    expect((await server.calls()).evalsha).toBe(2); // including the one that keeps the server busy
     const alike = OPERATIONS[script]![1].includes('fence') ? new Set(many.tokens).size : many.tokens.length;
     expect(alike).toBe(many.tokens.length);
   });

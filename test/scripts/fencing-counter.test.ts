@@ -22,7 +22,7 @@ const [LOCK, ADMISSION] = ['lock:{k}', 'lock:admission'];
 onServer();
 
 const counter = async () => Number(await client.get(FENCE));
-/** A vote that is not the proposal, and the grant of a waiter, begin with a word that says so. */
+/** The reply for a vote that differs from the proposal, and the grant of a waiter, begin with a word that says so. */
 const tokenOf = (reply: Reply) => Number(Array.isArray(reply) ? reply[reply[0] === 'at' ? 1 : 3] : reply);
 
 const acquire = (lock: string) => run(ACQUIRE, [FENCE, lock], 10_000, 'me@');
@@ -144,7 +144,7 @@ describe('A call that acquires many locks', () => {
 
 describe('A proposal for a vote', () => {
   const vote = async (proposal: number) => run(VOTE, [ADMISSION, LOCK, FENCE], '', 10_000, `me@${tokenText(proposal)}`);
-  /** Near the time of the node for nearly two seconds from now. */
+  /** Near the time of the node for almost two seconds from now. */
   const nearUs = async () => (await timeUs()) + 0.9 * MAX_PROPOSAL_DISTANCE_US;
 
   it('that is far from the time of the node is moved as near to it as it has to be', async () => {

@@ -47,14 +47,14 @@ const entryOf = (ticket: string, service: 'grant' | 'wake' = 'grant', channel = 
 const line = async (...entries: string[]) => {
   for (const [index, entry] of entries.entries()) await client.zadd(QUEUE, String(index + 1), entry);
 };
-/** The last signs of processes, by how many milliseconds ago they were given. */
+/** The last signs of processes, by their age in milliseconds. */
 const signs = async (ages: Record<string, number>) => {
   for (const [sign, ageMs] of Object.entries(ages)) await client.zadd(QUEUE, (ageMs - Date.now()) * 1_000, sign);
 };
 const queue = () => client.zrange(QUEUE, '0', '+inf', 'BYSCORE');
-/** Somebody may stand in its queue. */
+/** Its queue may have waiters. */
 const hold = (owner: string) => client.set(LOCK, `${owner}@${TOKEN}+`, 'PX', TTL_MS);
-/** The owner in the value of a lock whose queue may have waiters: all have such values here. */
+/** The owner in the value of a lock whose queue may have waiters: all values here are of this kind. */
 const ownerOf = (value: unknown) => /^(.*)@\d{16}\+$/.exec(String(value))?.[1] ?? value;
 const holder = async (lock = LOCK) => ownerOf(await client.get(lock));
 const told = (...messages: string[]) =>
@@ -136,7 +136,7 @@ describe('a release', () => {
     expect(await client.exists(LOCK)).toBe(0);
   });
 
-  /** So many places in the queue that this version does not know, and then one that it does. */
+  /** This many places in the queue that this version does not know, and then one that it knows. */
   const crowd = async (count: number) => {
     const places = Array.from({ length: count }, (_, index) => [index + 1, `x inbox:alive newer-${index}`]);
     for (let at = 0; at < count; at += 5_000) await client.zadd(QUEUE, ...places.slice(at, at + 5_000).flat());
@@ -191,7 +191,7 @@ describe('who waits', () => {
       (await turn(ticket, { entry: entryOf(ticket), number, placed }))[5];
     expect(await ask('b', 20)).toBe(0);
     expect(await ask('a', 10)).toBe(0);
-    expect(await ask('b', 20, 1)).toBe(0); // it has it still
+    expect(await ask('b', 20, 1)).toBe(0); // it still has it
     expect(await queue()).toEqual([entryOf('a'), entryOf('b')]);
     await client.zrem(QUEUE, entryOf('a'));
     expect(await ask('a', 10, 1)).toBe(1);

@@ -11,7 +11,7 @@ import { until } from '../support/until.js';
 
 const LIMIT_MS = 250;
 
-/** How many of so many operations that a call of the script is complete are told their faults at once. */
+/** Makes a call of the script complete with this many operations, and counts the faults that they get at once. */
 function toldBeforeReturn(runner: ScriptRunner): number {
   let told = 0;
   for (let lock = 0; lock < EXTEND.locksPerCall; lock++) {
@@ -39,7 +39,7 @@ describe('A server that hangs', () => {
     await server.stop();
   });
 
-  /** With the scripts in the server's cache. */
+  /** The server's cache has the scripts. */
   async function runnerOn(
     port: number,
     options: RedisOptions = {},
@@ -105,7 +105,7 @@ describe('A server that hangs', () => {
     proxy.passReplies();
     await until(() => answers(runner), { what: 'it serves again' });
 
-    // The same with a connection that is new when the limit is over.
+    // The same with a connection that is new when the limit has passed.
     proxy.dropReplies();
     const fault = faultOf(acquire(runner));
     await new Promise(setImmediate); // sent

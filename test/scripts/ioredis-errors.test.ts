@@ -50,7 +50,7 @@ it.each([
   expect(problemOfIoredis(new Error(message), clientWith(options))).toBe(problem);
 });
 
-/** As of ioredis 5 in a bundle whose minifier has renamed its classes. */
+/** Like ioredis 5 in a bundle whose minifier has renamed its classes. */
 class A extends (ReplyError as new (message: string) => Error) {
   override get name() {
     return this.constructor.name;

@@ -45,7 +45,7 @@ describe('Of the operations for a server that is busy', () => {
     client.run = (call) => void calls.push(call);
     runner = new ScriptRunner(client, LIMIT_MS, { now: () => now });
     onTestFinished(async () => {
-      while (calls.length > 0) await answerNext(); // what is open would come due while other tests run
+      while (calls.length > 0) await answerNext(); // open operations would come due while other tests run
     });
   });
 
@@ -57,7 +57,10 @@ describe('Of the operations for a server that is busy', () => {
     runner.run(script, keysOf(script, lock), args, done, wanted);
   }
 
-  /** The server answers the oldest command that it has, and the runner may send others. @returns the number of its locks */
+  /**
+   * The server answers its oldest command, and the runner may send others.
+   * @returns the number of its locks
+   */
   async function answerNext(): Promise<number> {
     const call = calls.shift()!;
     const { sharedKeys } = call.script as Script;
@@ -68,7 +71,7 @@ describe('Of the operations for a server that is busy', () => {
     return owned.length;
   }
 
-  /** As many commands are in flight as may be, each for one acquire, or for 50. */
+  /** The maximum number of commands is in flight, each for one acquire, or for 50. */
   async function fill(): Promise<void> {
     for (let command = 0; command < COMMANDS_IN_FLIGHT; command++) {
       run(ACQUIRE, `first:${command}`);
@@ -123,7 +126,7 @@ describe('Of the operations for a server that is busy', () => {
     await endOfTick();
     run(RELEASE, 'passed on');
     run(ACQUIRE, 'passed on');
-    await answerNext(); // in the same tick, before any of them is in its place
+    await answerNext(); // in the same tick, before any of them has its place
     await answerNext();
     expect(sent().slice(-2)).toEqual([
       ['release', 'fence', 'passed on', 'passed on:queue'],
@@ -304,7 +307,7 @@ describe('A burst', () => {
     server.resume();
     const held = await Promise.all(others);
     const fence = Number(await client.get('lock:fence'));
-    expect(Math.max(...held.map((lock) => lock.fencingToken!))).toBe(fence); // no token was minted for it
+    expect(Math.max(...held.map((lock) => lock.fencingToken!))).toBe(fence); // no token was created for it
     expect(await client.exists('lock:{short}')).toBe(0);
     await Promise.all(held.map((lock) => lock.release()));
     expect(service.size).toBe(0);
@@ -353,7 +356,7 @@ describe('A burst', () => {
       );
     await until(isServed, { what: 'it serves again' });
     const { evalsha } = await server.calls();
-    expect(evalsha).toBeLessThan(4 * COMMANDS_IN_FLIGHT); // with the releases of those that had been sent
+    expect(evalsha).toBeLessThan(4 * COMMANDS_IN_FLIGHT); // with the releases of the locks that had been sent
   });
 
   const acquired = (runner: ScriptRunner, lock: string) =>

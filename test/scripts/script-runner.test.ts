@@ -43,7 +43,7 @@ describe('A ScriptRunner', () => {
     await other.ping();
     return new ScriptRunner(portOf(other), 30_000);
   };
-  /** In one tick, while the server is at work. */
+  /** In one tick, while the server is busy. */
   const allSettled = (operations: () => Promise<Reply>[], by = runner) =>
     together(by, () => Promise.allSettled(operations()));
 

@@ -7,7 +7,7 @@ import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 
-// What the tests of the scripts have in common.
+// What the tests of the scripts share.
 
 export * from '../../lib/stores/redis/scripts/lua.js';
 export { NOT_LISTENING, LISTENING, queueEntry, UNVERIFIED } from '../../lib/stores/redis/node/lock-keys.js';
@@ -17,7 +17,7 @@ export { ScriptRunner, type Message, type Reply, type Script };
 export const FENCE = 'lock:fence';
 /** Ahead of the clock of any server until the year 2223. */
 export const AHEAD = 8e15;
-/** Where a test listens. */
+/** The channel on which a test listens. */
 export const CHANNEL = 'inbox:alive';
 
 export let server: RedisServer;
@@ -57,7 +57,7 @@ export async function timeUs(): Promise<number> {
   return Number(seconds) * 1_000_000 + Number(micros);
 }
 
-/** While the server may take no more memory. */
+/** While the server accepts no writes that need memory. */
 export async function whileFull<T>(ask: () => Promise<T>): Promise<T> {
   await client.config('SET', 'maxmemory', 1);
   return ask().finally(() => client.config('SET', 'maxmemory', 0));

@@ -6,7 +6,7 @@ import { freeOn, proxyTo, redisServer, serverOfFile } from '../support/stage.js'
 import { until } from '../support/until.js';
 
 const server = await serverOfFile();
-beforeAll(() => loadScripts(server)); // a release that is the first one of its server would be sent twice
+beforeAll(() => loadScripts(server)); // a release that is the first on its server would be sent twice
 
 const UNAWAITED = { awaitRelease: false } as const;
 /** Longer than it takes to ask the server on another connection. */
@@ -14,7 +14,7 @@ const SLOW_MS = 100;
 
 const isHeldOn = async (key: string) => (await server.command('EXISTS', `lock:{${key}}`)) === 1;
 
-/** A service whose commands take a while to reach the server from the moment that its work calls `slow`. */
+/** A service whose commands take a while to reach the server from the moment when its work calls `slow`. */
 async function openSlow() {
   const proxy = await proxyTo(server);
   const locks = await openLocks({ redis: proxy.url, policies: { quick: UNAWAITED } });

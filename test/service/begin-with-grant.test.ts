@@ -13,7 +13,7 @@ beforeAll(() => loadScripts(server));
 
 const owner = (key: string) => ownerOn(server, key);
 
-/** Two services, of which the second one hears of its turns. */
+/** Two services; the second one listens for its turns. */
 async function services(key: string, redis: RedisSource) {
   const locks = await openLocks({ redis: server.url });
   const others = await openLocks({ redis, commandTimeoutMs: 10_000 });
@@ -40,7 +40,7 @@ async function waits(key: string, options: AcquireOptions = {}) {
 /** It was handed the lock, and none of its requests has come through since. */
 async function handed(key: string) {
   const { proxy, locks, holder, waiting } = await waits(key);
-  proxy.hold(); // what is published still comes through
+  proxy.hold(); // published messages still come through
   await holder.release();
   return { proxy, locks, lock: await waiting };
 }
@@ -66,14 +66,15 @@ describe('who is handed a lock', () => {
 
   it('begins with a grant also after it has asked again, and its lease counts from before the last time that was refused [G620]', async () => {
     const { proxy, holder, waiting } = await waits('asked again');
-    proxy.roundTripMs = 200; // the store takes its time
+    proxy.roundTripMs = 200; // the store needs its time
     await untilAskedAgain(3);
     await sleep(300);
     proxy.hold();
     await holder.release();
     const { remainingMs } = await waiting;
     proxy.release();
-    // Of the 2 s less 1 % + 2 ms: what the request took, the time since then, and what the message took.
+    // The remainder of the 2 s less 1 % + 2 ms: the time of the request, the time since then, and the time of the
+    // message.
     expect(remainingMs).toBeLessThanOrEqual(1_978 - 100 - 300 - 100);
     expect(remainingMs).toBeGreaterThan(1_978 - 100 - 300 - 100 - 50);
   });
@@ -105,7 +106,10 @@ describe('who is handed a lock', () => {
 
   type TokensOf = (tokenNow: number) => [first: number, last: number];
 
-  /** Others say of a lock that is held that it was handed over to who waits, with these tokens: that asks the store. */
+  /**
+   * A forged message says that a held lock was handed over to the waiting call, with these tokens: the call then asks
+   * the store.
+   */
   async function isConfirmedFirst(tokensOf: TokensOf): Promise<void> {
     const { locks, others } = await services('forged', server.url);
     const holder = await locks.acquire('forged');
@@ -117,7 +121,7 @@ describe('who is handed a lock', () => {
     const [first, last] = tokensOf(holder.fencingToken);
     await server.command('PUBLISH', channel, `${ticket} ${first} ${last} ${first}`);
     await until(async () => (await scriptCalls(server)) > 0, { what: 'it asks Redis', timeoutMs: 500 });
-    expect((await server.calls()).pexpire ?? 0).toBe(1); // of the queue: no lock was extended
+    expect((await server.calls()).pexpire ?? 0).toBe(1); // the length of the queue: no lock was extended
     expect(await owner('forged')).toBe(holder.owner);
     await holder.release();
     const lock = await waiting;
@@ -169,14 +173,14 @@ describe('who is handed a lock', () => {
     const holder = await locks.acquire('passed on');
     const [first, second, third] = [1, 2, 3].map(() => others.acquire('passed on'));
     await untilQueued(server, 'passed on', 1);
-    proxy.hold(); // what is published still comes through
+    proxy.hold(); // published messages still come through
     await holder.release();
     await (await first!).release();
     await (await second!).release();
     const lock = await third!;
     await server.resetCalls();
     proxy.release();
-    await sleep(3_000); // for longer than a grant stands that is not extended
+    await sleep(3_000); // longer than a grant lasts that is not extended
     expect([lock.isHeld, await scriptCalls(server)]).toEqual([true, 1]);
     await lock.release();
   });
@@ -187,7 +191,7 @@ describe('who is handed a lock', () => {
     let isHeld: boolean | undefined;
     const working = others.withLock('busy', (lock) => {
       blockEventLoop(2_300);
-      isHeld = lock.isHeld; // nothing was read meanwhile: nobody can say so
+      isHeld = lock.isHeld; // nothing was read meanwhile: nobody can report it
       return 'done';
     });
     await untilQueued(server, 'busy', 1);

@@ -29,7 +29,7 @@ function whereabouts(locks: LockService, key: string): { in: string | undefined;
 const OUTSIDE = { in: undefined, isUnderLock: false };
 const BESIDE_THE_LOCK = { in: 'a request', isUnderLock: false };
 
-/** Gives up a lock that was acquired by mistake, so that a test that fails ends. */
+/** Releases a lock that was acquired by mistake, so that a failing test ends. */
 async function isRefused(asked: Promise<Lock | null>): Promise<boolean> {
   const lock = await asked;
   await lock?.release();
@@ -49,7 +49,7 @@ describe.each(STORES)('what is notified (%s)', (store, options) => {
     const seen = new Map<LockEvent['type'], object>();
     const asked: Promise<Lock | null>[] = [];
     const note = ({ type, key }: Pick<LockEvent, 'type' | 'key'>) => {
-      if (key === 'A') return; // of what this asks for
+      if (key === 'A') return; // the result of this request
       if (!seen.has(type)) asked.push(locks.tryAcquire('A'));
       seen.set(type, whereabouts(locks, 'A'));
     };
@@ -138,7 +138,7 @@ describe.each(STORES)('what is notified (%s)', (store, options) => {
   });
 });
 
-/** @returns what is thrown from now on where nothing catches it */
+/** @returns the errors that are thrown from now on without a catch */
 function uncaught(): unknown[] {
   const thrown: unknown[] = [];
   const listeners = process.listeners('uncaughtException');
@@ -196,7 +196,7 @@ describe('what observes calls', () => {
     const note = (what: string) => {
       if (isAsking || !locks) return;
       (heard[what] ??= []).push(whereabouts(locks, 'A'));
-      isAsking = true; // it is observed, too
+      isAsking = true; // it is also observed
       asked.push(locks.tryAcquire('A'));
       isAsking = false;
     };

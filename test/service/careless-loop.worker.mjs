@@ -1,11 +1,11 @@
-// A process of its own whose calls ask again at once, whatever they get: started by careless-loops.real.test.ts.
+// A separate process whose calls ask again at once, whatever they get; careless-loops.real.test.ts starts it.
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { openLocks } = await load('compose/open-locks.js');
 const { service: locks } = await openLocks(settings);
 let run;
 
-/** What is asked for, again and again. */
+/** The calls that it repeats. */
 const CALLS = {
   acquire: () => locks.acquire('free'),
   'acquire with a short waitMs': () => locks.acquire('free', { waitMs: 5 }),
@@ -22,7 +22,7 @@ const CALLS = {
 };
 
 const duties = {
-  /** Holds the lock, and lets others run under it. */
+  /** Holds the lock, and lets other calls run under it. */
   hold: () =>
     new Promise((resolve) => {
       void locks.withLock('held', async () => {
@@ -34,8 +34,7 @@ const duties = {
       });
     }),
   /**
-   * Asks for `ms`, by a timer that only comes when the event loop runs, and twice at least; a call that is granted something ends
-   * the loop.
+   * Asks for `ms`, by a timer that only fires if the event loop runs, and at least twice; a granted call ends the loop.
    */
   async loop(name, ms) {
     const startedAt = performance.now();

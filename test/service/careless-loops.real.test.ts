@@ -4,7 +4,7 @@ import { DrivenProcess } from '../support/driven-process.js';
 import { RedisServer } from '../support/redis-server.js';
 import { serverOfFile } from '../support/stage.js';
 
-/** A process of its own: one whose event loop stops would take the tests with it. */
+/** A separate process: if its event loop stopped in this one, the tests would stop, too. */
 class CarelessProcess extends DrivenProcess {
   static start(options: RedisLockModuleOptions): Promise<CarelessProcess> {
     return new CarelessProcess(new URL('careless-loop.worker.mjs', import.meta.url), options).ready();
@@ -21,7 +21,7 @@ class CarelessProcess extends DrivenProcess {
 
 const server = await serverOfFile();
 
-/** Refusals of an outage come together, every 10 ms at most. */
+/** Refusals of an outage come together, at most every 10 ms. */
 function expectPaced({ calls, tookMs }: { calls: number; tookMs: number }): void {
   expect(calls).toBeGreaterThan(1);
   expect(calls).toBeLessThanOrEqual(tookMs / 10 + 3);

@@ -19,7 +19,7 @@ it('a process that waits for 10 000 keys checks each of them every second, in at
   const waits: Promise<unknown>[] = [];
   for (let index = 1; index <= 10_000; index++) {
     waits.push(locks.acquire(String(index), { waitMs: 600_000, signal }).catch(() => {}));
-    if (index % 500 === 0) await sleep(20); // not all at once, so that they are not due together either
+    if (index % 500 === 0) await sleep(20); // not all at once, so that they do not come due together
   }
   await until(async () => (await server.command('DBSIZE')) === 20_000, { what: 'each has its place' });
 
@@ -43,7 +43,7 @@ it('10 000 fair calls that wait for one key cost a process at most 50 calls a se
   await (await earlier).release();
   const { signal, abort } = abortable();
   const waits = Array.from({ length: 10_000 }, () => locks.acquire('key', { waitMs: 600_000, signal }).catch(() => {}));
-  await untilQueued(server, 'key', 1); // one place for all
+  await untilQueued(server, 'key', 1); // one place for all of them
   await server.resetCalls();
   const begin = performance.now();
   await sleep(5 * CHECK_MS);
@@ -56,14 +56,14 @@ it('10 000 fair calls that wait for one key cost a process at most 50 calls a se
 });
 
 describe('the fair calls of a process', () => {
-  /** Ten calls of one process wait, in their order, for a lock that another has. */
+  /** Ten calls of one process wait, in order, for a lock of another process. */
   const waitingTen = async () => {
     const server = await redisServer();
     const proxy = await proxyTo(server);
     const others = await openLocks({ redis: server.url, fair: true });
     const holder = await others.acquire('key');
     const locks = await openLocks({ redis: proxy.url, fair: true });
-    // It listens already.
+    // It already listens.
     const before = await others.acquire('before');
     const earlier = locks.acquire('before');
     await untilSubscribers(server, 1);
@@ -119,7 +119,7 @@ describe('BackOff', () => {
       expect(Math.max(...pauses)).toBeLessThanOrEqual(37.5);
       return now() + backOff.next(LONG_MS);
     });
-    // The clock goes on a little between two readings of it.
+    // The clock advances a little between two readings of it.
     for (const dueAt of dues) expect(dueAt / 25).toBeCloseTo(Math.round(dueAt / 25), 1);
   });
 });

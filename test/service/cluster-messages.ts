@@ -17,7 +17,7 @@ export async function sum(
   return (await Promise.all(servers.map(count))).reduce((a, b) => a + b, 0);
 }
 
-/** The letters of the signs in the queue of a lock: of those that listen to it, and of those that do not. */
+/** The letters of the signs in the queue of a lock: for processes that listen to it, and for others. */
 export async function signs(server: RedisServer, key: string, keyPrefix = ''): Promise<string> {
   const all = (await server.command('ZRANGE', `${keyPrefix}lock:{${key}}:queue`, '-inf', '(0', 'BYSCORE')) as string[];
   const latest = new Map(all.reverse().map((sign) => [sign.slice(2), sign.charAt(0)])); // the later ones come first

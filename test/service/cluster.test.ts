@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 
 describe('In a Cluster', () => {
-  /** Of the library. */
+  /** Commands of the library. */
   let client: Cluster;
   beforeEach(async () => {
     client = clientOfCluster(cluster, { keyPrefix: 'app:' });
@@ -34,7 +34,7 @@ describe('In a Cluster', () => {
     return { keys, held };
   }
 
-  /** Waits until each was extended by the watchdog once more. */
+  /** Waits until the watchdog has extended each of them once more. */
   async function untilExtended(held: readonly Lock[]): Promise<void> {
     const endsAt = (lock: Lock) => performance.now() + lock.remainingMs;
     const before = held.map(endsAt);
@@ -135,7 +135,7 @@ describe('While a slot of a Cluster moves to another node', () => {
   it('a fencing counter moves with its slot, and all locks of the slot continue from it [G252]', async () => {
     const locks = await open();
     const migration = new SlotMove(cluster, 'counted');
-    // Ahead of every clock: so a counter that did not move would show.
+    // Ahead of every clock: so a counter that did not move would be noticed.
     await migration.from.command('SET', migration.counter, String(AHEAD));
     expect(await locks.withLock('counted', ({ fencingToken }) => fencingToken)).toBe(AHEAD + 1);
     await migration.begin();

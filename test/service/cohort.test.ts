@@ -13,13 +13,16 @@ beforeAll(() => loadScripts(server));
 
 /** The time of a cohort does not matter unless a test says so. */
 const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url, cohortMs: 60_000, ...settings });
-/** Passed on means: without asking Redis, under the owner value that stands there. */
+/** Passed on means: without asking Redis, under the current owner value. */
 const batches = (owners: readonly string[]) => owners.filter((owner, index) => owner !== owners[index - 1]).length;
 
 /** How many times in a row each service was served: `AAB` is `A 2`, `B 1`. */
 const runsIn = (order: string) => Array.from(order.matchAll(/(.)\1*/g), ([run, service]) => `${service} ${run.length}`);
 
-/** Services A, B, C, ... with so many waiters each, all behind one holder. @returns who was served, in that order */
+/**
+ * Services A, B, C, ... with this many waiters each, all behind one holder.
+ * @returns the services in the order in which they were served
+ */
 async function served(key: string, waiters: number[], settings: RedisLockSettings, work = async () => {}) {
   const holder = await (await open()).acquire(key);
   const order: string[] = [];
@@ -68,7 +71,10 @@ describe('a lock is passed on among the calls of one process', () => {
 });
 
 describe('a lease of its own, from Redis, has', () => {
-  /** One holds, two wait; the first of them works for a while. @returns whether the lock was passed on to the second */
+  /**
+   * One call holds, two wait; the first of them works for a while.
+   * @returns whether the lock was passed on to the second
+   */
   async function isPassedOn(key: string, [first, second]: [AcquireOptions, AcquireOptions], workMs = 0) {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire(key);
@@ -83,11 +89,11 @@ describe('a lease of its own, from Redis, has', () => {
     expect(lock.fencingToken).toBeGreaterThan(before.fencingToken);
     expect(lock.remainingMs).toBeLessThanOrEqual((await server.command('PTTL', `lock:{${key}}`)) as number);
     const isPassed = lock.owner === before.owner;
-    // It counts from the grant, not from the pass; one of its own is not used up.
+    // It counts from the grant, not from the pass; a grant of its own is not used up.
     const [leastMs, endsAt] = isPassed ? [0, deadline + 5] : [(second.ttlMs ?? 30_000) * 0.99 - 2 - 100, Infinity];
     expect(lock.remainingMs).toBeGreaterThan(leastMs);
     expect(performance.now() + lock.remainingMs).toBeLessThan(endsAt);
-    // Whoever is released a second time takes it away from nobody.
+    // A second release takes it from nobody.
     await before.release();
     await expect(before.extend()).rejects.toMatchObject({ code: 'LOCK_LOST' });
     expect([lock.isHeld, await ownerOn(server, key)]).toEqual([true, lock.owner]);
@@ -190,7 +196,10 @@ describe('a crowd of calls', () => {
 });
 
 describe('a lock that is taken by force while it is passed on', () => {
-  /** So many calls that wait: all are of one cohort. @returns their turns, in order */
+  /**
+   * This many waiting calls: all of them are in one cohort.
+   * @returns their turns, in order
+   */
   function calls(locks: LockService, key: string, count: number) {
     const turns: number[] = [];
     const call = () =>
@@ -218,7 +227,7 @@ describe('a lock that is taken by force while it is passed on', () => {
       if (where !== 'here') await until(async () => (await queued(server, key)) === 1, { what: 'it has asked Redis' });
       const { length } = turns;
       expect(length).toBeLessThan(1_000);
-      await sleep(50); // of turns of a millisecond
+      await sleep(50); // turns of one millisecond
       expect(turns).toHaveLength(length);
       await lock.release();
       await over;

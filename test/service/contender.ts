@@ -8,7 +8,7 @@ import { until } from '../support/until.js';
 /** How long a contender holds its lock. */
 export const HOLD_MS = 10;
 
-/** Takes the lock again and again, with pauses between, until the test has finished. */
+/** Takes the lock again and again, with pauses in between, until the test has finished. */
 export function contender(locks: LockService, key: string, pauseMs = 0): { turns: number } {
   const count = { turns: 0 };
   let isOver = false;
@@ -19,7 +19,7 @@ export function contender(locks: LockService, key: string, pauseMs = 0): { turns
       if (pauseMs > 0) await sleep(pauseMs);
     }
   };
-  const contending = contend().catch(() => {}); // ended by the end of the test
+  const contending = contend().catch(() => {}); // the end of the test has ended it
   onTestFinished(async () => {
     isOver = true;
     await contending;
@@ -27,7 +27,7 @@ export function contender(locks: LockService, key: string, pauseMs = 0): { turns
   return count;
 }
 
-/** How many turns the victim had while each of the others had so many. */
+/** How many turns the victim had while each of the others had this many. */
 export async function shareOf(victim: { turns: number }, others: { turns: number }[], turns: number): Promise<number> {
   const before = victim.turns;
   const goals = others.map((other) => other.turns + turns);
@@ -35,7 +35,7 @@ export async function shareOf(victim: { turns: number }, others: { turns: number
   return (victim.turns - before) / turns;
 }
 
-/** Waits once, from when on it listens. */
+/** Waits once; from then on it listens. */
 export async function listens(server: RedisServer, locks: LockService, key: string): Promise<void> {
   const count = await subscribers(server);
   await server.command('SET', `lock:{${key}}`, 'a person');

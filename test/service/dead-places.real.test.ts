@@ -9,14 +9,14 @@ import { RedisServer } from '../support/redis-server.js';
 import { redisCluster, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-/** Two processes with ten lock services each, which are to Redis what twenty processes are. */
+/** Two processes with ten lock services each, which are twenty processes for Redis. */
 const [PROCESSES, SERVICES] = [2, 10];
 const DEAD = PROCESSES * SERVICES;
 const KEY = 'hot';
 const REQUEST = { waitMs: 60_000 };
 const TURNS = 10;
 
-/** Where locks are, and how processes and services reach it. */
+/** The store of the locks, and how processes and services reach it. */
 interface Place {
   nodes: readonly RedisServer[];
   startProcess(): Promise<LockProcess>;
@@ -31,15 +31,15 @@ const total = async (nodes: readonly RedisServer[], count: (node: RedisServer) =
 const expired = async (node: RedisServer) =>
   Number(/expired_keys:(\d+)/.exec(String(await node.command('INFO', 'stats')))![1]);
 
-/** Takes the lock so many times, one after the other. */
+/** Takes the lock this many times, one after the other. */
 async function takeTurns(locks: LockService): Promise<void> {
   for (let turn = 0; turn < TURNS; turn++) await locks.withLock(KEY, REQUEST, () => Promise.resolve());
 }
 
 /**
- * Twenty wait for the first time, and two services behind them. Their processes are killed, and the holder gives the lock
- * back.
- * @returns how many grants ran out before both services had had all their turns
+ * Twenty services wait for the first time, and two services behind them. Their processes are killed, and the holder
+ * releases the lock.
+ * @returns how many grants expired before both services had had all their turns
  */
 async function grantsThatRunOut({ nodes, startProcess, open, areCounted }: Place): Promise<number> {
   const processes = await Promise.all(Array.from({ length: PROCESSES }, startProcess));

@@ -4,17 +4,17 @@ import { openLocks } from '../support/open-locks.js';
 import { proxyTo, serversOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-/** So many calls that each need a command of their own take more than 25 round trips. */
+/** This many calls that each need their own command take more than 25 round trips. */
 const CALLS = 800;
 const ROUND_TRIP_MS = 300;
-/** Over before the tenth of them. */
+/** It ends before the tenth of them. */
 const WAIT_MS = 2_100;
-/** They have another ttl each, so that none travels with another. */
+/** Each has another ttl, so that none travels with another. */
 const TTL_MS = 60_000;
 
 const servers = await serversOfFile(3);
 
-/** A service whose servers are far away, and to which the connections are just being made anew. */
+/** A service whose servers are far away, and which is just reconnecting. */
 async function reconnecting(
   sourceOf: (urls: string[]) => RedisLockModuleOptions,
   commandTimeoutMs = 1_000,
@@ -58,7 +58,7 @@ describe.each<[string, (urls: string[]) => RedisLockModuleOptions]>([
     connect();
     const ended = await Promise.allSettled(calls);
     const refused = ended.filter((call) => call.status === 'rejected');
-    expect(refused.length).toBeGreaterThan(CALLS / 2); // with nothing but time all of them would be granted
+    expect(refused.length).toBeGreaterThan(CALLS / 2); // with more time, all of them would be granted
     for (const { reason } of refused) expect(reason).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     for (const call of ended) if (call.status === 'fulfilled') void call.value?.release();
     await until(() => locks.size === 0, { what: 'all attempts have ended' });

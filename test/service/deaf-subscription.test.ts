@@ -39,9 +39,9 @@ describe('a process whose subscription the server has closed without its knowled
         await openLocks({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 1_000 }),
         await openLocks({ redlock: nodes.urls, commandTimeoutMs: 1_000 }),
       ];
-      for (const locks of services) contender(locks, 'half-open', HOLD_MS / 2); // or the same one would always be first
+      for (const locks of services) contender(locks, 'half-open', HOLD_MS / 2); // otherwise the same one would always be first
       for (const node of nodes.servers) await untilSubscribers(node, 2);
-      // So long after a message a subscription is not doubted, and the messages of two nodes are enough.
+      // For this long after a message, a subscription is not doubted, and the messages of two nodes suffice.
       const lock = await services[1]!.acquire('half-open', { waitMs: 60_000 });
       await sleep(600);
       for (const proxy of proxies) proxy.hideCloses();
@@ -70,11 +70,11 @@ describe('a process whose subscription the server has closed without its knowled
     await untilQueued(server, 'place', 2);
     proxy.hideCloses();
     await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await holder.release(); // passes it over
+    await holder.release(); // it passes over that process
     const next = await seconds;
     const lates = call(late!, 'late');
     await untilQueued(server, 'place', 2); // it is back
-    await untilSubscribers(server, 3); // all that wait, or waited, listen again
+    await untilSubscribers(server, 3); // all calls that wait, or waited, listen again
     await next.release();
     await (await victims).release();
     await (await lates).release();

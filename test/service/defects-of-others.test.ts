@@ -8,7 +8,8 @@ import { proxyTo, serverOfFile } from '../support/stage.js';
 import { membersOn, timeOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
-// What was wrong in other read/write locks and semaphores, and is not here. Each service is a process of its own, as far as Redis can tell.
+// Defects of other read/write locks and semaphores, which this library does not have. For Redis, each service is a
+// separate process.
 
 const SHARED = { mode: 'shared' } as const;
 const PATIENT = { waitMs: 600_000 };
@@ -39,7 +40,7 @@ describe('a lock that is shared', () => {
     const writer = await writing!.acquire('downgrade');
     const calls = await readersBehind('downgrade', reading, 0);
     const reader = await writer.downgrade();
-    expect(await holders('downgrade')).toHaveLength(4); // without a command of those who waited
+    expect(await holders('downgrade')).toHaveLength(4); // without a command of the waiting services
     const all = [reader, ...(await Promise.all(calls))];
     expect(new Set(all.map(({ fencingToken }) => fencingToken)).size).toBe(1);
   });
@@ -84,9 +85,9 @@ describe('a lock that is shared', () => {
     const writing = late.acquire('stale', PATIENT);
     await untilQueued(server, 'stale', 1);
     const [read] = await readersBehind('stale', [reading!], 1);
-    proxy.hold(); // it is told of its turn, and Redis does not hear from it any more
+    proxy.hold(); // it is notified of its turn, and Redis gets nothing more from it
     await holder.release();
-    const writer = await writing; // it has begun, and confirms that in vain
+    const writer = await writing; // it has begun, and its confirmation fails
     const reader = await read!;
     expect([writer.isHeld, writer.signal.aborted]).toEqual([false, true]);
     proxy.release();
@@ -155,7 +156,7 @@ describe('permits', () => {
     const calls = [1, 2, 3].map(() => cutOff.acquirePermits('orphans', { ...wants, permits: 2, ...PATIENT }));
     await untilQueued(server, 'orphans', 1);
     proxy.dropReplies();
-    await first.release(); // the first is granted its permits, and asks for the others, and hears of nothing
+    await first.release(); // the first gets its permits, asks for the others, and gets no answer
     const outcomes = await Promise.allSettled(calls);
     expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
     proxy.passReplies();
@@ -184,7 +185,7 @@ describe('permits', () => {
 const TTL_MS = 4_000;
 const READ = { mode: 'shared', ttlMs: TTL_MS } as const;
 
-/** A service that can be cut off for good: to Redis, and to the others, that is all there is to see of a death. */
+/** A service that can be cut off for good: for Redis and for others, this is the same as death. */
 async function mortal() {
   const proxy = await proxyTo(server);
   return { locks: await openLocks({ redis: proxy.url }), die: () => proxy.stop() };
@@ -205,7 +206,7 @@ it('a reader that is killed keeps a writer away until its ttl is over, not for l
   const endsAt = await endOf('left', leases[0]!.owner);
   const alsoEndsAt = await endOf('renewed', renewing[0]!.owner);
 
-  // The others give this one back at once: the writer gets it when the time of the dead reader is over.
+  // The others release this one at once: the writer gets it when the time of the dead reader has passed.
   const writing = locks.acquire('left', PATIENT);
   await untilQueued(server, 'left', 1);
   for (const lease of leases.slice(1)) expect(await lease.release()).toBe(true);
@@ -213,7 +214,7 @@ it('a reader that is killed keeps a writer away until its ttl is over, not for l
   expect(await timeOn(server)).toBeGreaterThan(endsAt);
   expect(writer.fencingToken).toBeGreaterThan(leases[0]!.fencingToken);
 
-  // And they go on to hold this one, for far longer.
+  // And they continue to hold this one, for much longer.
   const waits = locks.acquire('renewed', PATIENT);
   const renewed = async () =>
     (await membersOn(server, 'renewed')).filter((member) => member.endsAt > alsoEndsAt + TTL_MS);

@@ -33,7 +33,7 @@ beforeAll(async () => {
   await locks.close();
 });
 
-/** Each is another process, as far as Redis can tell. */
+/** Each is another process for Redis. */
 const open = (options: RedisLockSettings = {}, url = server.url): Promise<LockService> =>
   openLocks({ redis: url, ...options });
 
@@ -255,9 +255,9 @@ describe('calls that wait for a lock that is detached', () => {
       waiters: 1,
       waitingProcesses: [{}, {}, {}],
     });
-    const adopted = await receiver.adopt(parcel); // beside a call of its own that waits
+    const adopted = await receiver.adopt(parcel); // next to a waiting call of its own
     expect(await queued(server, 'queue')).toBe(3);
-    expect(await server.command('GET', 'lock:{queue}')).toMatch(/\+$/); // whoever gives it back looks into the queue
+    expect(await server.command('GET', 'lock:{queue}')).toMatch(/\+$/); // a process that releases it looks into the queue
     await adopted.extend(60_000);
     expect(order).toEqual([]);
     expect(await adopted.release()).toBe(true);
@@ -406,7 +406,7 @@ describe('a reply that is lost', () => {
     const two = await tries();
     const [adopted, ...more] = two.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
     expect(more).toEqual([]);
-    await until(() => locks.size === 2, { what: 'nothing is left to undo' }); // its line, and its lease
+    await until(() => locks.size === 2, { what: 'nothing is left to undo' }); // its queue, and its lease
     await adopted!.extend();
     expect(await adopted!.release()).toBe(true);
   });
@@ -495,7 +495,7 @@ describe('a parcel', () => {
     }
     await expect(locks.adopt({ ...parcel, key: '' })).rejects.toMatchObject({ code: 'LOCK_KEY' });
     await expect(locks.withAdopted(parcel, undefined as never)).rejects.toMatchObject(REFUSED('needs a function'));
-    // Of the right form, and with an owner that was guessed.
+    // In the correct form, with a guessed owner.
     await expect(locks.adopt(parcel)).rejects.toMatchObject(LOST('stolen'));
     await expect(locks.extend(parcel, HOUR)).rejects.toMatchObject(LOST('stolen'));
     expect(await locks.release(parcel)).toBe(false);

@@ -120,7 +120,7 @@ it.each([
   },
 );
 
-/** A line break, an escape of terminals, a turn of the text, and what shows nothing. */
+/** A line break, an escape sequence of terminals, a change of the text direction, and an invisible character. */
 const FORGED = 'a\r\n[Nest] LOG all is well\u001b[2J\u0085\u2028\u202e\u2066\u200b\u2060\ufeff\u{e0041}\ud800';
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
 

@@ -11,7 +11,7 @@ import { until } from '../support/until.js';
 const server = await serverOfFile();
 beforeAll(() => loadScripts(server));
 
-/** Fair services that listen already: before its first wait a process has no place in the queue. */
+/** Fair services that already listen: before its first wait a process has no place in the queue. */
 async function openFair(count: number, settings: RedisLockSettings = {}): Promise<LockService[]> {
   const open = () => openLocks({ redis: server.url, fair: true, ...settings });
   const services = await Promise.all(Array.from({ length: count }, open));
@@ -37,7 +37,7 @@ describe('with fair: true', () => {
       // Neither in turn nor in blocks: 0 1 2 2 1 0 0 1 2 ...
       const locks = services[[0, 1, 2, 2, 1, 0][index % 6]!]!;
       calls.push(locks.withLock('order', { ttlMs: 10_000 + (index % 3) * 5_000 }, () => void order.push(index)));
-      await sleep(5); // longer than the slack, and the error of the clocks
+      await sleep(5); // longer than the slack plus the error of the clocks
     }
     await untilQueued(server, 'order', 3); // a place for each process
     await holder.release();
@@ -52,7 +52,7 @@ describe('with fair: true', () => {
     const holder = await locks.acquire('first wait');
     const order: string[] = [];
     const own = locks.withLock('first wait', () => void order.push('own'));
-    await sleep(20); // longer than the slack, and the error of the clocks
+    await sleep(20); // longer than the slack plus the error of the clocks
     const other = others!.withLock('first wait', () => void order.push('other'));
     await untilQueued(server, 'first wait', 1);
     await holder.release();
@@ -64,7 +64,7 @@ describe('with fair: true', () => {
     const proxy = await TcpProxy.start(server.port);
     const locks = await openLocks({ redis: proxy.url, fair: true });
     const [others] = await openFair(1);
-    for (let turn = 0; turn < 2; turn++) await (await locks.acquire('given up')).release(); // the second as any later one
+    for (let turn = 0; turn < 2; turn++) await (await locks.acquire('given up')).release(); // the second like any later one
     const order: string[] = [];
     proxy.holdReplies();
     const controller = new AbortController();
@@ -75,7 +75,7 @@ describe('with fair: true', () => {
     const own = locks.withLock('given up', () => void order.push('own'));
     controller.abort(new Error('given up'));
     await expect(first).rejects.toThrow('given up');
-    await sleep(20); // longer than the slack, and the error of the clocks
+    await sleep(20); // longer than the slack plus the error of the clocks
     proxy.release();
     await Promise.all([own, other]);
     expect(order).toEqual(['other', 'own']);
@@ -109,7 +109,7 @@ describe('with fair: true', () => {
     expect(await second!.tryAcquire('tries')).toBeNull();
     expect(await queued(server, 'tries')).toBe(1);
     await server.command('DEL', 'lock:{tries}');
-    expect(await second!.tryAcquire('tries')).toBeNull(); // it is free, but the other one's turn
+    expect(await second!.tryAcquire('tries')).toBeNull(); // it is free, but it is the other's turn
     const lock = await waiting;
     expect(lock.isHeld).toBe(true);
     expect(await third!.tryAcquire('tries')).toBeNull();
@@ -140,7 +140,10 @@ describe('with fair: true', () => {
     await (await calls[1])!.release();
   });
 
-  /** Calls of a process and one of another, in the order in which they are served, by their names; each with the owner of its lock. */
+  /**
+   * Calls of one process, and one call of another, in the order in which they are served, by name; each with the owner
+   * of its lock.
+   */
   async function served(settings: RedisLockSettings, calls: [name: string, cameAtMs: number][], workMs = 0) {
     const [locks, others] = await openFair(2, settings);
     const key = `served ${JSON.stringify([settings, calls])}`.replaceAll(/[{}]/g, '');
@@ -151,7 +154,7 @@ describe('with fair: true', () => {
     const owners: string[] = [];
     const works = [];
     for (const [name, cameAtMs] of calls) {
-      // Those of one time come in one turn of the event loop.
+      // Calls of one time come in one turn of the event loop.
       if (cameAtMs > cameLastMs) await sleep(from + cameAtMs - performance.now());
       cameLastMs = cameAtMs;
       const service = name === 'other' ? others! : locks!;

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LockContendedError } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 
-/** All that Vitest can fake where each test file has a process. */
+/** Everything that Vitest can fake if each test file has its own process. */
 const ALL = [
   'setTimeout',
   'clearTimeout',

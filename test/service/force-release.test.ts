@@ -80,7 +80,7 @@ it.each(STORES)(
   },
 );
 
-/** A store that takes a lock by force only when a gate is open, and may lose the request, or its answer. */
+/** A store that executes a forced release only when a gate is open, and may lose the request, or its answer. */
 class SlowToForce extends ToyBackend {
   readonly gate = new Gate();
   loses?: 'request' | 'answer';
@@ -104,7 +104,7 @@ class SlowToForce extends ToyBackend {
   }
 }
 
-/** A lock is passed on to the next call of its process while somebody takes it by force. */
+/** A lock is passed on to the next call of its process during a forced release. */
 async function passedOnMeanwhile() {
   const store = new SlowToForce();
   const locks = serviceOn(fromPromises(store, now, 60_000));

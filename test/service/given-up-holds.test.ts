@@ -9,7 +9,7 @@ import { until } from '../support/until.js';
 
 const TTL_MS = 30_000;
 const HOUR_MS = 3_600_000;
-/** For all operations but an attempt: longer than any test. */
+/** For all operations except attempts: longer than any test. */
 const TIME_LIMIT_MS = 120_000;
 /** Nothing else extends such a lock. */
 const ALONE = { watchdog: false };
@@ -17,7 +17,7 @@ const ENOUGH = new Error('enough');
 
 type Extension = Awaited<ReturnType<ToyBackend['extend']>>;
 
-/** A store whose extensions answer as a test wants it. */
+/** A store whose extensions answer as a test wants. */
 class Store extends ToyBackend {
   /** Called with each extension; may wait, fail, or leave it to `extended`. */
   answer: (request: ExtendRequest, extended: () => Promise<Extension>) => Promise<Extension> = (_, extended) =>
@@ -31,7 +31,7 @@ class Store extends ToyBackend {
     return this.answer(request, () => super.extend(request));
   }
 
-  /** For how long the lock stands, in milliseconds; 0: it is free. */
+  /** How long the lock still lasts, in milliseconds; 0: it is free. */
   async standsMs(key: string): Promise<number> {
     return (await this.inspect(key))?.holders[0].remainingMs ?? 0;
   }
@@ -43,7 +43,7 @@ function setUp(options: LockServiceOptions = {}) {
   return { store, locks: open(), others: open() };
 }
 
-/** Has extensions by more than the ttl run, but answers them only when the gate is open. */
+/** Lets extensions by more than the ttl run, but answers them only when the gate is open. */
 function answersLate(store: Store, gate: Gate): { ran: () => Promise<void> } {
   let ran = false;
   store.answer = async ({ ttlMs }, extended) => {
@@ -117,7 +117,7 @@ describe('the holdMs of a nested call that was given up', () => {
       });
       expect(await store.standsMs('key')).toBeGreaterThan(HOUR_MS / 3);
     });
-    expect(await store.standsMs('key')).toBeGreaterThan(HOUR_MS / 3); // kept for the other one
+    expect(await store.standsMs('key')).toBeGreaterThan(HOUR_MS / 3); // kept for the other call
   });
 });
 

@@ -13,7 +13,10 @@ beforeAll(() => loadScripts(server));
 
 const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url, ...settings });
 
-/** The other service waits for the lock, and gets it. @returns how many script calls that took, from the release on */
+/**
+ * The other service waits for the lock, and gets it.
+ * @returns how many script calls this took, from the release on
+ */
 async function handedOver(locks: LockService, others: LockService, key: string): Promise<number> {
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key);
@@ -24,7 +27,7 @@ async function handedOver(locks: LockService, others: LockService, key: string):
   expect(lock.isHeld).toBe(true);
   expect(await queued(server, key)).toBe(0);
   expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
-  await others.isLocked(key); // asked behind the extension
+  await others.isLocked(key); // asked after the extension
   const calls = await scriptCalls(server);
   await lock.release();
   return calls - 1;
@@ -67,7 +70,7 @@ describe('a lock that is released while another service waits', () => {
     await untilQueued(server, 'deadline', 1);
     await sleep(100); // waiting takes its time
     const asked = sent.length;
-    proxy.hold(); // what is published still comes through
+    proxy.hold(); // published messages still come through
     await holder.release();
     await until(() => sent.length > asked, { what: 'the waiter confirms' });
     const confirmedAt = sent[asked]!;
@@ -108,7 +111,7 @@ describe('who waits', () => {
     const holder = await others.acquire('few');
     await server.resetCalls();
     await expect(locks.acquire('few', { waitMs: 1_600 })).rejects.toThrow('held by');
-    // An attempt, a place in the queue, one look after a second, and giving up the place.
+    // An attempt, a place in the queue, one check after a second, and giving up the place.
     expect(await scriptCalls(server)).toBeLessThanOrEqual(5);
     await holder.release();
   });
@@ -147,7 +150,7 @@ it('a released lock of a Redlock reaches a waiter that does not poll [G125]', as
   for (let round = 0; round < 5; round++) {
     const holder = await others.acquire('woken');
     const waiting = locks.acquire('woken');
-    // On a majority of the nodes: it may have been granted the vote of one, and have given it back.
+    // On a majority of the nodes: one node may have granted its vote, and got it back.
     await until(async () => (await places()).filter((count) => count > 0).length > 1, { what: 'it waits' });
     const from = performance.now();
     await holder.release();
@@ -156,7 +159,7 @@ it('a released lock of a Redlock reaches a waiter that does not poll [G125]', as
     expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
     await lock.release();
   }
-  // Who waits looks after a second: before that only a wake-up can have served it.
+  // A waiting call checks after a second: before that, only a wake-up can have served it.
   expect(Math.min(...times)).toBeLessThan(500);
   await until(async () => (await places()).every((count) => count === 0), { what: 'nobody waits' });
 });

@@ -48,7 +48,7 @@ describe('a lock with holdMs', () => {
   it('is held in the store for that time before the call begins, and whenever it is extended [G341]', async () => {
     const locks = await open({ ttlMs: 1_500 });
     const lock = await locks.acquire('crash', { holdMs: 20_000 });
-    expect(await leftMs('crash')).toBeGreaterThan(19_000); // what a crash would leave
+    expect(await leftMs('crash')).toBeGreaterThan(19_000); // what a crash would leave behind
     expect(lock.remainingMs).toBeLessThanOrEqual(1_500);
     const first = lock.remainingMs;
     await until(() => lock.remainingMs < first - 50, { what: 'a while' });

@@ -17,7 +17,7 @@ const open = async (options: LockServiceOptions = { lockOrder: 'warn' }): Promis
   return [locks, warnings];
 };
 
-/** Takes each lock under the one before. */
+/** Takes each lock under the previous one. */
 const take = async (locks: LockService, ...[key, ...inner]: string[]): Promise<void> =>
   key === undefined ? undefined : locks.withLock(key, () => take(locks, ...inner));
 
@@ -42,7 +42,7 @@ describe('the check of the order of locks', () => {
       ),
     ]);
     const lines = [...warnings[0]!.matchAll(/test\.ts:(\d+):/g)].map(([, line]) => Number(line));
-    expect(lines[0]! - lines[1]!).toBe(1); // moves stands below pays
+    expect(lines[0]! - lines[1]!).toBe(1); // moves is below pays
   });
 
   it('locks that a call holds already, does not wait for, or has given back may be taken in any order, like locks of another service', async () => {
@@ -121,7 +121,7 @@ describe('the order inside a set', () => {
       ),
     ]);
     const lines = [...warnings[0]!.matchAll(/test\.ts:(\d+):/g)].map(([, line]) => Number(line));
-    expect(lines[0]! - lines[1]!).toBe(1); // pays stands below moves
+    expect(lines[0]! - lines[1]!).toBe(1); // pays is below moves
   });
 
   it('a cycle goes through sets of any size, and through sets that are taken under a lock', async () => {
@@ -171,7 +171,7 @@ describe("lockOrder: 'throw'", () => {
   it('a call that is refused leaves no order behind', async () => {
     const [locks] = await open({ lockOrder: 'throw' });
     await take(locks, 'b', 'd');
-    await expect(take(locks, 'a', 'd', 'b')).rejects.toMatchObject({ code: 'LOCK_OPTIONS' }); // and so not b under a
+    await expect(take(locks, 'a', 'd', 'b')).rejects.toMatchObject({ code: 'LOCK_OPTIONS' }); // and so no order of a before b
     await take(locks, 'b', 'a');
     await expect(locks.withLock('d', () => locks.acquireAll(['b', 'x']))).rejects.toThrow('in different orders');
     await take(locks, 'x', 'd');

@@ -175,7 +175,7 @@ const refusalOf = (call: Promise<unknown>): Promise<LockContendedError> =>
     (error: LockContendedError) => error,
   );
 
-/** Two services that share their locks where there is a server, and one where there is none. */
+/** Two services that share their locks if there is a server, and one service if there is none. */
 const openPair = async (isOnRedis: boolean): Promise<[LockService, LockService]> => {
   const locks = await openLocks(isOnRedis ? { redis: server.url } : { memory: true });
   return [locks, isOnRedis ? await openLocks({ redis: server.url }) : locks];

@@ -10,7 +10,7 @@ import { ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
 const TTL_MS = 3_000;
-/** What commands and timers may add, in milliseconds. */
+/** The delay of commands and timers, in milliseconds. */
 const SLACK_MS = 60;
 
 const server = await serverOfFile();
@@ -26,12 +26,15 @@ function eventsOf(locks: LockService): LockEvent[] {
   return events;
 }
 
-/** When the signal of a lock aborts. */
+/** The time at which the signal of a lock aborts. */
 function aborted({ signal }: Pick<Lock | LockSet, 'signal'>): Promise<number> {
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(performance.now())));
 }
 
-/** Acquires a lock that was free. @returns when it was granted, too */
+/**
+ * Acquires a lock that was free.
+ * @returns also the time of the grant
+ */
 async function acquire(locks: LockService, key: string, options: AcquireOptions) {
   const lock = await locks.acquire(key, options);
   return { lock, grantedAt: performance.now() };
@@ -218,7 +221,7 @@ describe('the time of maxHoldMs', () => {
     const first = locks.acquire('turns', { maxHoldMs: 1_000 });
     const second = locks.acquire('turns', { maxHoldMs: 1_000 });
     await untilQueued(server, 'turns', 1);
-    await sleep(1_700); // the answer that the hand-over counts from is some time ago
+    await sleep(1_700); // the hand-over counts from an answer that is some time old
     await holder.release();
     const handedOver = await first;
     const handedOverAt = performance.now();

@@ -56,7 +56,7 @@ it('a lock whose handle was garbage-collected does not delay the end of the appl
 
 const server = await serverOfFile();
 
-/** Does the work for each of `count` different keys, some at a time. */
+/** Does the work for each of `count` different keys, several at a time. */
 async function forKeys(name: string, count: number, work: (key: string) => Promise<unknown>): Promise<void> {
   for (let start = 0; start < count; start += 200) {
     const keys = Array.from({ length: 200 }, (_, index) => `${name} ${start + index} ${'x'.repeat(200)}`);

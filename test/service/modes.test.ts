@@ -22,7 +22,7 @@ const DEADLOCK = (message: string) => ({
 });
 const REFUSED = (message: string) => ({ code: 'LOCK_OPTIONS', message: expect.stringContaining(message) as string });
 
-/** Work that says how many run at once, weighted by their permits. */
+/** Work that reports how many calls run at once, weighted by their permits. */
 class Crowd {
   now = 0;
   most = 0;
@@ -37,7 +37,7 @@ class Crowd {
 
 const waiting = async (locks: LockService, key: string, count: number) => {
   await until(async () => ((await locks.inspect(key))?.waiters ?? 0) === count, { what: `${count} calls wait` });
-  await sleep(50); // their places are taken, too
+  await sleep(50); // their places are also taken
 };
 
 describe.each(STORES)('permits (%s)', (_name, options) => {
@@ -92,7 +92,7 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
         await locks.acquire('named', { waitMs }).catch((error: unknown) => error),
       ];
       for (const error of await refusals()) expect(error).toMatchObject({ code: 'LOCK_CONTENDED', others: 3 });
-      await sleep(1_500); // the first of them has ended, and its words are still in the value
+      await sleep(1_500); // the first of them has ended, and its data are still in the value
       const message = expect.stringContaining(' and 2 others (') as string;
       for (const error of await refusals()) expect(error).toMatchObject({ others: 2, message });
       await Promise.all(held.slice(1).map((permit) => permit.release()));
@@ -195,7 +195,7 @@ describe('permits of several processes', () => {
     const many = locks.acquirePermits('many', { limit: 5, permits: 5, waitMs: 300 });
     const refused = expect(many).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
     await untilQueued(server, 'many', 1);
-    const few = await locks.acquirePermits('many', { limit: 5, waitMs: 600 }); // the line is checked after a second
+    const few = await locks.acquirePermits('many', { limit: 5, waitMs: 600 }); // the queue is checked after a second
     await refused;
     await Promise.all([held.release(), few.release()]);
     expect(locks.size).toBe(0);
@@ -243,7 +243,7 @@ describe('permits of several processes', () => {
 });
 
 const SHARED = { mode: 'shared' } as const;
-/** Work of readers and writers that notes who runs beside whom. */
+/** Work of readers and writers that records which of them run together. */
 class Room {
   readers = 0;
   writers = 0;
@@ -264,7 +264,9 @@ class Room {
     else this.writers--;
   };
 
-  /** Whether tokens never went back, no writer has that of another holder, and no reader that of a writer. */
+  /**
+   * Whether tokens never went back, no writer has the token of another holder, and no reader has the token of a writer.
+   */
   get areTokensInOrder(): boolean {
     return this.tokens.every(({ mode, token }, at) => {
       const before = this.tokens[at - 1];
@@ -386,7 +388,7 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
       await sleep(100);
       expect(signal.aborted).toBe(false);
     });
-    // One with a limit has a lease of its own.
+    // A call with a limit has its own lease.
     await locks.withLock('nested-limit', { ...SHARED, maxHoldMs: 60_000 }, () =>
       expect(locks.withLock('nested-limit', { ...SHARED, maxHoldMs: 50 }, () => 'ran')).resolves.toBe('ran'),
     );

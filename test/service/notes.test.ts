@@ -11,9 +11,9 @@ const server = await serverOfFile();
 const NOTE = 'Anna Grün, editing “Invoice 7” @ ~1/2 🧾';
 const open = () => openLocks({ redis: server.url });
 const HOLDER = { host: hostname(), pid: process.pid };
-/** What the longest host name and process id have more than those of this machine. */
+/** How much longer the longest host name and process id are than the ones of this machine. */
 const OTHERS_LONGER = 64 + 10 - hostname().length - String(process.pid).length;
-/** The room that MySQL has for an owner value, in characters. */
+/** The space that MySQL has for an owner value, in characters. */
 const ROOM = 512;
 
 const noteOf = async (locks: LockService, key: string) => (await locks.inspect(key))?.holder.note;
@@ -102,7 +102,7 @@ it('of several holders each shows its own note [G1131]', async () => {
     expect(new Set(shown)).toEqual(new Set(notes));
   }
   expect(await membersOn(server, 'permits')).toHaveLength(4);
-  expect(await membersOn(server, 'readers')).toHaveLength(3); // those with one note share a lease
+  expect(await membersOn(server, 'readers')).toHaveLength(3); // calls with one note share a lease
 });
 
 it('a note goes with its lock to a parcel, which can have another one, and to the calls that adopt or share it [G1128]', async () => {

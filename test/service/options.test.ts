@@ -17,7 +17,7 @@ const untyped = <T>(value: unknown): T => value as T;
 const MS = 'must be a whole number of milliseconds';
 const NO_SERVER = 'Exactly one of redis, redlock and memory is expected: got';
 
-/** What is said of each: all of it where it begins with ^. */
+/** The message for each: the whole message if it begins with ^. */
 const OF_SERVICES: [options: unknown, message: string | RegExp][] = [
   [{}, `${NO_SERVER} none of them.`],
   [{ redis: undefined }, `${NO_SERVER} redis: undefined. Is the variable set?`],

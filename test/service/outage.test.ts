@@ -7,12 +7,12 @@ import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 const COMMAND_TIMEOUT_MS = 500;
-/** A command, a reconnect and a command more, on a busy machine. */
+/** A command, a reconnect and another command, on a busy machine. */
 const BOUND_MS = 4_000;
 
 let server: RedisServer;
 beforeEach(async () => {
-  server = await redisServer(); // stops behind the services, which close before
+  server = await redisServer(); // stops after the services, which close first
 });
 
 const open = (settings: RedisLockSettings = {}): Promise<LockService> =>
@@ -23,7 +23,7 @@ async function noKeyIsLeft(): Promise<void> {
   await until(async () => !(await isLeft()), { what: 'no key is left', timeoutMs: 5_000 });
 }
 
-/** What a call settles with, and that it does so within the bound. */
+/** The outcome of a call, and a check that it settles within the bound. */
 async function bounded<T>(call: Promise<T>): Promise<unknown> {
   const startedAt = performance.now();
   const outcome = await call.catch((error: unknown) => error);
@@ -36,7 +36,7 @@ const UNAVAILABLE = { code: 'LOCK_UNAVAILABLE', status: 503, key: 'key' };
 describe('while acquiring, Redis', () => {
   it('a call whose Redis is stopped is rejected as unavailable in bounded time, and the error names the node [G45]', async () => {
     const locks = await open();
-    await (await locks.acquire('other')).release(); // the server knows the scripts, so it runs them when it goes on
+    await (await locks.acquire('other')).release(); // the server knows the scripts, so it runs them when it resumes
     server.pause();
     expect(await bounded(locks.acquire('key', { ttlMs: 60_000 }))).toMatchObject({
       ...UNAVAILABLE,

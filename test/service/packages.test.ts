@@ -68,7 +68,7 @@ describe.each(Object.entries(PACKAGES))('With %s', (_name, { withPrefix }) => {
 });
 
 describe.each(Object.entries(PACKAGES))('With %s', (_name, { clientOf, clusterOf }) => {
-  /** Locks by a client of the application, whose connection the library leaves alone. */
+  /** Locks with a client of the application, whose connection the library does not change. */
   const locksBy = (of: () => { client: object; close(): void }, commandTimeoutMs: number) => {
     const { client, close } = of();
     onTestFinished(close);

@@ -9,7 +9,7 @@ import { membersOn, ownerOn, timeOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-/** So long that nobody loses a lock because the machine is busy. */
+/** Long enough that nobody loses a lock because the machine is busy. */
 const TTL_MS = 4_000;
 const READ = { mode: 'shared', ttlMs: TTL_MS } as const;
 const PATIENT = { waitMs: 120_000 };
@@ -73,7 +73,7 @@ it('what a process that was stopped between detach and adopt does with the parce
   const held = await sender.acquire('parcel', { ttlMs: TTL_MS });
   const parcel = await sender.detach('parcel', 60_000);
   proxy.hold();
-  const sent = [sender.extendParcel(parcel, 20), sender.releaseParcel(parcel)]; // which Redis gets when another has adopted it
+  const sent = [sender.extendParcel(parcel, 20), sender.releaseParcel(parcel)]; // Redis gets it after another process has adopted it
   await sender.begun();
   sender.pause();
   const adopted = await adopter.adopt(parcel);
@@ -106,7 +106,7 @@ it('a process whose clock is an hour ahead frees no permits that others hold: th
 
 // As functions are frozen between two invocations.
 
-/** Time enough on a machine that does other work. */
+/** Enough time on a busy machine. */
 const COMMAND_MS = 20_000;
 
 const once = { waiters: 1, turns: 1 };
@@ -167,7 +167,7 @@ it('a lock whose process is killed between detach and adopt remains valid for it
   await expect(others.acquire('order', { waitMs: 1_500 })).rejects.toMatchObject({
     code: 'LOCK_CONTENDED',
     holder: { pid: sender.pid, detached: true },
-  }); // longer than the lease of its process was
+  }); // longer than the lease of its process
   const adopter = await LockProcess.start(options);
   const adopted = await adopter.adopt(parcel);
   expect(adopted.fencingToken).toBeGreaterThan(fencingToken);

@@ -16,7 +16,7 @@ import { blockEventLoop, proxyTo, redisServer } from '../support/stage.js';
 import { keysOfLocks } from '../support/stored.js';
 import { until } from '../support/until.js';
 
-/** Nobody could be served in time: either others had the lock, or Redis was just being asked for it. */
+/** It could not be served in time: either other calls held the lock, or a request to Redis was under way. */
 function isOver(error: unknown): boolean {
   return (
     error instanceof LockContendedError ||
@@ -52,7 +52,7 @@ describe.each(BACKENDS)('random calls on %s', (name, optionsOf) => {
         watchdog: random() < 0.8,
         ...(fate > 0.75 && { signal: controller.signal }),
       };
-      // Mostly soon: few calls wait for longer than a few milliseconds.
+      // Mostly soon: few calls wait longer than a few milliseconds.
       if (fate > 0.75) setTimeout(() => controller.abort(reason), random() ** 3 * 60);
       try {
         const lock = await locks.acquire('chaos', request);
@@ -85,10 +85,12 @@ describe.each(BACKENDS)('random calls on %s', (name, optionsOf) => {
   });
 });
 
-/** So many grants are looked at, however busy the machine is. */
+/** This many grants are checked, however busy the machine is. */
 const ENOUGH = 30;
 
-/** Sees every grant: at that moment no other lock of the key may be held, and the token must be greater than all before. */
+/**
+ * Sees every grant: at that moment no other lock of the key may be held, and the token must be larger than all before.
+ */
 class Witness {
   readonly #granted = new Map<string, Lock[]>();
   readonly violations: string[] = [];
@@ -140,7 +142,7 @@ it.each([1, 2])(
         } catch (error) {
           const isExpected = error instanceof LockError || (error as Error).name === 'TimeoutError';
           if (!isExpected) unexpected.push(error);
-          // A lost connection is told at once: without a pause this loop would never let it be made again.
+          // A lost connection is reported at once: without a pause, this loop would never let it reconnect.
           await sleep(1);
         }
       }

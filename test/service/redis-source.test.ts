@@ -57,7 +57,7 @@ const DIFFER = 'options whose url contradicts socket or database. Give one of th
 const SEVERAL = 'options with several kinds of addresses. Give one of them.';
 const KEY_PREFIX = 'a keyPrefix in options of nodes, where node-redis ignores it. Give it next to rootNodes or';
 
-/** Options and URLs, and what is said of them. */
+/** Options and URLs, with their messages. */
 const MISTAKES_IN_OPTIONS: [source: unknown, got: string][] = [
   ['https://hunter2.example', 'a Redis that is reached by HTTP. Locks need a connection'],
   [
@@ -130,7 +130,7 @@ const MISTAKES_IN_OPTIONS: [source: unknown, got: string][] = [
   [{ rootNodes: [{ url: 'redis://a', keyPrefix: 'hunter2' }] }, KEY_PREFIX],
 ];
 
-/** What else may be handed in by mistake. */
+/** Other values that may be passed by mistake. */
 const MISTAKES: [what: string, source: () => unknown, got: string][] = [
   [
     'a pool of node-redis',

@@ -56,7 +56,7 @@ describe('a nested acquisition of a lock that the call holds', () => {
         return 'done';
       });
       await expect(result).rejects.toMatchObject({ reason: 'forced', outcome: { value: 'done' } });
-      // What goes on after the loss acquires anew.
+      // Work that continues after the loss acquires again.
       await locks.withLock('lost', (again) => expect(again.fencingToken).toBeGreaterThan(outer.fencingToken));
     });
     await expect(working).rejects.toMatchObject({ code: 'LOCK_LOST', outcome: { status: 'fulfilled' } });

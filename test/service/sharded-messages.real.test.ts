@@ -58,8 +58,8 @@ describe('In a Cluster with sharded publish/subscribe', () => {
       const first = await waiting;
       const again = full.acquire(key!, REQUEST);
       await until(async () => (await queued(node, key!)) === 2, { what: 'two wait' });
-      await first.release(); // by a user who may or may not publish to a shard
-      await Promise.all([another, again].map(async (each) => (await each).release())); // whichever looks first
+      await first.release(); // by a user with or without the right to publish to a shard
+      await Promise.all([another, again].map(async (each) => (await each).release())); // whichever checks first
       expect(await sum(cluster.nodes, plainChannels)).toBe(1);
     },
   );
@@ -125,7 +125,7 @@ describe('In a Cluster with sharded publish/subscribe', () => {
         await holder.release();
         await (await waiting).release();
       };
-      // In turn: without messages, of two that want it all the time one may get it all the time, and never wait.
+      // In turn: without messages, one of two calls that constantly want it may always get it, and never wait.
       const bothWait = async () => {
         await wait(first, second);
         await wait(second, first);
@@ -140,7 +140,7 @@ describe('In a Cluster with sharded publish/subscribe', () => {
       await bothWaitUntil(() => warnings.every(({ length }) => length > 0), 'both warn');
       for (const [warning] of warnings) expect(warning).toContain(`Give its user the right ${right} (ACL SETUSER)`);
       await until(async () => (await sum(servers, plainChannels)) === 0, { what: 'both have given up listening' });
-      await bothWait(); // although they hear nothing of their turns
+      await bothWait(); // although they get no messages about their turns
       await change(...all);
       await bothWaitUntil(listening, 'both listen again');
       expect(warnings.map(({ length }) => length)).toEqual([1, 1]);

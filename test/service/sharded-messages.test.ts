@@ -12,7 +12,7 @@ import { until } from '../support/until.js';
 import { open, plainChannels, REQUEST, shardChannels, signs, sum, untilSigns } from './cluster-messages.js';
 import { contender } from './contender.js';
 
-/** How often who waits looks after it. In milliseconds. */
+/** The interval of the checks of a waiting call. In milliseconds. */
 const CHECK_MS = 1_000;
 
 /** How many messages of publish/subscribe the server has sent to other nodes. */
@@ -24,12 +24,15 @@ async function messagesOnTheBus(server: RedisServer): Promise<number> {
   );
 }
 
-/** Acts again until that took less time than passes between two checks of a waiter: whose commands could not be told from others. */
+/**
+ * Repeats the action until it took less time than the interval of a waiter's checks, whose commands could not be
+ * distinguished.
+ */
 async function betweenChecks<Result>(act: () => Promise<Result>): Promise<Result> {
   for (;;) {
     const startedAt = performance.now();
     const result = await act();
-    if (performance.now() - startedAt < CHECK_MS * 0.9) return result; // one may come a little early, along with others
+    if (performance.now() - startedAt < CHECK_MS * 0.9) return result; // one may come a little early, together with others
   }
 }
 

@@ -8,7 +8,7 @@ import { until } from '../support/until.js';
 
 const server = await serverOfFile();
 
-/** With time for work to finish, which `openLocks` would not give. */
+/** With time for work to finish, which `openLocks` would not allow. */
 const open = (settings: RedisLockSettings = {}): Promise<LockService> =>
   openLocks({ redis: server.url, shutdownTimeoutMs: 10_000, ...settings });
 
@@ -51,7 +51,7 @@ describe('an application that closes', () => {
       await new Promise((resolve) => setImmediate(resolve));
       const closing = locks.onApplicationShutdown();
       proxy.release();
-      await expect(acquiring).rejects.toMatchObject(IS_CLOSING); // while the other is still held: the closing goes on
+      await expect(acquiring).rejects.toMatchObject(IS_CLOSING); // while the other one is still held: closing continues
       for (const later of [locks.acquire('later'), locks.tryAcquire('later'), locks.withLock('later', () => {})])
         await expect(later).rejects.toMatchObject({ ...IS_CLOSING, key: 'later' });
       expect(await mine.release()).toBe(true);
@@ -78,13 +78,13 @@ describe('the signal "closing" of a lock', () => {
 describe.each(Object.entries(PACKAGES))('the end of the connections of %s', (_name, { withPrefix }) => {
   const COMMAND_TIMEOUT_MS = 200;
 
-  /** Locks of a Redis that hangs, and has been sent attempts for two locks that nobody waits for any more. */
+  /** Locks of a Redis that hangs, and has got attempts for two locks that nobody waits for any more. */
   async function givenUp(held = 0) {
     const own = await redisServer();
     const redis = withPrefix(own.url, '') as never;
     const locks = await openLocks({ redis, commandTimeoutMs: COMMAND_TIMEOUT_MS, ttlMs: 60_000 });
     const handles = await Promise.all(Array.from({ length: held }, (_, index) => locks.acquire(`held ${index}`)));
-    await locks.withLock('other', () => {}); // the scripts are known to the server
+    await locks.withLock('other', () => {}); // the server knows the scripts
     const counter = await counterOn(own);
     own.pause();
     const calls = await Promise.allSettled([locks.acquire('late 1'), locks.acquire('late 2')]);

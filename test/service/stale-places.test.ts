@@ -13,12 +13,15 @@ beforeAll(() => loadScripts(server));
 
 const open = (redis = server.url) => openLocks({ redis });
 const PROCESSES = 8;
-/** Less than a grant stands that nobody confirms. */
+/** Less than the time of an unconfirmed grant. */
 const SOON_MS = 1_500;
 
 type Held = Pick<Lock, 'release'>;
 
-/** Several processes wait for a lock, and have their turns; then their places are in the queue again, and the lock is held. */
+/**
+ * Several processes wait for a lock, and have their turns; then their places are in the queue again, and the lock is
+ * held.
+ */
 async function wentBack(key: string, wait: (locks: LockService) => Promise<Held>) {
   const locks = await open();
   const others = await Promise.all(Array.from({ length: PROCESSES }, () => open()));
@@ -66,14 +69,14 @@ describe('places that are in the queue of a lock although nobody waits there', (
   });
 });
 
-/** The channel of the process that an owner value belongs to. */
+/** The channel of the process of an owner value. */
 const channelOf = (owner: string) => `lock:inbox:3:${owner.slice(0, owner.lastIndexOf('/'))}`;
 
-/** What a script would publish of a hand-over. */
+/** The message of a script about a hand-over. */
 const tell = (channel: string, owner: string, token: number, key: string) =>
   server.command('PUBLISH', channel, `${owner} ${token} ${token} ${token} lock:{${key}}`);
 
-/** Two services, of which the second one hears messages, and has a lock that it waited for. */
+/** Two services; the second one gets messages, and has a lock that it waited for. */
 async function listening(key: string, way?: TcpProxy) {
   const [locks, others] = [await open(), await open(way?.url)];
   const holder = await locks.acquire(key);
@@ -83,7 +86,7 @@ async function listening(key: string, way?: TcpProxy) {
   return { locks, others, lock: await waiting };
 }
 
-/** Waits until the process of this channel has acted on the messages before, and Redis on its commands. */
+/** Waits until the process of this channel has handled the earlier messages, and Redis its commands. */
 async function acted(locks: LockService, channel: string): Promise<void> {
   const stale = `${channel.slice('lock:inbox:3:'.length)}/stale`;
   await server.command('SET', 'lock:{stale}', `${stale}@0000000000000001+`);
@@ -119,7 +122,7 @@ describe('a message that a lock was handed over, which comes late', () => {
     const way = await proxyTo(server);
     const { others, lock } = await listening('released', way);
     const channel = channelOf(lock.owner);
-    await lock.extend(); // after what confirmed its grant
+    await lock.extend(); // after the confirmation of its grant
     await server.resetCalls();
     way.hold();
     const released = lock.release();
@@ -128,7 +131,7 @@ describe('a message that a lock was handed over, which comes late', () => {
     way.release();
     await acting;
     expect(await released).toBe(true);
-    expect(await scriptCalls(server)).toBe(3); // the release, what gives back what nobody has, and the question
+    expect(await scriptCalls(server)).toBe(3); // the release, the release of what nobody has, and the question
   });
 
   it('leaves alone the lock of another process, whichever process sent the message [G1013]', async () => {

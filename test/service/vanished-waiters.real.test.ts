@@ -32,14 +32,15 @@ async function queueOf(key: string) {
   return { holder, both };
 }
 
-/** In the order of their places: who came later may stand before, by the errors of two clocks. */
+/** In the order of their places: a later process may be ahead, by the errors of two clocks. */
 async function inOrder(key: string, both: readonly Waiting[]): Promise<[Waiting, Waiting]> {
   const entries = (await server.command('ZRANGE', `lock:{${key}}:queue`, '0', '+inf', 'BYSCORE')) as string[];
   return entries.map((entry) => both.find(({ process }) => entry.includes(`/${process.pid}/`))!) as [Waiting, Waiting];
 }
 
 /**
- * Pauses both when each has asked within a second of the other: the release passes over who was silent for longer than others.
+ * Pauses both when each has asked within a second of the other: the release passes over processes that were silent
+ * longer than others.
  * @returns them in the order of their places
  */
 async function pauseTogether(key: string, both: readonly Waiting[]): Promise<[Waiting, Waiting]> {
@@ -65,7 +66,7 @@ async function pauseTogether(key: string, both: readonly Waiting[]): Promise<[Wa
   return inOrder(key, both);
 }
 
-/** The first ticket that a release tells of a grant from now on, as long as that may be ago. */
+/** The first ticket to which a release reports a grant from now on. */
 async function nextGrant() {
   const listener = new Redis(server.port, '127.0.0.1');
   onTestFinished(() => listener.disconnect());
@@ -85,7 +86,7 @@ describe('a waiter that', () => {
     const listening = await subscribers(server);
     await first.process.kill();
     await untilSubscribers(server, listening - 1);
-    expect(await queued(server, 'killed')).toBe(2); // it had no time to say so
+    expect(await queued(server, 'killed')).toBe(2); // it had no time to report it
     await holder.release();
     const owner = await holderOf('killed');
     expect(owner).toBe((await second.lock).owner);
@@ -123,14 +124,14 @@ describe('a waiter that', () => {
   });
 });
 
-/** Redis reads its clock once for all commands that it finds together: it may be late by what these take. */
+/** Redis reads its clock once for all commands that it finds together: it may be late by the time that these take. */
 const REDIS_CLOCK_MS = 20;
 /** Less than the period of the checks. */
 const AT_ONCE_MS = 400;
 
 /**
- * The lock is had when its key ends in Redis: not before, and at once. That is measured by a client that looks all the time: what
- * delays it on a busy machine delays the waiter, too.
+ * The lock can be acquired when its key ends in Redis: not before, and at once. A client that constantly checks
+ * measures this: a delay of a busy machine delays the waiter, too.
  */
 async function hadAtItsEnd(key: string, waiting: Promise<unknown>): Promise<void> {
   const holder = await ownerOn(server, key);

@@ -10,7 +10,7 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { crowd, haveWaited, turnOf } from './waiters.js';
 
-/** A grant that is not confirmed stands for 2 s, and who waits looks after 1 s at the latest; the rest is for slow machines. */
+/** An unconfirmed grant lasts for 2 s, and a waiting call checks after at most 1 s; the rest is for slow machines. */
 const AT_MOST_MS = 8_000;
 
 const server = await serverOfFile();

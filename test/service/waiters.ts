@@ -11,7 +11,7 @@ export function turnOf(locks: LockService): TakeTurn {
   return (key) => locks.withLock(key, { waitMs: 60_000 }, () => {});
 }
 
-/** Has these wait for a lock that another one holds: from then on they listen. */
+/** Lets these wait for a lock that another process holds: from then on they listen. */
 export async function haveWaited(
   server: RedisServer,
   key: string,
@@ -32,8 +32,8 @@ export async function haveWaited(
 }
 
 /**
- * Has three services wait for a lock that another one holds, with two calls each.
- * @returns `served` settles when all have had their turn: with how many of them held the lock at a time, at most
+ * Lets three services wait for a lock that another process holds, with two calls each.
+ * @returns `served` resolves when all of them have had their turn, with the largest number of simultaneous holders
  */
 export async function crowd(server: RedisServer, key: string, url = server.url) {
   const open = () => openLocks({ redis: url, commandTimeoutMs: 5_000 });

@@ -55,7 +55,7 @@ describe('calls of one process that want the same lock', () => {
     await first.release(); // in the tick in which it began
     const second = await calls[1]!;
     expect(second.owner).toBe(first.owner);
-    await new Promise((resolve) => setTimeout(resolve, 3_000)); // longer than it was handed over for
+    await new Promise((resolve) => setTimeout(resolve, 3_000)); // longer than the time of the hand-over
     expect(second.isHeld).toBe(true);
     expect(await second.release()).toBe(true);
   });
@@ -110,7 +110,7 @@ describe('the signal of a call', () => {
       await server.resetCalls();
       proxy.release();
       const lock = await next;
-      expect(await scriptCalls(server)).toBe(cost); // given back and asked for again in one
+      expect(await scriptCalls(server)).toBe(cost); // released and requested again in one step
       expect(Math.abs(lock.remainingMs - ttlMs)).toBeLessThan(400);
       await lock.release();
     }
@@ -151,7 +151,7 @@ describe('the signal of a call', () => {
   });
 });
 
-/** A store that owes the answers to attempts until its gate is open. */
+/** A store that does not answer attempts until its gate is open. */
 class OwingStore extends ToyBackend {
   readonly gate = new Gate();
   readonly asked: AcquireRequest[] = [];
@@ -168,7 +168,7 @@ class OwingStore extends ToyBackend {
 }
 
 describe('a store that owes an answer', () => {
-  /** What each of the calls is refused with, and after what time. */
+  /** The error of each call, and the time of its refusal. */
   const refusalsOf = (calls: Promise<unknown>[]) => {
     const from = now();
     const refusal = (call: Promise<unknown>) =>
@@ -196,14 +196,14 @@ describe('a store that owes an answer', () => {
     const store = new OwingStore(now, 0);
     const backend = Object.assign(fromPromises(store, now, 60_000), { attemptTimeoutMs: () => 1_000 });
     const locks = serviceOn(backend);
-    // The second hopes for the same attempt.
+    // The second waits for the same attempt.
     for (const { problem, afterMs } of await refusalsOf([locks.tryAcquire('owed'), locks.tryAcquire('owed')])) {
       expect(problem).toMatch(/^no answer for \d+ ms$/);
       expect(afterMs).toBeGreaterThan(990);
       expect(afterMs).toBeLessThan(1_050);
     }
     expect(store.asked.map(({ asker }) => asker?.isWanted)).toEqual([false]);
-    store.gate.open(); // or the application would wait for the answer when it closes
+    store.gate.open(); // otherwise the application would wait for the answer when it closes
   });
 });
 
@@ -214,7 +214,7 @@ describe('a lock whose holder', () => {
     await holder.acquire('crashed');
     const locks = await open();
     const waiting = locks.acquire('crashed', { waitMs: 20_000 });
-    await proxy.stop(); // to Redis, and to who waits, that is all there is to see of a death
+    await proxy.stop(); // for Redis and for waiting calls, this is the same as death
     const askedAt = performance.now();
     const remainingMs = (await server.command('PTTL', 'lock:{crashed}')) as number;
     const answeredAt = performance.now();

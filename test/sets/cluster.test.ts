@@ -8,7 +8,7 @@ import { clientOfCluster } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { expectSound } from './random-sets.js';
 
-/** A lock that nobody gives back stays for longer than any test. */
+/** A lock that nobody releases stays for longer than any test. */
 const TTL_MS = 60_000;
 
 let cluster: RedisCluster;
@@ -60,7 +60,7 @@ describe('in a Cluster', () => {
     await until(async () => String(await held()) === '0,0,0', { what: 'the release that failed was repeated' });
   });
 
-  /** How many locks the masters but one have. */
+  /** The number of locks on all masters except one. */
   async function heldBeside(hanging: number): Promise<number[]> {
     const others = cluster.nodes.filter((_, index) => index !== hanging);
     return (await Promise.all(others.map((node) => node.keys('lock:{*}')))).map(({ length }) => length);

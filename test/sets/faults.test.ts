@@ -10,14 +10,14 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { expectSound } from './random-sets.js';
 
-/** A lock that nobody gives back stays for longer than any test. */
+/** A lock that nobody releases stays for longer than any test. */
 const TTL_MS = 60_000;
 
 const server = await serverOfFile();
 beforeAll(() => loadScripts(server));
 
 const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url, ttlMs: TTL_MS, ...settings });
-/** The locks that are held of the keys that begin so. */
+/** The held locks whose keys begin like this. */
 const heldOf = async (prefix: string) => (await server.keys(`lock:{${prefix}*}`)).map((key) => key.slice(6, -1));
 const untilFree = (prefix: string) =>
   until(async () => (await heldOf(prefix)).length === 0, { what: `all locks of "${prefix}" are given back` });
@@ -88,7 +88,10 @@ describe('a set that is given up in the middle', () => {
     const { proxy, locks } = await throughProxy({ commandTimeoutMs: 5_000 });
     const others = await open();
     proxy.roundTripMs = ROUND_TRIP_MS;
-    /** The second lock is given back after two round trips: the set is refused, queued, handed over, and asks for the rest. */
+    /**
+     * The second lock is released after two round trips: the set is refused, queued, handed the lock, and asks for the
+     * rest.
+     */
     const acquire = async (index: number): Promise<boolean> => {
       const keys = [1, 2, 3].map((number) => `abort:${index}:${number}`);
       const holder = await others.acquire(keys[1]!);

@@ -9,7 +9,7 @@ import { SetProcess, type Turn, type Wish } from './set-process.js';
 let server: RedisServer;
 let processes: SetProcess[];
 
-/** A lock that nobody gives back stays for longer than any test. */
+/** A lock that nobody releases stays for longer than any test. */
 const TTL_MS = 60_000;
 
 beforeAll(async () => {
@@ -26,7 +26,7 @@ afterAll(async () => {
 const byTime = (one: Turn, other: Turn) => Number(one.from - other.from);
 const ofKey = (turns: readonly Turn[], key: string) => turns.filter(({ keys }) => keys.includes(key)).sort(byTime);
 
-/** Turns of a key that began before the one before them had ended, or whose token is not greater. */
+/** Turns of a key that began before earlier turns had ended, or whose token is not larger. */
 function overlaps(turns: readonly Turn[], key: string): Turn[] {
   const token = ({ keys, tokens }: Turn) => tokens[keys.indexOf(key)]!;
   return ofKey(turns, key).filter((turn, index, all) => {
@@ -76,7 +76,7 @@ it('five philosophers who all take the left fork first eat as often as they want
   await nothingIsLeft();
 });
 
-/** Whether a turn was granted after another one had been asked for, and before that was granted. */
+/** Whether a turn was granted after another one had been requested, and before that one was granted. */
 function isWithin(turn: Turn, { askedAt, from }: Turn): boolean {
   return turn.from > askedAt && turn.from < from;
 }
@@ -91,8 +91,9 @@ it('sets are served after a bounded number of turns of single locks, although th
   expect(sets.turns).toHaveLength(50);
   for (const key of keys) expect(overlaps([...singles, ...sets.turns], key)).toEqual([]);
   const before = sets.turns.map((set) => singles.filter((single) => isWithin(single, set)).length);
-  // In the queue of each key a set waits for batches of three of both processes, perhaps also for those before another set.
-  const [median] = before.sort((one, other) => one - other).slice(25); // a process may stand still between asking and waiting
+  // In the queue of each key a set waits for batches of three of both processes, perhaps also for the batches before
+  // another set.
+  const [median] = before.sort((one, other) => one - other).slice(25); // a process may pause between asking and waiting
   expect(median).toBeGreaterThan(0);
   expect(median).toBeLessThanOrEqual(60);
   await nothingIsLeft();

@@ -3,7 +3,7 @@ import type { LockService } from '../../lib/index.js';
 import { randomOf } from '../support/random.js';
 import { until } from '../support/until.js';
 
-/** Has callers of all services take random sets of a few keys; every fourth does not wait. */
+/** Lets callers of all services take random sets of a few keys; every fourth call does not wait. */
 async function takeRandomSets(services: readonly LockService[], keys: readonly string[], count: number) {
   const random = randomOf(5);
   const holders = new Map<string, number>();

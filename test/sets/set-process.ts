@@ -1,7 +1,7 @@
 import type { RedisLockModuleOptions } from '../../lib/index.js';
 import { DrivenProcess } from '../support/driven-process.js';
 
-/** What a caller asks for: the lock of one key, or those of several. */
+/** The request of a caller: the lock of one key, or the locks of several. */
 export interface Wish {
   keys: string[];
   waitMs?: number;
@@ -17,16 +17,16 @@ export interface Turn {
   to: bigint;
 }
 
-/** What callers got, and the codes of what they were refused with. */
+/** The turns of callers, and the codes of their errors. */
 export interface Outcome {
   turns: Turn[];
   refusals: string[];
 }
 
-/** A turn as it travels: without numbers that JSON does not know. */
+/** A turn in transit: without numbers that JSON does not know. */
 type SentTurn = Omit<Turn, 'askedAt' | 'from' | 'to'> & Record<'askedAt' | 'from' | 'to', string>;
 
-/** A process of its own that holds several locks at once, to be killed. */
+/** A separate process that holds several locks at once, and can be killed. */
 export class SetProcess extends DrivenProcess {
   static start(options: RedisLockModuleOptions): Promise<SetProcess> {
     return new SetProcess(new URL('set-process.worker.mjs', import.meta.url), options).ready();
@@ -37,13 +37,13 @@ export class SetProcess extends DrivenProcess {
     return this.ask('hold', keys, ttlMs);
   }
 
-  /** Has so many callers take what is wished for, each the next one, until all had their turns. */
+  /** Lets this many callers take the requested locks, each the next request, until all had their turns. */
   async turns(wishes: Wish[], callers = 1): Promise<Outcome> {
     const { turns, refusals } = await this.ask<{ turns: SentTurn[]; refusals: string[] }>('turns', wishes, callers);
     return { turns: turns.map(received), refusals };
   }
 
-  /** Has so many callers take the lock of each key again and again, until `disperse`. */
+  /** Lets this many callers take the lock of each key again and again, until `disperse`. */
   crowd(keys: string[], callers: number): Promise<void> {
     return this.ask('crowd', keys, callers);
   }
@@ -53,7 +53,7 @@ export class SetProcess extends DrivenProcess {
     return (await this.ask<SentTurn[]>('disperse')).map(received);
   }
 
-  /** How much its lock service keeps in memory. */
+  /** How much memory its lock service uses. */
   size(): Promise<number> {
     return this.ask('size');
   }

@@ -1,4 +1,4 @@
-// A process of its own that holds several locks at once: started by set-process.ts.
+// A separate process that holds several locks at once; set-process.ts starts it.
 import { setImmediate as yieldToEvents } from 'node:timers/promises';
 import { load, serve, settings } from '../support/serve-duties.mjs';
 

@@ -1,7 +1,7 @@
 import { SimulatedTimer, type SimulatedProcess } from './process.js';
 import type { Host, SimulatedListener, SimulatedSocket } from './network.js';
 
-/** What a program runs in. */
+/** The environment of a program. */
 export interface Surroundings {
   readonly process: SimulatedProcess;
   readonly host: Host;
@@ -12,8 +12,8 @@ type Callback = (...args: never[]) => void;
 type OnConnection = (socket: SimulatedSocket) => void;
 
 /**
- * What a program sees of time, chance and the network, in place of what Node.js has.
- * @param here asked each time, as modules keep what they have imported, and may outlive a simulation
+ * The time, chance and network that a program sees instead of the ones of Node.js.
+ * @param here called each time, because modules keep what they have imported, and may outlive a simulation
  */
 export function ambientOf(here: () => Surroundings) {
   const timers = {
@@ -39,7 +39,7 @@ export function ambientOf(here: () => Surroundings) {
     now: () => here().process.monotonicMs(),
     random: () => here().random(),
     randomBytes,
-    /** Without the digits that say which kind of UUID it is. */
+    /** Without the digits that give the kind of UUID. */
     randomUUID: () =>
       randomBytes(16)
         .toString('hex')

@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { SimulatedProcess } from './process.js';
 import { Scheduler } from './scheduler.js';
 
-/** What a program needs to show in which order callbacks run. */
+/** What a program needs to show the order of callbacks. */
 interface Loop {
   readonly log: string[];
   setTimeout(run: () => void, ms: number): { close(): unknown };
@@ -15,7 +15,7 @@ interface Loop {
   block(ms: number): void;
 }
 
-/** All of them begin in an immediate, and have their timers due, at the latest, after `block`. */
+/** All of them begin in an immediate, and their timers are due, at the latest, after `block`. */
 const PROGRAMS: readonly (readonly [title: string, run: (loop: Loop) => void])[] = [
   [
     'timers that are due come first, then input, then immediates',
@@ -120,7 +120,7 @@ async function real(program: (loop: Loop) => void): Promise<string[]> {
       setImmediate: (run) => void setImmediate(run),
       input(run) {
         reader.once('data', run);
-        writer.write('x'); // at once, as there is room for it
+        writer.write('x'); // at once, because there is room for it
       },
       block,
     },
@@ -149,7 +149,7 @@ async function simulated(program: (loop: Loop) => void): Promise<string[]> {
   );
 }
 
-/** How often the loop goes round until a program has ended: more often than any of them needs. */
+/** How many rounds the loop makes until a program has ended: more than any of them needs. */
 const ROUNDS = 8;
 
 function logOf(loop: Omit<Loop, 'log'>, program: (loop: Loop) => void): Promise<string[]> {

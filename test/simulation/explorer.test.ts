@@ -10,7 +10,7 @@ import { simulate } from './explorer/simulate.js';
 const place = { root: fileURLToPath(new URL('../..', import.meta.url)), library: compileLibrary('commonjs') };
 const copies = new Copies(place);
 
-/** Short, so that some seeds of each topology fit into each run of the tests: `npm run simulate` has the long ones. */
+/** Short, so that some seeds of each topology fit into each run of the tests: `npm run simulate` has the long runs. */
 const SHORT = { seconds: 1, processes: 2, parallel: 2 } as const;
 const TINY = { ...SHORT, keys: 1, parallel: 1, features: [] } as const;
 const MANY_PERMITS = { processes: 4, parallel: 4, features: ['permits'] } as const;
