@@ -1,4 +1,4 @@
-/** A binary heap: the first item is the one that comes before all others. */
+/** A binary heap: the first item is the smallest one. */
 export class Heap<T> {
   readonly #items: T[] = [];
 

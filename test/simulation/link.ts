@@ -1,13 +1,13 @@
 import type { Connecting, Listener, Peer, RemotePeer } from './peer.js';
 import type { Scheduler } from './scheduler.js';
 
-/** The shortest and the longest way of a packet on one machine, in microseconds. */
+/** The shortest and the longest time of a packet on one machine, in microseconds. */
 const LOOPBACK_US = [15, 50] as const;
 
 export interface LinkOptions {
   /** How long a packet takes, in microseconds: at least, and less than. */
   readonly latencyUs?: readonly [least: number, below: number];
-  /** Called with what is sent and never arrives. */
+  /** Called with data that is sent and never arrives. */
   readonly onLost?: (bytes: Buffer) => void;
 }
 
@@ -15,14 +15,14 @@ export type Way = 'requests' | 'replies';
 
 const BOTH_WAYS: readonly Way[] = ['requests', 'replies'];
 
-/** What lies between a process and a server. It carries what they send, in order, until something happens to it. */
+/** The link between a process and a server. It carries their data, in order, until something happens to it. */
 export class Link {
   readonly connections = new Set<Connection>();
   /** How much longer packets take, in microseconds. */
   readonly slowedUs = { requests: 0, replies: 0 };
-  /** Whether nobody is reached by new connections, while those that exist go on. */
+  /** Whether new connections reach nobody, while existing ones continue. */
   refuses = false;
-  /** Whether new connections are accepted by somebody who never answers, such as a proxy whose server is gone. */
+  /** Whether new connections are accepted but never answered, as by a proxy whose server is gone. */
   isMute = false;
   readonly latencyUs: () => number;
   readonly onLost?: (bytes: Buffer) => void;
@@ -45,14 +45,14 @@ export class Link {
     return this.#cuts > 0;
   }
 
-  /** @param listener who is there when the request to connect arrives */
+  /** @param listener the one that listens when the request to connect arrives */
   open(client: Peer, listener: () => Listener | undefined, connecting: Connecting): Connection {
     const connection = new Connection(this, client);
     connection.open(listener, connecting);
     return connection;
   }
 
-  /** Packets do not arrive until it was released as often: then they are sent again, as TCP does. */
+  /** Packets do not arrive until `release` was called as often: then they are sent again, as in TCP. */
   hold(ways = BOTH_WAYS): void {
     for (const way of ways) this.#holds[way]++;
   }
@@ -71,12 +71,12 @@ export class Link {
     if (this.#cuts > 0) this.#cuts--;
   }
 
-  /** The next request that matches still reaches the server, but its reply is lost, with the connection. */
+  /** The next matching request still reaches the server, but its reply is lost, with the connection. */
   loseReplyTo(request: RegExp): void {
     this.#losesReplyTo = request;
   }
 
-  /** The next reply, or message, that matches takes so much longer. */
+  /** The next matching reply, or message, takes this much longer. */
   delayReply(reply: RegExp, us: number, onArrival: () => void): void {
     this.#late = { reply, us, onArrival };
   }
@@ -88,14 +88,14 @@ export class Link {
     return late;
   }
 
-  /** Whether the connection is to break when this request has arrived. */
+  /** Whether the connection should break when this request has arrived. */
   breaksAfter(request: Buffer): boolean {
     if (!this.#losesReplyTo?.test(request.toString('latin1'))) return false;
     this.#losesReplyTo = undefined;
     return true;
   }
 
-  /** Sends now, or when it is released. */
+  /** Sends now, or at the release. */
   whenFree(way: Way, send: () => void): void {
     if (this.#holds[way] > 0) this.#held[way].push(send);
     else send();
@@ -125,7 +125,7 @@ export class Connection {
     this.#replies.lateBy = (bytes) => link.delayOf(bytes);
   }
 
-  /** Whether what one end sends does not reach the other, although one of them, or both, do not know. */
+  /** Whether data of one end does not reach the other, although one of them, or both, do not know. */
   get isDead(): boolean {
     return this.#requests.isDead;
   }
@@ -171,7 +171,7 @@ export class Connection {
     this.#client.onReset();
   }
 
-  /** One end loses it, and the other does not learn of that. */
+  /** One end loses it, and the other does not learn about it. */
   halfOpen(loser: 'server' | 'client'): void {
     this.#die();
     if (loser === 'server') this.#server?.onReset();
@@ -185,14 +185,14 @@ export class Connection {
   #loseReply(): void {
     this.#die();
     this.#link.connections.delete(this);
-    this.#server?.onReset(); // behind what has arrived
+    this.#server?.onReset(); // after all data that has arrived
     this.#link.scheduler.at(this.#replies.arrival(), () => this.#client.onReset());
   }
 }
 
-/** One direction of a connection: what is sent arrives in order. */
+/** One direction of a connection: data arrives in order. */
 class Direction implements RemotePeer {
-  /** Nothing that is sent arrives any more. */
+  /** No more data arrives. */
   isDead = false;
   target?: RemotePeer;
   onPassed?: (bytes: Buffer) => void;
@@ -227,7 +227,7 @@ class Direction implements RemotePeer {
     this.pass(() => this.target?.onReset());
   }
 
-  /** @param lost called instead, where it never arrives */
+  /** @param lost called instead, if it never arrives */
   pass(arrive: () => void, lost?: () => void): void {
     this.link.whenFree(this.way, () => {
       if (this.isDead) lost?.();
@@ -235,7 +235,7 @@ class Direction implements RemotePeer {
     });
   }
 
-  /** When what is sent now arrives. */
+  /** The arrival time of data that is sent now. */
   arrival(): number {
     this.#last = Math.max(this.#last, this.now() + this.link.latencyUs() + this.link.slowedUs[this.way]);
     return this.#last;

@@ -38,12 +38,15 @@ export class Network {
     return this.#listeners.get(port);
   }
 
-  /** A server connects to another one. @param client its end */
+  /**
+   * A server connects to another one.
+   * @param client its end
+   */
   connect(port: number, client: Peer, connecting: Connecting): void {
     this.#loopback.open(client, () => this.listenerOf(port), connecting);
   }
 
-  /** @param linkTo what leads from this process to a port: by default, all that it connects to is on its own machine */
+  /** @param linkTo the link from this process to a port: by default, everything it connects to is on its own machine */
   hostOf(process: SimulatedProcess, linkTo: (port: number) => Link = () => this.#loopback): Host {
     return new Host(this, process, linkTo);
   }
@@ -68,7 +71,7 @@ export class Host {
     return new SimulatedListener(this, onConnection);
   }
 
-  /** Closes what a process leaves when it was killed, as its kernel does. */
+  /** Closes what a killed process leaves behind, as its kernel does. */
   abandon(): void {
     for (const socket of this.sockets) socket.abandon();
     this.sockets.clear();
@@ -141,7 +144,7 @@ export class SimulatedSocket extends Duplex implements Peer {
     });
   }
 
-  /** The other end has sent all. */
+  /** The other end has sent everything. */
   onEnd(): void {
     this.#handle(() => {
       if (this.destroyed) return;

@@ -14,7 +14,7 @@ type Callback = (...args: never[]) => void;
 export class SimulatedTimer {
   /** When it fires, by the monotonic clock in whole milliseconds. */
   dueMs = 0;
-  /** Among those of one time, the order in which they were set. */
+  /** Among timers of the same time, the order in which they were set. */
   order = 0;
   isLive = true;
   #hasRef = true;
@@ -75,13 +75,16 @@ interface Armed {
 export interface ProcessOptions {
   /** The wall clock when it starts, in microseconds since 1970. */
   readonly wallUs?: number;
-  /** How fast its clocks run: at 1.001 they gain a millisecond a second. */
+  /** The rate of its clocks: at 1.001 they gain a millisecond a second. */
   readonly rate?: number;
   /** How long a callback takes, in microseconds: at least, and less than. */
   readonly callbackUs?: readonly [least: number, below: number];
-  /** Called with what a callback has thrown. By default that is thrown again, outside of it, as in Node.js. */
+  /**
+   * Called with an error that a callback has thrown. By default it is thrown again, outside of the callback, as in
+   * Node.js.
+   */
   readonly onUncaught?: (error: unknown) => void;
-  /** Called before each callback, which is the only code that runs until the next step. */
+  /** Called before each callback; only that code runs until the next step. */
   readonly onCallback?: () => void;
 }
 
@@ -89,8 +92,8 @@ export interface ProcessOptions {
 export const EPOCH_US = 1_700_000_000_000_000;
 
 /**
- * A process of Node.js in simulated time: its clocks, and its event loop in the phases timers, input, immediates. A callback
- * takes some microseconds. What happens to a process while its loop is busy, or while it is paused, waits.
+ * A process of Node.js in simulated time: its clocks, and its event loop in the phases timers, input, immediates. A
+ * callback takes some microseconds. Events wait while its loop is busy, or while it is paused.
  */
 export class SimulatedProcess {
   readonly #timers = new Heap<Armed>((a, b) => a.dueMs < b.dueMs || (a.dueMs === b.dueMs && a.order < b.order));
@@ -99,14 +102,14 @@ export class SimulatedProcess {
   #input: (() => void)[] = [];
   #ids = 0;
   #order = 0;
-  /** How much time the turn has taken until now; undefined between turns. */
+  /** The duration of the turn so far; undefined between turns. */
   #spentUs?: number;
-  /** Until when the last turn took, and what was done between turns. */
+  /** The end of the last turn, and of what was done between turns. */
   #freeAt = 0;
   /** The time of the loop, as its timers see it: it is read once in each phase. */
   #loopMs = 0;
   #wake?: { readonly at: number };
-  /** How many pauses there are that have not ended. */
+  /** The number of pauses that have not ended. */
   #pauses = 0;
   #pausedAt = 0;
   #isDead = false;
@@ -116,13 +119,13 @@ export class SimulatedProcess {
   readonly #onCallback?: () => void;
   #suspensions = 0;
   #suspendedAt = 0;
-  /** For how long its monotonic clock has stood still. */
+  /** How long its monotonic clock has stood still. */
   #suspendedUs = 0;
-  /** Whether it has slept, and not looked at its wall clock since. */
+  /** Whether it has slept, and not read its wall clock since. */
   #hasSlept = false;
-  /** Whether its wall clock was set back, and it has not looked at that since. */
+  /** Whether its wall clock was set back, and it has not read it since. */
   #isSetBack = false;
-  /** What its wall clock is ahead of its monotonic one. */
+  /** How far its wall clock is ahead of its monotonic clock. */
   #wallUs: number;
   /** `performance.timeOrigin` */
   readonly originMs: number;
@@ -148,7 +151,7 @@ export class SimulatedProcess {
     this.#onCallback = onCallback;
   }
 
-  /** The time within the simulation that its code is at, in microseconds. */
+  /** The time within the simulation that its code has reached, in microseconds. */
   get now(): number {
     const { now } = this.scheduler;
     return this.#spentUs === undefined ? Math.max(now, this.#freeAt) : now + this.#spentUs;
@@ -162,7 +165,7 @@ export class SimulatedProcess {
     return this.#pauses > 0;
   }
 
-  /** `performance.now()`. Looking at a clock takes a microsecond, so that a loop that waits for it ends. */
+  /** `performance.now()`. Reading a clock takes a microsecond, so that a loop that waits for it ends. */
   monotonicMs(): number {
     this.#spend(1);
     return this.#monotonicUs() / 1_000;
@@ -176,29 +179,29 @@ export class SimulatedProcess {
     return Math.floor((this.#wallUs + this.#monotonicUs()) / 1_000);
   }
 
-  /** How long this many milliseconds of its clocks take within the simulation. */
+  /** The duration of this many milliseconds of its clocks within the simulation. */
   trueMs(ms: number): number {
     return ms / this.#rate;
   }
 
-  /** As SIGSTOP: nothing runs until it was resumed as often as paused. */
+  /** Like SIGSTOP: nothing runs until it was resumed as often as paused. */
   pause(): void {
     if (this.#pauses++ === 0) this.#pausedAt = this.scheduler.now;
   }
 
   resume(): void {
     if (this.#pauses === 0 || --this.#pauses > 0) return;
-    // What it was amid when it was paused goes on.
+    // The interrupted code continues.
     if (this.#freeAt > this.#pausedAt) this.#freeAt += this.scheduler.now - this.#pausedAt;
     this.#planTurn();
   }
 
-  /** Has its event loop blocked, as by work that takes this long. */
+  /** Blocks its event loop, like work that takes this long. */
   block(us: number): void {
     this.#freeAt = this.now + us;
   }
 
-  /** As kill -9: nothing of it runs any more. */
+  /** Like kill -9: none of its code runs any more. */
   kill(): void {
     this.#isDead = true;
     this.#input = [];
@@ -206,8 +209,8 @@ export class SimulatedProcess {
   }
 
   /**
-   * Its machine sleeps: the process does not run, its monotonic clock stands still, and its wall clock runs on. It is only paused where
-   * a wall clock that was just set back would hide from it that it has slept.
+   * Its machine sleeps: the process does not run, its monotonic clock stands still, and its wall clock runs on. The
+   * process is only paused if a wall clock that was just set back would hide the sleep from it.
    */
   suspend(us: number): void {
     this.pause();
@@ -227,7 +230,7 @@ export class SimulatedProcess {
     });
   }
 
-  /** Somebody sets its wall clock ahead, or back; not back while that would hide from the process that it has slept. */
+  /** Somebody sets its wall clock ahead, or back; not back if that would hide a sleep from the process. */
   jumpWall(us: number): void {
     if (us < 0 && (this.#hasSlept || this.#suspensions > 0)) return;
     if (us < 0) this.#isSetBack = true;
@@ -247,7 +250,7 @@ export class SimulatedProcess {
     return immediate;
   }
 
-  /** How many timers and immediates keep it from ending by itself. */
+  /** The number of timers and immediates that keep it from ending by itself. */
   get pending(): number {
     const timers = this.#timers.items.filter((armed) => isDue(armed)).map(({ timer }) => timer);
     return [...timers, ...this.#immediates].filter((timer) => timer.isLive && timer.hasRef()).length;
@@ -260,7 +263,7 @@ export class SimulatedProcess {
     this.#planTurn();
   }
 
-  /** Something arrives from outside: it is handled in the next turn. */
+  /** Something arrives from outside: the next turn handles it. */
   receive(handle: () => void): void {
     if (this.#isDead) return;
     this.#input.push(handle);
@@ -291,7 +294,7 @@ export class SimulatedProcess {
       if (this.#wake !== wake) return;
       this.#wake = undefined;
       if (this.#isDead || this.#pauses > 0) return;
-      // What keeps it busy may have begun since this turn was planned.
+      // The work that keeps it busy may have begun since this turn was planned.
       if (this.#freeAt > this.scheduler.now) this.#planTurn();
       else this.scheduler.begin(this.#turn());
     });
@@ -304,10 +307,10 @@ export class SimulatedProcess {
     return undefined;
   }
 
-  /** When its monotonic clock shows this, unless it stands still meanwhile. */
+  /** The time at which its monotonic clock shows this, unless it stands still meanwhile. */
   #whenMonotonic(ms: number): number {
     const us = (ms * 1_000) / this.#rate;
-    // A microsecond later where that was rounded: a turn that comes too early would be planned again and again.
+    // A microsecond later if that was rounded: a turn that comes too early would be planned again and again.
     return this.#bornAt + this.#suspendedUs + (Number.isInteger(us) ? us : Math.ceil(us) + 1);
   }
 
@@ -350,14 +353,14 @@ export class SimulatedProcess {
   }
 }
 
-/** As in Node.js, where nobody catches it: the rest of the turn goes on, if the process does. */
+/** As in Node.js, if nobody catches it: the rest of the turn continues, if the process does. */
 function throwOutside(error: unknown): void {
   process.nextTick(() => {
     throw error;
   });
 }
 
-/** Not if it was cleared, or set anew, since. */
+/** Not if it was cleared, or set again, since. */
 function isDue({ timer, order }: Armed): boolean {
   return timer.isLive && timer.order === order;
 }

@@ -6,7 +6,10 @@ import type { RedisServer } from '../support/redis-server.js';
 import { clientOf, proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-/** What the tests of failovers rely on. These run on simulated servers, and by `npm run test:real` on real ones. */
+/**
+ * The facts that the tests of failovers rely on. These tests run on simulated servers, and with `npm run test:real` on
+ * real ones.
+ */
 describe('A replica', () => {
   it('treats a key as gone that has expired while its primary hung, and not before', async () => {
     const primary = await redisServer();
@@ -91,7 +94,7 @@ describe('WAIT', () => {
     await client.set('key', 1);
     expect(await client.wait(1, 50)).toBe(0);
     const waiting = client.wait(1, 0);
-    const later = client.get('key'); // whose turn comes after that
+    const later = client.get('key'); // its turn comes after that
     stream.passReplies();
     expect(await waiting).toBe(1);
     expect(await later).toBe('1');

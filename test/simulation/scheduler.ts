@@ -3,15 +3,15 @@ import { Heap } from './heap.js';
 
 interface Event {
   readonly at: number;
-  /** Events of one time happen in the order in which they were planned. */
+  /** Events of the same time happen in the order in which they were planned. */
   readonly order: number;
   readonly run: () => void;
 }
 
 /**
- * Decides what happens next, in simulated time. All that happens is a step: an event, or one callback of the turn of a process.
- * Between two steps Node.js runs what is queued by nextTick, and microtasks, if each is taken in a callback of its own: see
- * `Simulation`.
+ * Decides what happens next, in simulated time. Everything that happens is a step: an event, or one callback of the
+ * turn of a process. Between two steps Node.js runs what nextTick has queued, and microtasks, if each step is taken in
+ * its own callback: see `Simulation`.
  */
 export class Scheduler {
   /** Called with each line of the trace. */
@@ -20,7 +20,7 @@ export class Scheduler {
   #steps = 0;
   #planned = 0;
   readonly #events = new Heap<Event>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order));
-  /** The turn that a process is in: it ends before anything else happens. */
+  /** The process whose turn it is: the turn ends before anything else happens. */
   #turn?: Iterator<void>;
   readonly #hash = new TraceHash();
 
@@ -32,17 +32,17 @@ export class Scheduler {
     return this.#now;
   }
 
-  /** How many steps were taken. */
+  /** The number of steps that were taken. */
   get steps(): number {
     return this.#steps;
   }
 
-  /** When the next step is; undefined: nothing will ever happen, unless something new is planned. */
+  /** The time of the next step; undefined: nothing will ever happen, unless something new is planned. */
   get nextAt(): number | undefined {
     return this.#turn ? this.#now : this.#events.first?.at;
   }
 
-  /** Numbers from 0 to below 1, by seed and name: those of one name do not depend on how often others are drawn. */
+  /** Numbers from 0 to below 1, by seed and name: numbers of one name do not depend on how often others are drawn. */
   stream(name: string): () => number {
     return randomOf(hashOf(`${this.seed}/${name}`));
   }
@@ -64,7 +64,7 @@ export class Scheduler {
   step(): boolean {
     this.#steps++;
     if (this.#turn) {
-      // Its end is a step, too: only then is it known how far away the next event is.
+      // Its end is a step, too: only then is the time of the next event known.
       if (this.#turn.next().done) this.#turn = undefined;
       return true;
     }
@@ -75,7 +75,7 @@ export class Scheduler {
     return true;
   }
 
-  /** Notes what has happened: two runs that note the same have the same hash. */
+  /** Records what has happened: two runs with the same records have the same hash. */
   trace(line: string): void {
     const dated = `${this.#now} ${line}\n`;
     this.#hash.add(dated);
@@ -87,7 +87,7 @@ export class Scheduler {
   }
 }
 
-/** FNV-1a: good enough to tell traces apart, and fast. */
+/** FNV-1a: fast, and good enough to distinguish traces. */
 class TraceHash {
   #low = 0x811c9dc5;
   #high = 0x1b873593;

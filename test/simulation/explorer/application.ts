@@ -24,17 +24,17 @@ import type { Feature, Plan } from './plan.js';
 import type { Access, Resource } from './resource.js';
 import type { Witness } from './witness.js';
 
-/** The leases that calls ask for, in milliseconds. */
+/** The leases that calls request, in milliseconds. */
 export const TTLS_MS = [300, 600, 1_500];
 export const WAIT_MS = 3_000;
-/** When the application closes, work under locks may go on for this time, in milliseconds. */
+/** How long work under locks may continue when the application closes, in milliseconds. */
 export const SHUTDOWN_MS = 1_500;
-/** A holder looks at its lock that often, in milliseconds; in long work rarely, in steps of this part of it. */
+/** How often a holder checks its lock, in milliseconds; in long work rarely, in steps of this part of it. */
 const LOOK_MS = 10;
 const LOOKS = 10;
-/** Longer than a run goes on when the faults are over, in milliseconds. */
+/** Longer than a run continues after the faults, in milliseconds. */
 const UNTIL_SERVED_MS = 60_000;
-/** Of the turns that begin, where the application does this. */
+/** The share of turns in which the application does this. */
 const SHARES = {
   set: 0.15,
   calmSet: 0.4,
@@ -55,29 +55,33 @@ const SHARES = {
   crowded: 0.4,
   permits: 0.85,
 };
-/** Of calls that show one: a lock is passed on only to calls with the same. */
+/** The share of calls with a note: a lock is passed on only to calls with the same note. */
 const NOTES = ['editing', 'printing'];
-/** Work often outlasts a grant that was handed over and has no more time than this left, in milliseconds. */
+/** Work often takes longer than a grant that was handed over with no more time than this left, in milliseconds. */
 const LATE_GRANT_MS = 1_460;
 const OUTLASTS_GRANT_MS = 2_200;
-/** A leader looks that often, on average twice, in milliseconds. */
+/** How often a leader checks, on average twice, in milliseconds. */
 const LEADER_LOOKS_MS = 150;
 const ELECTIONS = ['leader 1', 'leader 2'];
-/** Leaders resign after this time at the latest, in milliseconds. */
+/** Leaders resign after at most this time, in milliseconds. */
 const LONGEST_TERM_MS = 1_500;
-/** Their work ends within this time after it was asked to, in milliseconds. */
+/** Their work ends within this time after the request to end, in milliseconds. */
 const ENDS_WITHIN_MS = 50;
-/** When the faults are over each process has as many calls under way: else none would wait while two others are served. */
+/**
+ * After the faults, each process has this many calls under way: otherwise none would wait while two others are served.
+ */
 const CALM_CALLS = 2;
-/** Between two turns, at the longest: amid faults, when they are over, and after a turn that was refused. In milliseconds. */
+/**
+ * The longest time between two turns: during faults, after them, and after a turn that was refused. In milliseconds.
+ */
 const PAUSE_MS = { faults: 2, calm: 20, refused: 60 };
-/** Calls for one lock at once, so that it is passed on among them. */
+/** Simultaneous calls for one lock, so that it is passed on among them. */
 const BURST = 8;
-/** A careless caller that is refused asks again at once, this often; then it pauses. */
+/** How often a careless caller that is refused asks again at once; then it pauses. */
 const CARELESS = { times: 15, pauseMs: 150 };
-/** Nobody can be refused as often in one callback: a refusal lets the event loop run. */
+/** Nobody can be refused this often in one callback: a refusal lets the event loop run. */
 const REFUSALS_IN_ONE_STEP = 10;
-/** A forced release that was sent to a server which hangs may run until so much later, in milliseconds. */
+/** How much later a forced release may run that was sent to a hanging server, in milliseconds. */
 const LATE_MS = 3_000;
 
 interface TurnPlan {
@@ -95,34 +99,40 @@ interface Self {
 
 type Answer = ReturnType<Resource['access']>;
 
-/** What a process of the application sees of the world, and is seen by: a simulated one, or that of chaos, with real servers. */
+/**
+ * The interface between a process of the application and its world: a simulated one, or the world of chaos, with real
+ * servers.
+ */
 export interface Surroundings {
   readonly scheduler: Pick<Scheduler, 'stream' | 'steps' | 'at'>;
   readonly plan: Pick<Plan, 'keys' | 'parallel' | 'processes' | 'features' | 'mutant' | 'commandTimeoutMs'> & {
-    /** Of the turns, those that hold on to a lease which nobody extends. @default 0.005 */
+    /**
+     * The share of turns that hold on to a lease which nobody extends.
+     * @default 0.005
+     */
     lapses?: number;
   };
   readonly stage: { source(library: Library): Pick<RedisLockModuleOptions, 'redis' | 'redlock'> };
-  /** A simulated one answers at once, and nothing happens meanwhile. */
+  /** A simulated one answers at once, and nothing happens in between. */
   readonly resource: { access(access: Access): Answer | Promise<Answer> };
   readonly witness: Pick<Witness, 'held' | 'losses'>;
   readonly marks: Marks;
-  /** Of locks that were detached: a queue, which may deliver one twice, and in any order. */
+  /** The detached locks: a queue, which may deliver one twice, and in any order. */
   readonly parcels: LockParcel[];
   readonly isCalm: boolean;
   note(entry: Unstamped, at?: number): void;
   complain(rule: string, text: string): void;
-  /** Called when a turn begins to work; what it returns when it has worked. */
+  /** Called when a turn begins to work; its result is called when the turn has worked. */
   besides?(turn: string, lock: Held): Promise<(() => Promise<void>) | undefined>;
 }
 
-/** What a process of the application does: it increments counters under locks, and notes what it sees. */
+/** The work of a process of the application: it increments counters under locks, and records its observations. */
 export class Application {
-  /** The turns that it had when the faults were over. */
+  /** The turns after the end of the faults. */
   readonly calmTurns: Turn[] = [];
   /** How often work began with a grant that had little time left. */
   lateGrants = 0;
-  /** Whether it closes amid its turns. */
+  /** Whether it closes during its turns. */
   isClosing = false;
   /** Whether it has closed its locks. */
   isClosed = false;
@@ -130,7 +140,7 @@ export class Application {
   readonly #random: () => number;
   readonly #keys: readonly string[];
   readonly #ends: Promise<unknown>[] = [];
-  /** Called if it is killed before it can note that it took a lock by force. */
+  /** Called if it is killed before it can record a forced release. */
   readonly #forcing = new Set<() => void>();
   #service?: LockService;
   #isRunning = true;
@@ -146,7 +156,7 @@ export class Application {
     this.#keys = Array.from({ length: world.plan.keys }, (_, key) => `key ${key}`);
   }
 
-  /** Runs until it was told to stop, or close. */
+  /** Runs until it is stopped or closed. */
   async run(): Promise<void> {
     const { plan } = this.world;
     const { service } = await this.library.openLocks(this.#options());
@@ -162,7 +172,7 @@ export class Application {
     await this.#close(service);
   }
 
-  /** No more turns: when those that go on have ended, it closes. */
+  /** No more turns: when the current ones have ended, it closes. */
   stop(): void {
     this.#isRunning = false;
   }
@@ -174,13 +184,16 @@ export class Application {
     if (this.#service) void this.#close(this.#service);
   }
 
-  /** Calls for one lock at once. @param act called amid them, when the lock was passed on */
+  /**
+   * Simultaneous calls for one lock.
+   * @param act called in between, when the lock was passed on
+   */
   burst(act?: (key: string) => void): void {
     if (!this.#service || !this.#isRunning) return;
     const key = this.#pick(this.#does('permits') ? [...this.#keys, CROWDED_KEY] : this.#keys);
     const isShared = this.#does('shared') && this.#random() < SHARES.shared;
     const how = key === CROWDED_KEY ? ONE_PERMIT : isShared && { mode: 'shared' as const };
-    const wish: Wish = { ttlMs: this.#pick(TTLS_MS), ...how }; // it is not passed on to one that wants another
+    const wish: Wish = { ttlMs: this.#pick(TTLS_MS), ...how }; // it is not passed on to a call that wants another lease
     let granted = 0;
     const onGranted = () => {
       if (++granted === 2) act?.(key);
@@ -191,12 +204,12 @@ export class Application {
     }
   }
 
-  /** Takes a lock away from whoever has it. */
+  /** Takes a lock from its holder. */
   forceRelease(key = this.#pick(this.#keys)): void {
     if (this.#service && this.#isRunning) this.#ends.push(this.#takeAway(this.#service, key));
   }
 
-  /** It is killed: what it was taking away by force may be taken all the same. */
+  /** It is killed: its forced release may run all the same. */
   abandon(): void {
     for (const note of this.#forcing) note();
   }
@@ -239,7 +252,9 @@ export class Application {
     }
   }
 
-  /** Most are short; some outlast their ttl, kept by the watchdog; some hold on to a lease that nobody extends. */
+  /**
+   * Most are short; some take longer than their ttl, with the watchdog; some hold on to a lease that nobody extends.
+   */
   #anyTurn(): TurnPlan {
     const style = this.#random();
     const { lapses = 0.005 } = this.world.plan;
@@ -266,7 +281,7 @@ export class Application {
     return { ...turn, wish: shared(perhapsLimited(turn.wish, this.#random)) };
   }
 
-  /** Some want the lock alone, or share it: they exclude all permits. */
+  /** Some want the lock exclusively, or share it: they exclude all permits. */
   #crowdedTurn(): TurnPlan {
     const turn = this.#anyTurn();
     if (this.#random() >= SHARES.permits) return this.#perhapsShared(turn);
@@ -320,7 +335,7 @@ export class Application {
     }
   }
 
-  /** Goes on as a reader, which counts as another turn. */
+  /** Continues as a reader, which counts as another turn. */
   async #downgrade(lock: Lock, wish: Wish): Promise<void> {
     const turn = this.#nextTurn();
     this.#note({ type: 'asked', worker: this.self.number, turn, key: lock.key });
@@ -337,7 +352,7 @@ export class Application {
     await this.#increment(turn, reading, this.#random() * 15, next);
   }
 
-  /** Another turn, in any process, goes on with the lock. */
+  /** Another turn, in any process, continues with the lock. */
   async #detach(lock: Lock): Promise<void> {
     const { parcels } = this.world;
     try {
@@ -360,7 +375,7 @@ export class Application {
       return;
     }
     reach(marks, 'adopted');
-    const wish = { ttlMs: Math.max(...TTLS_MS) }; // that of the service
+    const wish = { ttlMs: Math.max(...TTLS_MS) }; // the watchdog of the service
     this.#granted(turn, lock, wish, 'adopted');
     await this.#increment(turn, lock, this.#random() * 15, wish);
     await lock.release();
@@ -452,7 +467,7 @@ export class Application {
         if (this.#nowMs() >= resignsAt) void leader.resign();
       }
       await this.#sleep(this.#random() * ENDS_WITHIN_MS);
-      end('released'); // unless it was lost: until here no other one may lead
+      end('released'); // unless it was lost: until here no other process may lead
     });
   }
 
@@ -475,7 +490,7 @@ export class Application {
     note();
   }
 
-  /** Until it no longer needs its lock, which its caller releases then. */
+  /** Until it no longer needs its lock; then its caller releases the lock. */
   async #increment(turn: string, lock: Held, workMs: number, wish: Wish): Promise<void> {
     const { resource } = this.world;
     const { key } = lock;
@@ -487,7 +502,7 @@ export class Application {
     const keptMs = holdMs > 0 ? (lock as LockHandle).lease.demands.keptForMs : 0;
     const keptUntil = this.#nowMs() + this.self.process.trueMs(keptMs) * 0.98 - 3;
     if (isHeld()) {
-      // Permits have no token: what they protect is no counter.
+      // Permits have no token: they protect no counter.
       const finish = this.world.besides && (await this.world.besides(turn, lock));
       const answer = token === undefined ? undefined : resource.access({ turn, key, token });
       const seen = answer instanceof Promise ? await answer : answer;
@@ -496,7 +511,7 @@ export class Application {
       const until = this.#nowMs() + (isLate && this.#random() < SHARES.outlasting ? OUTLASTS_GRANT_MS : workMs);
       const lookMs = Math.max(LOOK_MS, (until - this.#nowMs()) / LOOKS);
       while (isHeld() && this.#nowMs() < until) await this.#sleep(Math.min(lookMs, until - this.#nowMs()));
-      // Some do not look before they write, which the token has to make up for.
+      // Some do not check before they write: the token has to protect the counter then.
       const isWriting = seen?.accepted && (this.#random() < 0.5 || isHeld());
       const written = isWriting && resource.access({ turn, key, token: token!, ...(mayWrite && { base: seen.value }) });
       if (written instanceof Promise) await written;
@@ -507,7 +522,7 @@ export class Application {
     else end('released');
   }
 
-  /** Notes how a turn holds its lock, and how that ends: once. */
+  /** Records how a turn holds its lock, and how that ends: once. */
   #watch(turn: string, lock: Held) {
     const { marks, witness } = this.world;
     let ended = false;
@@ -526,7 +541,7 @@ export class Application {
       if ((lock as LockHandle).lease.checkState() === 'unknown') reach(marks, 'unknown lease');
       else if (lock.isHeld) {
         const until = this.#deadlineOf(lock);
-        // Once for each extension, as it says nothing new before; but always if it should have ended.
+        // Once for each extension, because repetitions say nothing new; but always if it should have ended.
         if (!(Math.abs(until - noted) < 0.5 && this.#nowMs() < noted)) this.#note({ type: 'held', turn, until });
         noted = until;
         witness.held({ key: lock.key, owner: lock.owner, token: tokenOf(lock) }, this.self.process.now, turn);
@@ -543,7 +558,7 @@ export class Application {
     const until = this.#deadlineOf(lock);
     if (origin === 'passed') reach(this.world.marks, 'cohort');
     if (grantMs !== undefined) reach(this.world.marks, 'hand-over');
-    // A call that asked later may have it: whoever was first in its line then has gone.
+    // A call that asked later may have it: an earlier call of its queue has then given up.
     const ageMs = lease.deadline - leaseLeftMs(lock) - lease.sentAt;
     const sentAt = this.#nowMs() - this.self.process.trueMs(ageMs);
     const standsUntil = Math.max(until, this.#nowMs() + this.self.process.trueMs(holdMs));
@@ -586,7 +601,7 @@ export class Application {
     return this.#nowMs() + this.self.process.trueMs(lock.remainingMs);
   }
 
-  /** The time of the simulation that its code is at, in milliseconds. */
+  /** The time of the simulation that its code has reached, in milliseconds. */
   #nowMs(): number {
     return this.self.process.now / 1_000;
   }

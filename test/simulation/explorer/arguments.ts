@@ -24,9 +24,9 @@ export type Mode = 'explore' | 'mutants' | 'help';
 export interface Settings {
   readonly mode: Mode;
   readonly topologies: readonly Topology[];
-  /** The first one; undefined: any. */
+  /** The first seed; undefined: any. */
   readonly seed?: number;
-  /** How many; undefined: for as long as it may take. */
+  /** The number of seeds; undefined: as many as possible in the time limit. */
   readonly seeds?: number;
   readonly seconds: number;
   readonly traces: boolean;
@@ -34,7 +34,7 @@ export interface Settings {
   readonly mutants: readonly string[];
 }
 
-/** @throws Error what is not understood */
+/** @throws Error that says what is not understood */
 export function readArguments(args: string[]): Settings {
   const text = { type: 'string' } as const;
   const flag = { type: 'boolean', default: false } as const;

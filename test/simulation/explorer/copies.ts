@@ -7,7 +7,7 @@ import ts from 'typescript';
 import type { Library } from '../../chaos/mutant.js';
 import { ambientOf, type Surroundings } from '../ambient.js';
 
-/** Where a process of the simulation runs. */
+/** The environment of a process of the simulation. */
 export interface Home extends Surroundings {
   readonly pid: number;
   readonly hostname: string;
@@ -20,7 +20,7 @@ export interface LibraryPlace {
   readonly library: string;
 }
 
-/** What each module gets in place of what Node.js has. */
+/** What each module gets instead of what Node.js has. */
 const NAMES = [
   'exports',
   'require',
@@ -43,10 +43,10 @@ const NAMES = [
 const SHARED =
   /\/node_modules\/(?!(\.cache|ioredis|@ioredis|denque|standard-as-callback|redis-errors|cluster-key-slot|redis|@redis)\/)/;
 
-/** Builtins that depend on nothing but their arguments. */
+/** Builtins that depend only on their arguments. */
 const PURE = ['assert', 'buffer', 'diagnostics_channel', 'events', 'stream', 'url', 'util'];
 
-/** Builtins that are loaded, but never used: whoever does would leave the simulation. */
+/** Builtins that are loaded, but never used: using them would leave the simulation. */
 const UNUSED = ['dns', 'dns/promises', 'tls'];
 
 type Module = (this: unknown, ...parts: unknown[]) => void;
@@ -57,10 +57,10 @@ interface Frame {
   readonly outer?: Frame;
 }
 
-/** Of all copies: until Node.js 24 each promise is given the store of each storage that there is. */
+/** The stores of all copies: until Node.js 24, each promise gets the store of every storage. */
 const frames = new AsyncLocalStorage<Frame | undefined>();
 
-/** `AsyncLocalStorage` of a copy: as much of it as the library uses. */
+/** `AsyncLocalStorage` of a copy: the part of it that the library uses. */
 class SharedStorage {
   static readonly snapshot = () => AsyncLocalStorage.snapshot();
 
@@ -80,18 +80,19 @@ class SharedStorage {
   }
 }
 
-/** Outside of whatever runs when a copy is made. */
+/** Outside of the code that runs when a copy is created. */
 const outsideOfAll = AsyncLocalStorage.snapshot();
 
 /**
- * Copies of the library, and of ioredis and node-redis: their modules see the timers, clocks, chance and network of the process that runs. Loading a
- * copy takes some 20 ms, and much longer until its code is fast, so all processes share one, as long as they are `shared`. That no
- * process sees what another one has left in its modules shows a test, in one of whose runs each process has a copy of its own.
+ * Copies of the library, and of ioredis and node-redis: their modules see the timers, clocks, chance and network of the
+ * running process. Loading a copy takes some 20 ms, and its code becomes fast only much later, so all processes share
+ * one copy, as long as they are `shared`. A test shows that no process sees what another one has left in its modules:
+ * in one of its runs each process has its own copy.
  */
 export class Copies {
   readonly #modules = new Map<string, Module>();
   readonly #resolved = new Map<string, string>();
-  /** By what they are. */
+  /** By kind. */
   readonly #shared = new Map<string, Copy>();
 
   constructor(
@@ -99,7 +100,7 @@ export class Copies {
     private readonly uses: 'shared' | 'own' = 'shared',
   ) {}
 
-  /** @param mutant that the library is: in the same way for each process of this pid */
+  /** @param mutant of the library: the same for each process of this pid */
   take(home: Home, mutant?: string): Copy {
     if (this.uses === 'own') return new Copy(this, home, mutant);
     const kind = mutant === undefined ? '' : `${mutant} ${home.pid}`;
@@ -108,7 +109,7 @@ export class Copies {
     return copy;
   }
 
-  /** The file that this name of a module stands for. */
+  /** The file of this module name. */
   resolve(from: string, id: string): string {
     const name = `${from}\0${id}`;
     let file = this.#resolved.get(name);
@@ -121,7 +122,7 @@ export class Copies {
     return join(this.place.root, 'test', path);
   }
 
-  /** The function that a module is. It is compiled once. */
+  /** The function of a module. It is compiled once. */
   moduleOf(file: string): Module {
     let module = this.#modules.get(file);
     if (!module) {
@@ -197,7 +198,7 @@ export class Copy {
     if (mutant !== undefined) this.#mutate(mutant);
   }
 
-  /** What runs now is part of this process. */
+  /** The running code is part of this process. */
   enter(home: Home): void {
     this.#home = home;
   }

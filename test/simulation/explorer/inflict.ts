@@ -5,15 +5,15 @@ import type { Fault } from './plan.js';
 import { revivedOn } from './revived.js';
 import type { World } from './world.js';
 
-/** The requests whose reply is lost: those that change locks. */
+/** The requests whose reply is lost: requests that change locks. */
 const SCRIPT = /evalsha/i;
 
 /** The message that a lock was handed over. */
 const HAND_OVER = /\r\ns?message\r\n[^]* \d{16}\r\n/;
-/** So soon after that work has begun, and the answer to the extension of its lock is under way. */
+/** This soon after work has begun, the answer to the extension of its lock is on its way. */
 const BEGINS_WITHIN_US = 100;
 
-/** Has a fault happen now, and end after its time. */
+/** Starts a fault now, which ends after its time. */
 export function inflict(world: World, fault: Fault): void {
   const { kind, forUs, byUs = 0 } = fault;
   const { scheduler } = world;
@@ -112,7 +112,7 @@ export function inflict(world: World, fault: Fault): void {
   }
 }
 
-/** What code of the application does happens in its event loop. */
+/** Code of the application runs in its event loop. */
 function inProcess(world: World, number: number, act: () => void): void {
   world.processes[number]!.process.receive(act);
 }
@@ -126,8 +126,8 @@ function kill(world: World, { process: number = 0, forUs }: Fault): void {
 }
 
 /**
- * The next message that tells a process of a lock which was handed over comes late. If work begins with it all the same, the
- * process does not run when the extension of that lock is answered, until more time is over than the grant stands.
+ * The next message about a lock that was handed over comes late. If work begins with it all the same, the process does
+ * not run when the extension of that lock is answered, until more time has passed than the grant lasts.
  */
 function pauseAmidHandOver(world: World, fault: Fault, link: Link): void {
   const { process: number = 0, forUs, byUs = 0 } = fault;
@@ -142,7 +142,7 @@ function pauseAmidHandOver(world: World, fault: Fault, link: Link): void {
   );
 }
 
-/** The application closes, whatever waits, and is started anew. */
+/** The application closes, even with waiting calls, and is started again. */
 function close(world: World, { process: number = 0, forUs }: Fault): void {
   const running = world.processes[number]!;
   if (running.process.isDead || running.application.isClosing) return;
@@ -173,8 +173,8 @@ function flush(world: World, server: SimulatedServer): void {
 }
 
 /**
- * Whether any lock was on a server that has lost its data. Beside another primary it may have been on that: in a Cluster by its slot,
- * and after a failover on the one that was replaced, while that does not know.
+ * Whether a lock was on a server that has lost its data. If there is another primary, the lock may have been on that
+ * one: in a Cluster by its slot, and after a failover on the replaced primary, as long as it does not know that.
  */
 function forgetsAll(world: World, server: SimulatedServer): boolean {
   return world.servers.every((other) => other === server || !other.isPrimary);

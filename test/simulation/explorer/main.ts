@@ -9,18 +9,18 @@ import { simulate, type Result } from './simulate.js';
 
 export const EXIT = { ok: 0, failed: 1, usage: 64 } as const;
 
-/** For so long a mutant is looked for, in seconds of CPU time. */
+/** How long the search for a mutant may take, in seconds of CPU time. */
 const MUTANT_SECONDS = 30;
-/** Only where servers are replaced by their replicas they make a difference. */
+/** They matter only where servers are replaced by their replicas. */
 const OF_REPLICAS = ['replica-is-kept', 'stale-places-served'];
-/** Where a mutant makes a difference, if it does not everywhere. */
+/** Where a mutant makes a difference, if not everywhere. */
 const WHERE: Readonly<Record<string, Partial<Plan>>> = {
   'expired-holders-count': DEAD_HOLDERS,
   'stale-places-served': STALE_PLACES,
 };
-/** Among so many seeds each state has to be reached. */
+/** Within this many seeds each state must be reached. */
 const MANY_SEEDS = 40;
-/** Of so many seeds that failed all is printed. */
+/** The number of failed seeds that are printed completely. */
 const PRINTED = 3;
 
 /** @returns the exit code */
@@ -79,7 +79,7 @@ async function explore(settings: Settings, copies: Copies): Promise<number> {
   return total.failed > 0 || unreached.length > 0 ? EXIT.failed : EXIT.ok;
 }
 
-/** Runs it once more for its trace: the same happens. */
+/** Runs it again for its trace: the same happens. */
 async function printFailure(result: Result, copies: Copies): Promise<void> {
   let trace: string[] = [];
   const { hash } = await simulate(result.plan, copies, (line) => {
@@ -125,7 +125,7 @@ async function violationOf(plan: Plan, copies: Copies): Promise<Result | undefin
   return result.violations.length > 0 ? result : undefined;
 }
 
-/** Of a run that names none: printed, so that it can be given. */
+/** The seed of a run that names none: printed, so that it can be repeated. */
 function newSeed(): number {
   return Math.floor(Math.random() * 1e9);
 }

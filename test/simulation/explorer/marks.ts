@@ -2,7 +2,10 @@ import { TOPOLOGIES, type Topology } from './plan.js';
 
 const ALL = Object.keys(TOPOLOGIES) as Topology[];
 
-/** States of the library that runs have to reach, or they would prove nothing of them; and on which servers they exist. */
+/**
+ * States of the library that runs must reach, since otherwise they would prove nothing about them; and the servers on
+ * which they exist.
+ */
 export const MARKS = {
   'hand-over': ['one'],
   'lost message': ALL,
@@ -27,14 +30,14 @@ export const MARKS = {
 } as const satisfies Record<string, readonly Topology[]>;
 export type Mark = keyof typeof MARKS;
 
-/** How often each was reached. */
+/** How often each state was reached. */
 export type Marks = Map<Mark, number>;
 
 export function reach(marks: Marks, mark: Mark, times = 1): void {
   if (times > 0) marks.set(mark, (marks.get(mark) ?? 0) + times);
 }
 
-/** Those that exist on some of these topologies, and were never reached. */
+/** The states that exist on some of these topologies, and were never reached. */
 export function missing(marks: Marks, topologies: readonly Topology[]): Mark[] {
   return (Object.keys(MARKS) as Mark[]).filter(
     (mark) =>

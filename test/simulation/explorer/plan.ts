@@ -1,6 +1,6 @@
 import { Scheduler } from '../scheduler.js';
 
-/** The servers of a simulation, and how many. Of those that are replicated half are replicas. */
+/** The servers of a simulation, and their number. If they are replicated, half of them are replicas. */
 export const TOPOLOGIES = {
   one: { kind: 'one', servers: 1 },
   'redlock-3': { kind: 'redlock', servers: 3 },
@@ -11,7 +11,7 @@ export const TOPOLOGIES = {
 export type Topology = keyof typeof TOPOLOGIES;
 type Kind = (typeof TOPOLOGIES)[Topology]['kind'];
 
-/** What can go wrong, and whom it happens to. */
+/** The possible faults, and their targets. */
 export const FAULT_KINDS = {
   pause: 'process',
   block: 'process',
@@ -53,14 +53,14 @@ export const FAULT_KINDS = {
 } as const satisfies Record<string, 'process' | 'server' | 'link'>;
 export type FaultKind = keyof typeof FAULT_KINDS;
 
-/** Those that exist only on some topologies. */
+/** Faults that exist only on some topologies. */
 const ONLY: Partial<Record<FaultKind, readonly Kind[]>> = {
   'fail-over': ['sentinel', 'cluster'],
   'move-slot': ['cluster'],
-  // A clock that is behind may give tokens anew that a replica had not heard of when it became a primary.
+  // A clock that is behind may repeat tokens that a replica did not know when it became a primary.
   'jump-clock': ['one', 'redlock'],
 };
-/** While a slot moves its servers stay as they are: else somebody would have to find out what is where. */
+/** While a slot moves, its servers stay the same: otherwise somebody would have to find out which keys are where. */
 const NOT_WHILE_SLOTS_MOVE: readonly FaultKind[] = [
   'fail-over',
   'pause-server',
@@ -69,17 +69,17 @@ const NOT_WHILE_SLOTS_MOVE: readonly FaultKind[] = [
   'crash-old',
 ];
 
-/** By these a server may lose locks that it has granted. */
+/** The faults by which a server may lose locks that it has granted. */
 export const LOSSES: readonly FaultKind[] = ['crash-empty', 'crash-old', 'flush', 'flush-amid-burst', 'jump-clock'];
 
-/** After these a node of a Redlock does not know what it has granted. */
+/** The faults after which a node of a Redlock does not know what it has granted. */
 const FORGETTING: readonly FaultKind[] = ['crash-empty', 'crash-old', 'flush'];
-/** These often miss what they are meant for. */
+/** The faults that often miss their target. */
 const SELDOM: readonly FaultKind[] = ['pause-amid-hand-over', 'force-release'];
-/** How often that happens amid an isolation of others. */
+/** How often that happens while others are isolated. */
 const AMID_ISOLATION = 0.5;
 
-/** What the application does beside taking and releasing one lock at a time. */
+/** What the application does besides taking and releasing one lock at a time. */
 export const FEATURES = [
   'sets',
   'holds',
@@ -93,30 +93,30 @@ export const FEATURES = [
   'permits',
   'notes',
 ] as const;
-/** What a Redlock does not have. */
+/** The activities that a Redlock does not support. */
 const NOT_ON_REDLOCK: readonly Feature[] = ['fair', 'parcels', 'shared', 'permits'];
 export type Feature = (typeof FEATURES)[number];
 
-/** A fault, as plain data: it can be printed, left out, and given again. */
+/** A fault, as plain data: it can be printed, left out, and repeated. */
 export interface Fault {
   /** In microseconds since faults begin. */
   readonly at: number;
   readonly kind: FaultKind;
-  /** For how long, in microseconds; 0: it is over at once. */
+  /** Its duration, in microseconds; 0: it is over at once. */
   readonly forUs: number;
   /** The number of the process, or of the process of the link. */
   readonly process?: number;
   /** The number of the server, or of the server of the link. */
   readonly server?: number;
-  /** By how much: how much slower a link is, how far a clock jumps, how old data is. In microseconds. */
+  /** Its size: how much slower a link is, how far a clock jumps, how old data is. In microseconds. */
   readonly byUs?: number;
 }
 
-/** All that decides what happens in a simulation. */
+/** Everything that decides what happens in a simulation. */
 export interface Plan {
   readonly seed: number;
   readonly topology: Topology;
-  /** For how long there are faults. */
+  /** How long there are faults. */
   readonly seconds: number;
   readonly processes: number;
   readonly keys: number;
@@ -126,18 +126,21 @@ export interface Plan {
   readonly commandTimeoutMs: number;
   readonly features: readonly Feature[];
   readonly faults: readonly Fault[];
-  /** Name of a mutant of test/chaos that the library is. */
+  /** Name of the mutant of test/chaos that replaces the library. */
   readonly mutant?: string;
 }
 
-/** Of one Redis, and for each node of a Redlock. */
+/** For one Redis, and for each node of a Redlock. */
 const COMMAND_TIMEOUTS_MS = { others: [300, 2_000], redlock: [100, 200] };
-/** Between two faults, in milliseconds: the mean of a seed is one of these. */
+/** The time between two faults, in milliseconds: the mean of a seed is one of these. */
 const GAPS_MS = [120, 250, 800];
-/** After one of its nodes lost its data, a Redlock has no vote of it for this time: else none would ever have a majority. */
+/**
+ * After one of its nodes lost its data, a Redlock has no vote of it for this time: otherwise it might never have a
+ * majority.
+ */
 const REST_US = { others: 400_000, redlock: 2_500_000 };
 
-/** Many processes wait for one lock when a replica that lags takes over: it has places of attempts that have ended. */
+/** Many processes wait for one lock when a lagging replica takes over: it has places of attempts that have ended. */
 export const STALE_PLACES: Partial<Plan> = {
   seconds: 6,
   processes: 8,
@@ -148,7 +151,7 @@ export const STALE_PLACES: Partial<Plan> = {
   faults: [{ at: 1_000_000, kind: 'fail-over', forUs: 0, server: 0 }],
 };
 
-/** Many want permits of one lock, and holders of some are killed, whose time ends in the store. */
+/** Many calls want permits of one lock, and some holders are killed, whose time ends in the store. */
 export const DEAD_HOLDERS: Partial<Plan> = {
   seconds: 2,
   processes: 4,
@@ -163,7 +166,7 @@ export const DEAD_HOLDERS: Partial<Plan> = {
   })),
 };
 
-/** For how long each kind lasts, in milliseconds: the shortest and the longest time. */
+/** The duration of each kind, in milliseconds: the shortest and the longest. */
 const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   pause: [20, 2_000],
   block: [10, 900],
@@ -202,7 +205,7 @@ const BY_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   'jump-clock': [-400, 1_500],
 };
 
-/** What a seed stands for: by the seed alone, before anything runs. */
+/** The plan of a seed: it depends on the seed alone, before anything runs. */
 export function planOf(seed: number, topology: Topology, given: Partial<Plan> = {}): Plan {
   const random = new Scheduler(`${seed}`).stream(`plan of ${topology}`);
   const between = (least: number, most: number) => least + Math.floor(random() * (most - least + 1));
@@ -266,7 +269,7 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
     if (at < (freeFrom.get(whom) ?? 0) || (mustRest && at < restFrom)) continue;
     freeFrom.set(whom, at + forUs + (byUs !== undefined && kind === 'crash-old' ? byUs : 0) + 50_000);
     if (mustRest) restFrom = at + restUs;
-    // A Redlock is in danger where a lock stands on a bare majority, and a node of it loses its data.
+    // A Redlock is in danger when only a bare majority has a lock, and one of these nodes loses its data.
     if (isRedlock(topology) && FORGETTING.includes(kind) && random() < AMID_ISOLATION)
       faults.push(...isolations(at, server!, servers, between(100, 900) * 1_000));
     faults.push({
@@ -278,7 +281,7 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
       ...(byUs !== undefined && { byUs }),
     });
   }
-  // When nothing else follows it, nobody notices but the one who waits for messages.
+  // If nothing else follows, only a call that waits for messages notices it.
   if (kinds.includes('half-open-subscriber'))
     faults.push({
       at: endUs,
@@ -290,7 +293,7 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
   return faults.sort((a, b) => a.at - b.at);
 }
 
-/** As many servers as may be missing are reached by nobody, until just before another one loses its data. */
+/** As many servers as may be missing are unreachable, until just before another one loses its data. */
 function isolations(at: number, server: number, servers: number, forUs: number): Fault[] {
   return Array.from({ length: (servers - 1) / 2 }, (_, index) => ({
     at: Math.max(0, at - forUs),
@@ -301,8 +304,8 @@ function isolations(at: number, server: number, servers: number, forUs: number):
 }
 
 /**
- * A clock that is set back on a server that forgets its counters may repeat tokens, which nobody can prevent: then clocks are set
- * ahead only.
+ * A clock that is set back on a server that forgets its counters may repeat tokens, which nothing can prevent: in that
+ * case clocks are only set ahead.
  */
 function byOf(kind: FaultKind, byUs: number, loses: boolean): number {
   return kind === 'jump-clock' && loses ? Math.abs(byUs) : byUs;

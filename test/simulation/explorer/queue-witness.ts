@@ -3,7 +3,7 @@ import type { SimulatedServer } from '../redis/simulated-server.js';
 import { SortedSet } from '../redis/sorted-set.js';
 import { crowdOf } from './witness.js';
 
-/** A place in a queue, as far as it says who is granted the lock. */
+/** A place in a queue, as far as it decides who gets the lock. */
 interface Place {
   readonly kind: string;
   readonly permits: number;
@@ -13,22 +13,25 @@ interface Place {
   readonly at: number;
 }
 
-/** Places that are closer to each other may change their order: they are numbered by a clock that is estimated. In microseconds. */
+/** Places that are closer to each other may change their order: an estimated clock numbers them. In microseconds. */
 const SAME_TIME_US = 50_000;
 
 /**
- * Looks at the queues of a server after each of its scripts: nobody is granted a lock while an earlier place stands, and whoever asks to
- * hold a lock together with others leaves nobody waiting who fits beside these.
+ * Checks the queues of a server after each of its scripts: nobody gets a lock while an earlier place waits, and a grant
+ * to hold a lock together with others leaves nobody waiting who fits, too.
  */
 export class QueueWitness {
-  /** The scripts that serve whoever waits when they ask for a lock. */
+  /** The scripts that serve waiting calls when they ask for a lock. */
   readonly serving = new Set<string>();
-  /** By server and queue, as it stood after the last script. */
+  /** By server and queue, as it was after the last script. */
   readonly #places = new Map<string, readonly Place[]>();
 
   constructor(private readonly complain: (rule: string, text: string) => void) {}
 
-  /** A script has run, on a server that has not lost anything yet. @param args those behind the keys */
+  /**
+   * A script has run, on a server that has not lost anything yet.
+   * @param args the arguments after the keys
+   */
   ran(server: SimulatedServer, sha: string, keys: readonly string[], args: readonly string[], reply: Reply): void {
     const numbers = numbersOf(args);
     const queues = keys.filter((key) => key.endsWith(':queue'));
@@ -71,7 +74,10 @@ export class QueueWitness {
 
 const ENTRY = /^([gsp])(?:(\d+)\/(\d+))? \S+ (.+?)(?:~\d+)?$/;
 
-/** By which number, behind its entry, the place of a ticket counts from now on: who asks may know it better than before. */
+/**
+ * The number, after its entry, by which the place of a ticket counts from now on: the asking process may know it better
+ * than before.
+ */
 function numbersOf(args: readonly string[]): Map<string, number> {
   const numbers = new Map<string, number>();
   args.forEach((entry, index) => {
@@ -98,7 +104,7 @@ function ownersOf(lock: unknown): string[] {
     : [lock.slice(0, lock.lastIndexOf('@'))];
 }
 
-/** Whether somebody asked, and was answered: neither was a lock only given back, nor was anything wrong. */
+/** Whether a call asked, and was answered: it did more than release a lock, and there was no error. */
 function hasAsked(reply: Reply): boolean {
   return Array.isArray(reply) && reply.length > 2;
 }

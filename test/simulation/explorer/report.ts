@@ -3,11 +3,11 @@ import { MARKS, type Mark, type Marks } from './marks.js';
 import { describeFault, kindsOf, type Plan } from './plan.js';
 import type { Result } from './simulate.js';
 
-/** How much of the trace is printed. */
+/** How many lines of the trace are printed. */
 export const LAST_LINES = 40;
 const LONGEST_LINE = 300;
 
-/** What a plan consists of, in one line. */
+/** The contents of a plan, in one line. */
 export function headOf(plan: Plan): string {
   const { seed, topology, seconds, processes, keys, parallel, commandTimeoutMs, features, mutant } = plan;
   const of = mutant === undefined ? '' : `, mutant ${mutant}`;
@@ -18,7 +18,10 @@ export function headOf(plan: Plan): string {
   );
 }
 
-/** All that is known of a plan that failed. @param trace its last lines */
+/**
+ * All that is known about a plan that failed.
+ * @param trace its last lines
+ */
 export function failureOf({ plan, hash, violations }: Result, trace: readonly string[]): string {
   return [
     `FAILED ${headOf(plan)}`,
@@ -37,7 +40,7 @@ export function lineOf(line: string): string {
   return line.slice(0, LONGEST_LINE).replaceAll('\r\n', '\\r\\n').trimEnd();
 }
 
-/** A plan, as a test has it. */
+/** A plan, as a test contains it. */
 export function testOf(plan: Plan): string {
   const text = inspect(plan, { depth: null, breakLength: 120, compact: 3, sorted: false });
   return `expect((await simulate(${text}, copies)).violations).toEqual([]);`;

@@ -1,6 +1,6 @@
 import type { Unstamped } from '../../chaos/history.js';
 
-/** What a holder reads, or with `base` writes: base + 1. */
+/** The value that a holder reads, or with `base` writes: base + 1. */
 export interface Access {
   readonly turn: string;
   readonly key: string;
@@ -8,7 +8,9 @@ export interface Access {
   readonly base?: number;
 }
 
-/** What the locks protect: counters. Who comes with a smaller token than was seen is late, and refused. */
+/**
+ * The resource that the locks protect: counters. A write with a smaller token than an earlier one is late, and refused.
+ */
 export class Resource {
   readonly #values = new Map<string, number>();
   readonly #highest = new Map<string, number>();

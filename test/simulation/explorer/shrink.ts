@@ -6,8 +6,8 @@ import { simulate } from './simulate.js';
 const SECONDS = [0.5, 1, 2, 3, 4];
 
 /**
- * Makes a plan that fails small: fewer faults (ddmin), then less of everything else. What is left still breaks the rule.
- * @returns undefined where it does not break it
+ * Makes a failing plan small: fewer faults (ddmin), then less of everything else. The rest still breaks the rule.
+ * @returns undefined if it does not break the rule
  */
 export async function shrink(plan: Plan, rule: string, copies: Copies): Promise<Plan | undefined> {
   const fails = async (smaller: Plan) => {
@@ -47,10 +47,10 @@ async function firstThat<T>(count: number, find: (index: number) => Promise<T | 
   return undefined;
 }
 
-/** Ways to make a plan smaller, each tried once: only those that a fault does not need. */
+/** Ways to make a plan smaller, each tried once: only ways that the fault does not depend on. */
 function candidates({ seconds, processes, keys, parallel, features, faults }: Plan): ((plan: Plan) => Plan)[] {
   const lastAt = Math.max(0, ...faults.map(({ at, forUs }) => at + forUs)) / 1e6;
-  // Each process has to wait for another one when the faults are over.
+  // Each process has to wait for another one after the faults.
   const needed = Math.max(2, ...faults.map(({ process = 0 }) => process + 1));
   return [
     ...SECONDS.filter((less) => less < seconds && less > lastAt).map((less) => (plan: Plan) => shorter(plan, less)),

@@ -10,30 +10,38 @@ import { isRedlock, type Plan } from './plan.js';
 import type { Violation } from './witness.js';
 import { World } from './world.js';
 
-/** Within this time after the faults each process must have a lock again, in milliseconds: a node may rest, a clock be behind. */
+/**
+ * Within this time after the faults each process must get a lock again, in milliseconds: a node may rest, a clock be
+ * behind.
+ */
 const LIVENESS_MS = 12_000;
-/** Keys are gone after this time, in microseconds: the places of those who died while they waited stay for 10 s. */
+/**
+ * Keys are gone after this time, in microseconds: the places of processes that died while they waited stay for 10 s.
+ */
 const GONE_AFTER_US = 15_000_000;
-/** Then nothing may happen any more after this time, in microseconds. */
+/** After this time nothing may happen any more, in microseconds. */
 const IDLE_AFTER_US = 120_000_000;
 /** Servers find each other within this time, in microseconds. */
 const FORMED_AFTER_US = 20e6;
 const STEPS_AT_ONCE = 1_000;
-/** How long a grant stands that nobody confirms, in milliseconds. */
+/** How long an unconfirmed grant lasts, in milliseconds. */
 const GRANT_MS = 2_000;
 
 export interface Result {
   readonly plan: Plan;
-  /** Of all that happened: the same plan gives the same hash. */
+  /** The hash of all events: the same plan gives the same hash. */
   readonly hash: string;
   readonly violations: readonly Violation[];
   readonly marks: Marks;
   readonly figures: Verdict['figures'] & { readonly grants: number };
-  /** How long it took, within the simulation. */
+  /** The duration within the simulation. */
   readonly seconds: number;
 }
 
-/** Runs what a plan says, and says what was wrong. @param onTrace called with each line of the trace */
+/**
+ * Runs a plan, and reports what was wrong.
+ * @param onTrace called with each line of the trace
+ */
 export async function simulate(plan: Plan, copies: Copies, onTrace?: (line: string) => void): Promise<Result> {
   const world = new World(plan, copies, onTrace);
   const onRejection = (reason: unknown) => world.unhandled(-1, reason);
@@ -63,7 +71,7 @@ function termsOf({ topology, commandTimeoutMs, faults }: Plan): Terms {
     livenessMs: LIVENESS_MS,
     answerMs: WAIT_MS + attemptMs + 2_000,
     beatMs: Infinity,
-    // When there are other faults as well, a lock may be out of reach for longer.
+    // If there are other faults as well, a lock may be unreachable for longer.
     ...(faults.every(({ kind }) => kind === 'fail-over') && { regainMs: Math.max(...TTLS_MS) + GRANT_MS }),
     slackMs: 0,
   };
@@ -81,10 +89,10 @@ async function play(world: World): Promise<void> {
   await close(world);
 }
 
-/** All faults are over: each process has to get a lock that the others want, too. */
+/** All faults are over: each process must get a lock that the others want, too. */
 async function beCalm(world: World): Promise<void> {
   const { scheduler, processes } = world;
-  // One that is being closed, or that dies a little later, is started anew.
+  // A process that is being closed, or dies a little later, is started again.
   const isWhole = () =>
     world.stage.isSettled &&
     processes.every(({ process, application }) => !process.isDead && !process.isPaused && !application.isClosing);
@@ -97,7 +105,7 @@ async function beCalm(world: World): Promise<void> {
   const isServed = () => shutOut(numbers, processes.flatMap(({ application }) => application.calmTurns)).length === 0; // prettier-ignore
   let looked = 0;
   const isOver = () => {
-    // As looking takes longer than a step.
+    // Because checking takes longer than a step.
     if (scheduler.now < looked) return false;
     looked = scheduler.now + 20_000;
     return isServed();
@@ -105,7 +113,7 @@ async function beCalm(world: World): Promise<void> {
   await run(world, isOver, scheduler.now + LIVENESS_MS * 1_000);
 }
 
-/** Everything ends: calls, processes, what they have left in Redis, timers and connections. */
+/** Everything ends: calls, processes, their keys in Redis, timers and connections. */
 async function close(world: World): Promise<void> {
   const { scheduler, processes, servers } = world;
   for (const { application } of processes) application.stop();
@@ -118,7 +126,7 @@ async function close(world: World): Promise<void> {
     world.whenLeft(running, () => left--);
   }
   await run(world, () => left === 0, scheduler.now + 20e6);
-  // Keys end by their time only when time goes on.
+  // Keys expire only if time goes on.
   let areGone = false;
   scheduler.after(GONE_AFTER_US, () => (areGone = true));
   await run(world, () => areGone, Infinity);
@@ -134,7 +142,7 @@ async function close(world: World): Promise<void> {
 /** Runs in no async context. */
 const outsideOfAll = AsyncLocalStorage.snapshot();
 
-/** Runs what is queued by nextTick, and microtasks, as Node.js does after each callback of its event loop. */
+/** Runs what nextTick has queued, and microtasks, as Node.js does after each callback of its event loop. */
 const { _tickCallback: runQueued } = process as unknown as { readonly _tickCallback: () => void };
 
 /** Takes step after step, until it is over, until this time, or until nothing is planned any more. */

@@ -10,31 +10,31 @@ import type { Scheduler } from '../scheduler.js';
 import { TOPOLOGIES, type Topology } from './plan.js';
 import { revivedOn } from './revived.js';
 
-/** How far wall clocks of servers are ahead, or behind, in microseconds; those of one group of them together. */
+/** How far wall clocks of servers are ahead, or behind, in microseconds; servers of one group share the value. */
 const OFFSET_US = 100_000;
-/** Clocks are wrong by at most this part: a tenth of what the library allows for. */
+/** The maximum error of a clock's rate: a tenth of what the library allows for. */
 export const DRIFT = 0.003;
-/** By so much the clocks of two servers may differ in the end, in microseconds. */
+/** How much the clocks of two servers may differ in the end, in microseconds. */
 const DIFFERENCE_US = 500_000;
 /** How long changes take to a replica, in microseconds: less than one of these. */
 const LAGS_US = [100, 5_000, 150_000];
 const GROUP = 'locks';
 const SENTINELS = 3;
-/** After so long a primary that does not answer is replaced, in milliseconds. */
+/** After this time, a primary that does not answer is replaced, in milliseconds. */
 const DOWN_AFTER_MS = 200;
-/** So often what takes its time is looked at, in microseconds. */
+/** How often slow processes are checked, in microseconds. */
 const LOOK_US = 20_000;
 
-/** As docs/connections.md says, or a connection to a node that is half-open would stay so. */
+/** As in docs/connections.md; otherwise a connection to a half-open node would stay so. */
 const SOCKET_TIMEOUT_MS = 4_000;
 
 type Source = Pick<RedisLockModuleOptions, 'redis' | 'redlock'>;
 
-/** A server has taken the place of another one. */
+/** A server has replaced another one. */
 export interface Failover {
   readonly at: number;
   readonly servers: readonly SimulatedServer[];
-  /** What the new primary had, which may lag. */
+  /** The data of the new primary, which may lag. */
   readonly revived: Revived;
   /** Until then both may grant a lock. */
   until: number;
@@ -43,7 +43,7 @@ export interface Failover {
 /** The servers of a topology: how they are set up, how the library finds them, and what replaces what. */
 export class Stage {
   readonly servers: readonly SimulatedServer[];
-  /** How many of them have to have a lock. */
+  /** How many of them must have a lock. */
   readonly quorum: number;
   readonly #kind: (typeof TOPOLOGIES)[Topology]['kind'];
   readonly #sentinels: { readonly port: number; readonly stop: () => void }[] = [];
@@ -51,7 +51,7 @@ export class Stage {
   #moves = 0;
   /** The last one. */
   #failover?: Failover;
-  /** When a server became a primary the last time. */
+  /** The last time when a server became a primary. */
   readonly #promotedAt = new Map<SimulatedServer, number>();
 
   constructor(
@@ -84,7 +84,7 @@ export class Stage {
     if (kind === 'cluster') this.#formCluster();
   }
 
-  /** Whether every server does its part. */
+  /** Whether every server is available. */
   get isSettled(): boolean {
     if (!this.#isReplicated) return true;
     const isWell = ({ isAnswering, isPrimary, replication, cluster }: SimulatedServer) =>
@@ -115,7 +115,7 @@ export class Stage {
     return { redis: { sentinelRootNodes, name: GROUP } };
   }
 
-  /** A replica takes the place of this server, or of its primary, while both run. */
+  /** A replica replaces this server, or its primary, while both run. */
   failOver(server: SimulatedServer): void {
     if (this.#group) return this.#group.failOver();
     const primary = server.isPrimary ? server : this.#primaryOf(server);
@@ -123,7 +123,7 @@ export class Stage {
     replica?.enqueue(() => replica.cluster!.takeOver());
   }
 
-  /** The slot of a key moves from its node to the one whose number comes next, and takes a while. */
+  /** The slot of a key moves from its node to the next one, which takes a while. */
   moveSlot(key: string, forUs: number): void {
     const slot = keySlot(key);
     const masters = this.servers.filter((each) => each.isPrimary);
@@ -146,7 +146,7 @@ export class Stage {
     });
   }
 
-  /** What a server replicates when it starts again; a node of a Cluster knows that itself. */
+  /** The primary of a server when it starts again; a node of a Cluster knows that itself. */
   followAgain(server: SimulatedServer, primaryPort: number | undefined): void {
     if (this.#kind === 'sentinel' && primaryPort !== undefined)
       server.replication.follow(primaryPort, server.lag, 'new');
@@ -203,12 +203,12 @@ export class Stage {
     return this.servers.find((server) => server.port === port);
   }
 
-  /** It is over when the former primary has become a replica, and clocks that differ make no difference any more. */
+  /** It is over when the former primary has become a replica, and different clocks make no difference any more. */
   #failedOver(formerPort: number | undefined, next: SimulatedServer): void {
     const former = this.#serverOn(formerPort) ?? this.servers.find((server) => server !== next && server.isPrimary)!;
     const { now } = this.scheduler;
     this.#promotedAt.set(next, now);
-    // One that begins before the last is over prolongs that: all the while two may grant.
+    // A failover that begins before the last is over prolongs it: all that time, two may grant.
     const at = this.#failover && this.#failover.until > now ? this.#failover.at : now;
     const failover: Failover = (this.#failover = {
       at,
@@ -227,7 +227,7 @@ export class Stage {
   }
 }
 
-/** The node of a Redlock that has been up for long. */
+/** A node of the Redlock that has been up for long. */
 function votesAtOnce({ data, runId }: SimulatedServer): void {
   data.change('lock:admission', { value: `1 20 ${runId}` });
 }

@@ -1,23 +1,27 @@
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import type { Scheduler } from '../scheduler.js';
 
-/** What is wrong in a run. */
+/** The errors of a run. */
 export interface Violation {
   readonly rule: string;
   readonly text: string;
 }
 
-/** A server may have lost locks, in microseconds; or, without one, any of them has; or a lock was taken by force. */
+/**
+ * A server may have lost locks, in microseconds; or, without a server, any of them has; or a lock was taken by force.
+ */
 export interface Loss {
   readonly at: number;
   until: number;
   readonly server?: SimulatedServer;
-  /** Whether the server does not know that it has lost locks, and grants them anew: a node of a Redlock may, too. */
+  /**
+   * Whether the server does not know that it has lost locks, and grants them again: a node of a Redlock may do so, too.
+   */
   readonly isUnnoticed?: boolean;
   readonly key?: string;
 }
 
-/** What a lock says of itself. */
+/** The properties that a lock reports. */
 export interface HeldLock {
   readonly key: string;
   readonly owner: string;
@@ -27,37 +31,41 @@ export interface HeldLock {
 
 interface Crowd {
   readonly isOfReaders: boolean;
-  /** Also those whose time is over. */
+  /** Including holders whose time has passed. */
   readonly holders: readonly {
     readonly owner: string;
-    /** Until when, by the clock of the server in milliseconds. */
+    /** Its end, by the clock of the server in milliseconds. */
     readonly end: number;
     readonly permits: number;
     readonly limit: number;
   }[];
 }
 
-/** For so long after a loss its holder may not know: the longest ttl, or that of a grant that is not confirmed. */
+/** For this long after a loss its holder may not know: the longest ttl, or the time of an unconfirmed grant. */
 const UNNOTICED_US = 2_100_000;
 
 /**
- * Compares what the library says with what servers have: whenever a lock is held, as many of them have it as have to. This needs no second
- * holder to collide with. And it looks at the counters of fencing tokens: they never go back on a server that has lost nothing.
+ * Compares the library with the servers: whenever the library says that a lock is held, as many of them as needed have
+ * it. This needs no second holder to collide with. It also checks the counters of fencing tokens: they never go back on
+ * a server that has lost nothing.
  */
 export class Witness {
   readonly violations: Violation[] = [];
   readonly losses: Loss[] = [];
-  /** By server and key: the highest token that a counter or a lock showed. */
+  /** By server and key: the highest token of a counter or a lock. */
   readonly #highest = new Map<string, number>();
 
   constructor(
     private readonly scheduler: Scheduler,
     private readonly servers: readonly SimulatedServer[],
-    /** So many of them have a lock that is held. */
+    /** This many of them have a held lock. */
     private readonly quorum: number,
   ) {}
 
-  /** The library says that this lock is held. @param now the time of its process, in microseconds */
+  /**
+   * The library says that this lock is held.
+   * @param now the time of its process, in microseconds
+   */
   held({ key, owner, token }: HeldLock, now: number, turn: string): void {
     const having = this.servers.filter((server) => this.#has(server, { key, owner, token }, now));
     if (having.length >= this.quorum) return;
@@ -66,7 +74,10 @@ export class Witness {
     this.#complain('held, but not by the servers', `${key}: turn ${turn} at ${(now / 1_000).toFixed(1)} ms`);
   }
 
-  /** A script has run. @param keys those that it was given */
+  /**
+   * A script has run.
+   * @param keys its keys
+   */
   ran(server: SimulatedServer, keys: readonly string[], now: number): void {
     if (!server.isPrimary) return;
     for (const key of keys) {
@@ -79,7 +90,7 @@ export class Witness {
     }
   }
 
-  /** What a server knew of tokens counts no more. */
+  /** The tokens that a server knew no longer count. */
   forget(server: SimulatedServer): void {
     for (const id of this.#highest.keys()) if (id.startsWith(`${server.port} `)) this.#highest.delete(id);
   }
@@ -95,7 +106,8 @@ export class Witness {
     if (mine.some(({ end }) => clockMs <= end + 1)) return true;
     const losses = this.losses.filter((loss) => loss.server === server && isRecent(loss, now));
     if (losses.length === 0) return false;
-    // One server that has lost a lock may grant it anew. Of several, that one votes for nobody, and has old locks at most.
+    // A single server that has lost a lock may grant it again. One of several then does not vote, and has at most old
+    // locks.
     const mayGrant = this.quorum === 1 || losses.some(({ isUnnoticed }) => isUnnoticed);
     return mayGrant || value === undefined || Number(/@(\d+)/.exec(value)?.[1]) < token;
   }
@@ -109,7 +121,7 @@ function isRecent({ at, until }: Loss, now: number): boolean {
   return at <= now && now <= until + UNNOTICED_US;
 }
 
-/** Those who hold a lock together, by its value: empty if one holds it alone, or nobody. */
+/** The holders that share a lock, by its value: empty for an exclusive holder, or none. */
 export function crowdOf(value: unknown): Crowd[] {
   if (typeof value !== 'string' || !value.startsWith('~')) return [];
   const holders = [...value.matchAll(/ (\d+) (\d+) (\d+) (\S+)/g)].map(([, end, permits, limit, owner]) => ({
@@ -121,7 +133,7 @@ export function crowdOf(value: unknown): Crowd[] {
   return [{ isOfReaders: value.startsWith('~s'), holders }];
 }
 
-/** Of a fencing counter. */
+/** The value of a fencing counter. */
 function tokenOf(key: string, value: unknown): number | undefined {
   return key.startsWith('lock:fence') && typeof value === 'string' ? Number(value) : undefined;
 }

@@ -20,7 +20,7 @@ const FIRST_PORT = 7_001;
 const LATENCY_US = [60, 300] as const;
 /** How far wall clocks of processes are ahead, or behind, in microseconds. */
 const PROCESS_OFFSET_US = 60_000_000;
-/** For so long a process that has closed its locks may have timers and connections left, in microseconds. */
+/** How long a process that has closed its locks may still have timers and connections, in microseconds. */
 const LEAVES_WITHIN_US = 5_000_000;
 
 /** A process of the application, from its start to its end. */
@@ -35,7 +35,7 @@ export interface RunningProcess {
   readonly application: Application;
 }
 
-/** All that a simulation consists of. */
+/** Everything in a simulation. */
 export class World {
   readonly scheduler: Scheduler;
   readonly stage: Stage;
@@ -51,11 +51,11 @@ export class World {
   readonly queueWitness = new QueueWitness((rule, text) => this.complain(rule, text));
   readonly resource: Resource;
   readonly violations: Violation[] = [];
-  /** Whether no fault may begin any more. */
+  /** Whether no more faults may begin. */
   isOver = false;
-  /** Whether all faults are over, and the application is told so. */
+  /** Whether all faults are over, and the application knows it. */
   isCalm = false;
-  /** What the code of the simulation itself has thrown. */
+  /** The errors of the simulation's own code. */
   failure?: unknown;
   readonly #network: Network;
 
@@ -77,7 +77,7 @@ export class World {
     );
   }
 
-  /** In milliseconds, as histories have it. */
+  /** In milliseconds, as in histories. */
   get nowMs(): number {
     return this.scheduler.now / 1_000;
   }
@@ -92,7 +92,7 @@ export class World {
     this.violations.push({ rule, text });
   }
 
-  /** Starts the process of this number, for the first time or anew. */
+  /** Starts the process of this number, for the first time or again. */
   startProcess(number: number): void {
     const { scheduler } = this;
     const incarnation = (this.processes[number]?.incarnation ?? -1) + 1;
@@ -106,7 +106,7 @@ export class World {
       onUncaught: (error) => this.unhandled(number, error),
       onCallback: () => copy.enter(home),
     });
-    // What leads to Sentinels is always well.
+    // Links to Sentinels never fail.
     const others = this.#layLink(number, -1);
     const host = this.#network.hostOf(process, (port) => this.links[number]![port - FIRST_PORT] ?? others);
     const home = {
@@ -133,7 +133,10 @@ export class World {
     host.abandon();
   }
 
-  /** The process has closed its locks: it has to end by itself. Calls `then` when it has, or should have; not if it is killed. */
+  /**
+   * The process has closed its locks: it has to end by itself. Calls `then` when it has, or should have; not if it is
+   * killed.
+   */
   whenLeft({ process, host }: RunningProcess, then: () => void): void {
     const deadline = this.scheduler.now + LEAVES_WITHIN_US;
     const look = () => {
@@ -161,7 +164,7 @@ export class World {
     this.note({ type: 'unhandled', worker, message: error instanceof Error ? (error.stack ?? '') : String(error) });
   }
 
-  /** A server may have lost what it knew. */
+  /** A server may have lost its data. */
   lose(server: SimulatedServer, at = this.scheduler.now, isUnnoticed = false): void {
     this.witness.losses.push({ at, until: this.scheduler.now, server, isUnnoticed });
     this.witness.forget(server);
@@ -194,7 +197,7 @@ export class World {
     const locks = keys.filter((key) => key.startsWith('lock:{') && key.endsWith('}'));
     if (locks.length > 1) reach(this.marks, 'batch');
     this.witness.ran(server, keys, this.scheduler.now);
-    // Of what it has lost, or has old data of, nothing is known; and clocks that jump number places anew.
+    // Nothing is known about lost or old data; and clocks that jump renumber places.
     const hasLost = this.witness.losses.some((loss) => loss.key === undefined && (loss.server ?? server) === server);
     if (server.isPrimary && !hasLost) this.queueWitness.ran(server, sha, keys, others, reply);
     const values = locks.map((key) => server.data.entry(key)?.value);

@@ -6,9 +6,8 @@ import { Table, type LuaFunction, type LuaValue, type Multi, type RedisOfScripts
 export type CompiledScript = (redis: RedisOfScripts, keys: Table, args: Table) => LuaValue | Multi;
 
 /**
- * Compiles a script of the library to a JavaScript function: the part of Lua 5.1 that the scripts use. What it does not know it
- * refuses here, and not when the script runs.
- *
+ * Compiles a script of the library to a JavaScript function: the part of Lua 5.1 that the scripts use. It refuses
+ * anything unknown here, and not when the script runs.
  * @throws Error naming the line
  */
 export function compile(source: string): CompiledScript {
@@ -33,13 +32,15 @@ const COMPARISONS: Readonly<Record<string, string>> = {
 };
 const REDIS = ['call', 'pcall'];
 
-/** Each local variable of Lua becomes one of JavaScript with a number behind its name, so that none hides another. */
+/**
+ * Each local variable of Lua becomes a JavaScript variable with a number after its name, so that none hides another.
+ */
 class Compiler {
   readonly #scopes = [new Map([['KEYS', 'KEYS'], ['ARGV', 'ARGV']])]; // prettier-ignore
   #count = 0;
-  /** The variables of the function that is compiled which hold a value while it is tested. */
+  /** The variables of the compiled function that contain a value while it is tested. */
   #tested: string[] = [];
-  /** The variable of that function which holds what `...` stands for. */
+  /** The variable of that function that contains the values of `...`. */
   #rest?: string;
 
   chunk({ body }: Chunk): string {
@@ -107,7 +108,7 @@ class Compiler {
     switch (node.type) {
       case 'LocalStatement': {
         const { variables, init } = node;
-        // Before the names: these are not visible in their own values.
+        // Before the names: they are not visible in their own values.
         const values = variables.length === 1 && init.length === 1 ? this.#expression(init[0]!) : this.#values(init);
         const names = variables.map(({ name }) => this.#declare(name));
         return names.length === 1 && init.length === 1
@@ -202,7 +203,7 @@ class Compiler {
     });
   }
 
-  /** An expression of JavaScript that is true where the one of Lua is neither nil nor false. */
+  /** A JavaScript expression that is true if the Lua expression is neither nil nor false. */
   #condition(node: Expression): string {
     if (node.type === 'BooleanLiteral') return String(node.value);
     if (node.type === 'BinaryExpression' && (node.operator in COMPARISONS || ['==', '~='].includes(node.operator)))
@@ -284,7 +285,7 @@ class Compiler {
     return comparison ? `lua.${comparison}(${a}, ${b})` : refuse(node, operator);
   }
 
-  /** An array of JavaScript: of the last one all results, where it is a call or `...`. */
+  /** A JavaScript array, with all results of the last expression if it is a call or `...`. */
   #values(nodes: readonly Expression[]): string {
     const last = nodes.at(-1);
     if (last?.type === 'VarargLiteral' && this.#rest)

@@ -10,7 +10,10 @@ import {
   type RedisOfScripts,
 } from './values.js';
 
-/** What compiled scripts call: operators whose operands can have the wrong type, and the functions of Lua that they use. */
+/**
+ * The functions that compiled scripts call: operators whose operands can have the wrong type, and the functions of Lua
+ * that they use.
+ */
 
 export function toNumber(value: LuaValue): number {
   const number = numberOf(value);
@@ -60,7 +63,7 @@ export function call(value: LuaValue, args: readonly LuaValue[]): LuaValue | Mul
   return value(...args);
 }
 
-/** `redis`, as a value. Errors of what it calls name no line. */
+/** `redis`, as a value. Errors of the functions that it calls name no line. */
 export function redisTable(redis: RedisOfScripts): Table {
   return new Table([], { call: (...args) => redis.call(0, args), pcall: (...args) => redis.pcall(0, args) });
 }
@@ -69,7 +72,7 @@ export const first = (result: LuaValue | Multi): LuaValue => (result instanceof 
 export const all = (result: LuaValue | Multi): readonly LuaValue[] =>
   result instanceof Multi ? result.values : [result];
 
-/** The results of a function, as many as there are. */
+/** The results of a function, in any number. */
 export const results = (values: readonly LuaValue[]): Multi => new Multi(values);
 
 function textArgument(value: LuaValue, name: string): string {
@@ -102,7 +105,7 @@ export const math: Readonly<Record<string, LuaFunction>> = {
 };
 
 export const table: Readonly<Record<string, LuaFunction>> = {
-  /** At the end of the list: the form with a place in it is not known. */
+  /** At the end of the list: the form with a position is not supported. */
   insert(list, value, ...more) {
     if (!(list instanceof Table)) throw new LuaError(`bad argument to 'insert' (table expected, got ${typeOf(list)})`);
     if (more.length > 0) throw new Error('The simulation does not know table.insert with a place.');
@@ -128,7 +131,7 @@ export const string: Readonly<Record<string, LuaFunction>> = {
     if (!found) return undefined;
     return found.length === 1 ? found[0] : new Multi(found.slice(1));
   },
-  /** From a place on, where a ^ stands for it. */
+  /** From a position on, where ^ matches. */
   find(value, pattern, from = 1) {
     const text = textArgument(value, 'find');
     const start = Math.max(positionIn(text, numberArgument(from, 'find')), 1) - 1;
@@ -161,7 +164,7 @@ export const string: Readonly<Record<string, LuaFunction>> = {
   },
 };
 
-/** Counted from 1, or from the end where it is negative. */
+/** Counted from 1, or from the end if negative. */
 function positionIn(text: string, position: number): number {
   const whole = Math.trunc(position);
   return whole < 0 ? text.length + whole + 1 : whole;
@@ -197,8 +200,8 @@ const CLASSES: Readonly<Record<string, string>> = {
 const patterns = new Map<string, RegExp>();
 
 /**
- * A pattern of Lua as a regular expression. In both a repetition is of one character or class, takes as much as it can ("-": as
- * little), and gives back until the rest fits. What has no equal is refused.
+ * A Lua pattern as a regular expression. In both, a repetition is of one character or class, takes as much as it can
+ * ("-": as little), and gives back until the rest fits. A pattern without an equivalent is refused.
  */
 function patternOf(value: LuaValue, name: string): RegExp {
   const pattern = textArgument(value, name);

@@ -5,7 +5,7 @@
 export type LuaValue = undefined | boolean | number | string | Table | LuaFunction;
 export type LuaFunction = (...args: LuaValue[]) => LuaValue | Multi;
 
-/** The results of a call that has several. */
+/** The results of a call with several results. */
 export class Multi {
   constructor(readonly values: readonly LuaValue[]) {}
 }
@@ -14,7 +14,7 @@ export class Multi {
 export class LuaError extends Error {
   constructor(
     readonly value: string | Table,
-    /** The line of the script, where it is known. */
+    /** The line of the script, if known. */
     readonly line = 0,
   ) {
     super(errorOf(value));
@@ -57,7 +57,7 @@ export class Table {
     else this.#takeFields();
   }
 
-  /** A border, as `#` finds it where the list has no holes. */
+  /** A border, as `#` finds it if the list has no holes. */
   get length(): number {
     return this.#list.length;
   }
@@ -66,7 +66,7 @@ export class Table {
     while (this.#list.length > 0 && this.#list.at(-1) === undefined) this.#list.pop();
   }
 
-  /** The list has grown up to fields that were set before. */
+  /** The list has reached fields that were set before. */
   #takeFields(): void {
     for (let next = this.#list.length + 1; this.#fields.has(next); next++) {
       this.#list.push(this.#fields.get(next));
@@ -80,7 +80,7 @@ export function typeOf(value: LuaValue): string {
   return value instanceof Table ? 'table' : typeof value;
 }
 
-/** A number as C writes it with `%.<precision>g`. */
+/** A number in the format `%.<precision>g` of C. */
 export function numberText(value: number, precision: number): string {
   if (Number.isSafeInteger(value) && value !== 0 && Math.abs(value) < 10 ** precision) return String(value);
   if (Number.isNaN(value)) return 'nan';
@@ -96,7 +96,7 @@ function withoutZeros(digits: string): string {
   return digits.includes('.') ? digits.replace(/\.?0+$/, '') : digits;
 }
 
-/** A number as Lua writes it into a text. */
+/** A number as Lua converts it to text. */
 export const textOf = (value: number): string => numberText(value, 14);
 
 const SPACE = '[ \\t\\n\\v\\f\\r]*';
@@ -104,7 +104,7 @@ const DECIMAL = new RegExp(`^${SPACE}[-+]?(?:\\d+\\.?\\d*|\\.\\d+)(?:e[-+]?\\d+)
 const HEXADECIMAL = new RegExp(`^${SPACE}([-+]?)(0x[\\da-f]+)${SPACE}$`, 'i');
 const SPECIAL = new RegExp(`^${SPACE}([-+]?)(inf|infinity|nan)${SPACE}$`, 'i');
 
-/** The number that a text means, as `strtod` of C reads it; undefined: none. */
+/** The number in a text, as `strtod` of C reads it; undefined: none. */
 export function numberOf(value: LuaValue): number | undefined {
   if (typeof value === 'number') return value;
   if (typeof value !== 'string') return undefined;
@@ -119,8 +119,8 @@ export function numberOf(value: LuaValue): number | undefined {
 
 /** The commands of Redis, as scripts call them. */
 export interface RedisOfScripts {
-  /** @throws LuaError where Redis answers with an error */
+  /** @throws LuaError if Redis answers with an error */
   call(line: number, args: readonly LuaValue[]): LuaValue;
-  /** @returns a table with `err` where Redis answers with an error */
+  /** @returns a table with `err` if Redis answers with an error */
   pcall(line: number, args: readonly LuaValue[]): LuaValue;
 }

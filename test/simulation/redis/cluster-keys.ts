@@ -1,13 +1,13 @@
 export const SLOTS = 16_384;
 
-/** Commands whose arguments are no keys. */
+/** Commands whose arguments are not keys. */
 const WITHOUT_KEYS = new Set(
   'TIME PUBLISH SUBSCRIBE PSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE PUBSUB SCAN KEYS DBSIZE FLUSHALL SCRIPT'.split(' '),
 );
 /** Commands whose arguments are all keys, or channels of a slot. */
 const KEYS_ONLY = new Set('DEL UNLINK EXISTS MGET SSUBSCRIBE SUNSUBSCRIBE'.split(' '));
 
-/** The keys of a command of data, and the channels of sharded publish/subscribe, which have a slot, too. */
+/** The keys of a data command, and the channels of sharded publish/subscribe, which also have a slot. */
 export function keysOf(name: string, args: readonly string[]): readonly string[] {
   const command = name.toUpperCase();
   if (WITHOUT_KEYS.has(command)) return [];

@@ -7,9 +7,12 @@ import { OK, ReplyError, Status, type Reply } from './replies.js';
 
 /** How long a message between nodes takes, in microseconds: at least, and less than. */
 const BUS_US = [50, 20_000] as const;
-/** For how long a node refuses all after its Cluster became complete again, in microseconds: at least, and less than. */
+/**
+ * How long a node refuses all commands after its Cluster became complete again, in microseconds: at least, and less
+ * than.
+ */
 const REJOIN_US = [20_000, 200_000] as const;
-/** How long a replica waits before it replaces a master that has failed, in microseconds: at least, and less than. */
+/** How long a replica waits before it replaces a failed master, in microseconds: at least, and less than. */
 const ELECTION_US = [500_000, 1_000_000] as const;
 const DOWN = new ReplyError('CLUSTERDOWN The cluster is down');
 const UNSERVED = new ReplyError('CLUSTERDOWN Hash slot not served');
@@ -19,7 +22,7 @@ const NOT_LOCAL = new ReplyError('ERR Script attempted to access a non local key
 
 /** A connection, as a node of a Cluster knows it. */
 interface AskingConnection {
-  /** Whether its next command may ask for a slot that is being imported. */
+  /** Whether its next command may use a slot that is being imported. */
   isAsking: boolean;
   readonly isReadOnly: boolean;
 }
@@ -32,18 +35,18 @@ interface ServerOfCluster {
   readonly data: RedisData;
   readonly cluster?: ClusterNode;
   readonly isAnswering: boolean;
-  /** Called when it begins to answer, or ceases to. */
+  /** Called when it begins to answer, or stops. */
   readonly watchers: Set<() => void>;
   enqueue(run: () => void): void;
   follow(primary: { readonly port: number }): void;
   promote(): void;
 }
 
-/** A node, as it tells others. */
+/** A node, as it describes itself to others. */
 interface Config {
   readonly id: string;
   readonly port: number;
-  /** The later one of two nodes that claim a slot has it. */
+  /** If two nodes claim a slot, the later one has it. */
   readonly epoch: number;
   /** The id of its master, if it is a replica. */
   readonly masterId?: string;
@@ -58,13 +61,13 @@ interface Range {
   readonly id: string;
 }
 
-/** What a node knows of another one. */
+/** The knowledge of a node about another one. */
 type Known = Omit<Config, 'slots'>;
 
 /**
- * The part of a server in a Cluster: what it knows of the slots and of the other nodes, and where it sends clients whose keys are
- * elsewhere. Nodes tell each other of changes, which takes a moment each time. They see at once what answers and what does not, but
- * take a node for failed only after the time limit. All that outlives a restart.
+ * The part of a server in a Cluster: what it knows about the slots and the other nodes, and where it sends clients
+ * whose keys are elsewhere. Nodes report changes to each other, which takes a moment each time. They see at once which
+ * nodes answer, but consider a node failed only after the time limit. All this survives a restart.
  */
 export class ClusterNode {
   readonly id: string;
@@ -72,19 +75,19 @@ export class ClusterNode {
   readonly #known = new Map<string, Known>();
   /** The ids of those that have the slots. */
   readonly #owners: (string | undefined)[] = Array.from({ length: SLOTS });
-  /** The same in ranges, until it changes. */
+  /** The same as ranges, until it changes. */
   #ranges?: readonly Range[];
   readonly #migrating = new Map<number, string>();
   readonly #importing = new Map<number, string>();
   readonly #failed = new Set<string>();
   readonly #watched = new Set<string>();
-  /** When the last message to each port arrives. */
+  /** The arrival time of the last message to each port. */
   readonly #arrivals = new Map<number, number>();
   readonly #random: () => number;
   #epoch = 0;
   #masterId?: string;
   #isOk = false;
-  /** Whose command runs. */
+  /** The connection whose command runs. */
   #asker: AskingConnection = { isAsking: false, isReadOnly: false };
   /** Messages of publish/subscribe that it has sent to other nodes. */
   readonly #sent = { publish: 0, publishshard: 0 };
@@ -102,7 +105,7 @@ export class ClusterNode {
     MIGRATE: (_server, args) => this.migrate(args),
   };
 
-  /** The server starts, with data that know nothing of a Cluster yet. */
+  /** The server starts, with data that do not know about a Cluster yet. */
   onStart(data: RedisData): void {
     data.broadcast = (kind, channel, text) => this.#broadcast(kind, channel, text);
     this.#isOk = false;
@@ -112,7 +115,7 @@ export class ClusterNode {
     this.#tell();
   }
 
-  /** @returns why the command is not run here, if it is not */
+  /** @returns why the command does not run here, if it does not */
   refusalOf([name = '', ...args]: readonly string[], connection: AskingConnection): ReplyError | undefined {
     this.#asker = { isAsking: connection.isAsking, isReadOnly: connection.isReadOnly };
     connection.isAsking = false;
@@ -144,12 +147,12 @@ export class ClusterNode {
     return this.#redirection('MOVED', slot, owner);
   }
 
-  /** Another node tells of itself. */
+  /** Another node reports its state. */
   hear({ slots, ...sender }: Config, known: readonly number[] = []): void {
     for (const port of known) if (![this.server.port, sender.port, ...this.#ports].includes(port)) this.#meet(port);
     this.#learn(sender);
     const lost = new Set<string | undefined>();
-    /** Of slots that the sender takes for its own as it does not know yet of them. */
+    /** Slots that the sender considers its own because it does not know about them yet. */
     const newOwners = new Set<string>();
     for (const { first, last } of slots)
       for (let slot = first; slot <= last; slot++) {
@@ -165,13 +168,13 @@ export class ClusterNode {
       const newer = this.#configOf(owner);
       this.#send(sender.port, (node) => node.hear(newer));
     }
-    // A master that has lost its last slot, and its replicas, follow the one that has it now.
+    // A master that has lost its last slot, and its replicas, follow the node that has it now.
     const own = this.#masterId ?? this.id;
     if (lost.has(own) && !this.#masters.has(own)) this.#replicate(sender.id);
     this.#check();
   }
 
-  /** The slots of its master are its own from now on. */
+  /** From now on it has the slots of its master. */
   takeOver(): void {
     const former = this.#masterId;
     if (former === undefined) return;
@@ -223,7 +226,10 @@ export class ClusterNode {
     this.server.scheduler.after(least + this.#random() * (below - least), run);
   }
 
-  /** Messages arrive in order. @param run at the other node, if it is there when the message arrives */
+  /**
+   * Messages arrive in order.
+   * @param run at the other node, if it exists when the message arrives
+   */
   #send(port: number, run: (node: ClusterNode) => void): void {
     const { scheduler } = this.server;
     const [least, below] = BUS_US;
@@ -236,7 +242,7 @@ export class ClusterNode {
     });
   }
 
-  /** Tells all others of itself. */
+  /** Reports its state to all others. */
   #tell(): void {
     const config = this.#configOf(this.id);
     for (const { port } of this.#known.values()) this.#send(port, (node) => node.hear(config, this.#ports));
@@ -258,7 +264,7 @@ export class ClusterNode {
     this.#send(node.port, (other) => other.hear(this.#configOf(this.id)));
   }
 
-  /** Looks which nodes answer. */
+  /** Checks which nodes answer. */
   #look(): void {
     const { scheduler, data } = this.server;
     const timeoutMs = Number(data.settings.get('cluster-node-timeout'));
@@ -275,7 +281,7 @@ export class ClusterNode {
     }
   }
 
-  /** Whether it can serve clients: as long as all slots are served, or else a majority of the masters is there. */
+  /** Whether it can serve clients: all slots are served, or at least a majority of the masters is there. */
   get #isServed(): boolean {
     const masters = this.#masters;
     const reached = [...masters].filter((id) => !this.#failed.has(id)).length;
@@ -322,7 +328,7 @@ export class ClusterNode {
     this.server.follow({ port: this.#known.get(id)!.port });
   }
 
-  /** Sends a message to all nodes, and one of a shard to its replicas. */
+  /** Sends a message to all nodes, and a message of a shard to its replicas. */
   #broadcast(kind: string, channel: string, text: string): void {
     const isOfShard = kind === 'smessage';
     const meant = [...this.#known.values()].filter(({ masterId }) => !isOfShard || masterId === this.id);
@@ -411,7 +417,7 @@ export class ClusterNode {
     }
   }
 
-  /** `MIGRATE 127.0.0.1 6379 key 0 5000`, or with many keys behind `KEYS`: takes no time here. */
+  /** `MIGRATE 127.0.0.1 6379 key 0 5000`, or with many keys after `KEYS`: takes no time here. */
   migrate([, port, key, , , ...options]: readonly string[]): Reply {
     const { data } = this.server;
     const keys = (key === '' ? options.slice(1) : [key!]).filter((each) => data.entry(each) !== undefined);
@@ -446,7 +452,7 @@ export class ClusterNode {
     return new Set(this.#assigned.map(({ id }) => id));
   }
 
-  /** A master and its replicas, as `CLUSTER SLOTS` has them. */
+  /** A master and its replicas, as in `CLUSTER SLOTS`. */
   #shardOf(master: string): Reply[] {
     const all = [this.#configOf(this.id), ...this.#known.values()];
     const replicas = all.filter(({ id, masterId }) => masterId === master && !this.#failed.has(id));

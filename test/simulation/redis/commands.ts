@@ -5,7 +5,7 @@ import { SortedSet, type Bound } from './sorted-set.js';
 
 /** A command of Redis, without its name. */
 interface Command {
-  /** How many arguments it has. */
+  /** The number of its arguments. */
   readonly least: number;
   readonly most?: number;
   /** @returns undefined when the reply was pushed */
@@ -19,7 +19,7 @@ const NOT_POSITIVE = new ReplyError('ERR value is out of range, must be positive
 const NO_FLOAT = new ReplyError('ERR value is not a valid float');
 const NO_RANGE = new ReplyError('ERR min or max is not a float');
 
-/** The commands that scripts, connections and tests use. One that is missing answers as an unknown one does. */
+/** The commands that scripts, connections and tests use. A missing one answers like an unknown command. */
 export const COMMANDS: Readonly<Record<string, Command>> = {
   GET: {
     least: 1,
@@ -197,7 +197,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       const [keys, bytes] = [integer(count!), integer(size)];
       if (kind!.toUpperCase() !== 'POPULATE') return SYNTAX;
       if (keys === undefined || bytes === undefined || keys < 0 || bytes < 0) return NOT_POSITIVE;
-      redis.applying(() => populate(redis, keys, prefix, bytes)); // replicas do not hear of it
+      redis.applying(() => populate(redis, keys, prefix, bytes)); // replicas do not get it
       return OK;
     },
   },
@@ -220,9 +220,9 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   },
 };
 
-/** Those that a full server refuses. */
+/** The commands that a full server refuses. */
 export const TAKING_MEMORY: ReadonlySet<string> = new Set(['INCR', 'LPUSH', 'MSET', 'RPUSH', 'SET', 'ZADD']);
-/** Those that change keys, or may. */
+/** The commands that change keys, or may do so. */
 export const WRITING: ReadonlySet<string> = new Set([
   ...TAKING_MEMORY,
   ...['DEL', 'FLUSHALL', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'ZREM', 'ZREMRANGEBYSCORE'],
@@ -234,14 +234,14 @@ function typeOf(entry: Entry | undefined): string {
   return entry.value instanceof SortedSet ? 'zset' : 'list';
 }
 
-/** @param absent the reply where there is no such key */
+/** @param absent the reply if there is no such key */
 function ofSet(redis: RedisData, key: string, absent: Reply, run: (set: SortedSet) => Reply): Reply {
   const value = redis.entry(key)?.value;
   if (value === undefined) return absent;
   return value instanceof SortedSet ? run(value) : WRONG_TYPE;
 }
 
-/** @param run gets an empty one where there is no such key */
+/** @param run gets an empty one if there is no such key */
 function ofList(redis: RedisData, key: string, run: (list: List) => Reply): Reply {
   const value = redis.entry(key)?.value ?? [];
   return typeof value === 'string' || value instanceof SortedSet ? WRONG_TYPE : run(value);
@@ -261,7 +261,7 @@ function expire(redis: RedisData, key: string, ms: number | undefined, sinceMs: 
   const entry = redis.entry(key);
   if (!entry) return 0;
   const expiresAt = sinceMs + ms;
-  // On a replica this is the primary's word, which will delete it.
+  // On a replica only the primary may do that: it will delete the key.
   redis.change(key, expiresAt > redis.ms || redis.isReplica ? { ...entry, expiresAt } : undefined);
   return 1;
 }
@@ -393,7 +393,10 @@ function scan(redis: RedisData, [cursor, ...options]: readonly string[]): Reply 
   return [String(next), names.filter(isMeant)];
 }
 
-/** Makes keys that are not there yet, for a server that has many. @param bytes the length of each value; 0: as it comes */
+/**
+ * Creates keys that do not exist yet, for a server with many keys.
+ * @param bytes the length of each value; 0: any
+ */
 function populate(redis: RedisData, keys: number, prefix: string, bytes: number): void {
   for (let number = 0; number < keys; number++) {
     const [key, value] = [`${prefix}:${number}`, `value:${number}`];
@@ -448,7 +451,7 @@ function scoreText(score: number | undefined): string | null {
   return score === undefined ? null : numberText(score, 17);
 }
 
-/** A range of scores such as `-inf (5`; undefined where that is none. */
+/** A range of scores such as `-inf (5`; undefined if it is not valid. */
 function rangeOf(from: string, to: string): readonly [Bound, Bound] | undefined {
   const [min, max] = [boundOf(from), boundOf(to)];
   return min && max && [min, max];

@@ -14,18 +14,21 @@ const SEED = Number(process.env.DIFFERENTIAL_SEED ?? Math.floor(Math.random() * 
 const STEPS_OF_A_SEQUENCE = 25;
 /** The last message of a sequence. */
 const END = 'the end';
-/** The ttls of the steps, in milliseconds: that of a grant that was handed over, and the longest of `randomStep`. No other numbers of replies are like them. */
+/**
+ * The ttls of the steps, in milliseconds: the ttl of a grant that was handed over, and the longest of `randomStep`. No
+ * other numbers in replies are similar.
+ */
 const [SHORTEST_TTL_MS, LONGEST_TTL_MS] = [2_000, 700_000];
 
-/** Real servers, and the last of them once more, for who listens to its channel. */
+/** Real servers, and the last of them again, for the client that listens to its channel. */
 export interface RealServers {
   readonly servers: readonly Redis[];
   readonly listener: Redis;
-  /** Until all of them have what the first one has. */
+  /** Until all of them have the state of the first one. */
   replicated(): Promise<void>;
 }
 
-/** Servers that run the same commands as real ones, from when they have no keys. */
+/** Servers that run the same commands as real ones, from a state without keys. */
 export class Comparison {
   readonly #heard = { real: [] as string[][], simulated: [] as string[][] };
   readonly #since = performance.now();
@@ -34,7 +37,7 @@ export class Comparison {
   #us = FIRST_US;
 
   private constructor(private readonly real: RealServers) {
-    // Its own clock stands still: whatever has expired, or is left of a ttl, is compared by the time that the real server took.
+    // Its own clock stands still: expired keys and remaining times are compared by the time that the real server took.
     const engine = () => new RedisEngine(new RedisData({ nowUs: () => FIRST_US, timeUs: () => this.#us }));
     this.#engines = real.servers.map(engine);
     const [primary, replica] = this.#engines;
@@ -60,19 +63,19 @@ export class Comparison {
     return this.#engines.at(-1)!;
   }
 
-  /** Runs a step on the server of this number, and compares what comes of it. */
+  /** Runs a step on the server of this number, and compares the results. */
   async run({ args }: Step, number = 0): Promise<void> {
     const expected = await onReal(this.real.servers[number]!, args, this.#us);
     await this.real.replicated();
     const got = shown(this.#engines[number]!.execute(args.map(bytesOf)));
-    // How much less may be left of a ttl on the server, whose clock does not stand still.
+    // How much less of a ttl may remain on the server, whose clock does not stand still.
     const elapsedMs = () => performance.now() - this.#since + 2;
     expectSame('the reply', got, asShown(expected, got, elapsedMs()));
     const inKeys = shown(statesOfSimulated(this.last));
     expectSame(KEYS.join(', '), inKeys, asShown(await statesOfReal(this.real.servers.at(-1)!), inKeys, elapsedMs()));
   }
 
-  /** @returns whether that was done before anything has expired */
+  /** @returns whether that was done before anything expired */
   async runSequence(seed: number): Promise<boolean> {
     const random = randomOf(seed);
     const { listener, servers } = this.real;
@@ -86,7 +89,7 @@ export class Comparison {
     for (let count = 0; count < STEPS_OF_A_SEQUENCE; count++) {
       this.#us += [0, 1, 1_000, 2_500_000][Math.floor(random() * 4)]!;
       const step = randomStep(random, this.#us);
-      if (step.args[0] === 'DEBUG' && servers.length > 1) continue; // which changes only one of them
+      if (step.args[0] === 'DEBUG' && servers.length > 1) continue; // it changes only one of them
       const number = random() < 0.8 ? 0 : servers.length - 1;
       trail.push(`on server ${number}: ${step.title}`);
       try {
@@ -100,7 +103,7 @@ export class Comparison {
         );
       }
     }
-    // Messages come on a connection of their own, in order.
+    // Messages come on a separate connection, in order.
     await servers[0]!.publish(CHANNEL, END);
     await ended;
     if (this.#isTooLate) return false;
@@ -113,19 +116,19 @@ export class Comparison {
   }
 }
 
-/** Compares as many random steps, in sequences that begin without keys. */
+/** Compares this many random steps, in sequences that begin without keys. */
 export async function compareRandomSteps(real: RealServers, steps: number): Promise<void> {
   for (let done = 0; done < steps; done += STEPS_OF_A_SEQUENCE) {
-    // Where the machine was busy for so long that keys expired on the real server, nothing can be compared.
+    // If the machine was busy for so long that keys expired on the real server, nothing can be compared.
     while (!(await (await Comparison.begin(real)).runSequence(SEED + done)));
   }
 }
 
 function expectSame(of: string, simulated: unknown, expected: unknown): void {
-  if (!isDeepStrictEqual(simulated, expected)) expect(simulated, of).toEqual(expected); // which takes far longer
+  if (!isDeepStrictEqual(simulated, expected)) expect(simulated, of).toEqual(expected); // it takes far longer
 }
 
-/** A script sees the time of the simulation; no line of it has another number. */
+/** A script sees the time of the simulation; none of its lines has another number. */
 async function onReal(real: Redis, args: readonly string[], us: number): Promise<unknown> {
   const [name, ...rest] = args;
   const [seconds, micros] = [Math.floor(us / 1e6), us % 1e6];
@@ -145,12 +148,12 @@ for at, key in ipairs(KEYS) do
 end
 return states`;
 
-/** What a real server has in all keys of the steps. */
+/** The contents of all keys of the steps on a real server. */
 function statesOfReal(real: Redis): Promise<unknown> {
   return real.callBuffer('EVAL', STATES, String(KEYS.length), ...KEYS) as Promise<unknown>;
 }
 
-/** What a simulated one has in them. */
+/** Their contents on a simulated server. */
 function statesOfSimulated(engine: RedisEngine): Reply {
   return KEYS.map((key) => stateOf(engine, bytesOf(key)));
 }
@@ -163,7 +166,7 @@ function stateOf(engine: RedisEngine, key: string): Reply {
   return [(ask('TYPE', key) as Status).text, ask('PTTL', key), value];
 }
 
-/** A reply in a form that can be compared: what is no promise of Redis, or names a line or a hash, is left out. */
+/** A reply in a comparable form, without what Redis does not promise, and without line numbers and hashes. */
 function shown(reply: unknown): unknown {
   if (Buffer.isBuffer(reply)) return latin(reply);
   if (reply instanceof Status) return reply.text;
@@ -182,7 +185,10 @@ function errorShown(message: string): { error: string } {
   return { error: message.replace(/ script: ([\da-f]+, )?on @user_script:\d+\.?$/, '').replace(/, with args .*/s, '') };
 }
 
-/** @returns the reply of the real server; with the remaining times of the other where they differ by no more than has passed */
+/**
+ * @returns the reply of the real server, with the remaining times of the other if they differ by no more than has
+ * passed
+ */
 function asShown(real: unknown, simulated: unknown, elapsedMs: number): unknown {
   const reply = shown(real);
   if (Array.isArray(reply) && Array.isArray(simulated))

@@ -3,7 +3,7 @@ import { USED_MEMORY, type Push, type RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
 import type { ReplicatedConnection, Replication } from './replication.js';
 
-/** A connection, as its commands know it. */
+/** A connection, as its commands see it. */
 export interface ConnectionOfCommands extends ReplicatedConnection {
   readonly id: number;
   name: string;
@@ -17,18 +17,18 @@ export interface ConnectionOfCommands extends ReplicatedConnection {
   /** The name of its last command. */
   readonly command: string;
   push(message: Push): void;
-  /** Sends what is no reply: in RESP3 it is told from replies. */
+  /** Sends something that is not a reply: RESP3 distinguishes it from replies. */
   tell(message: readonly Reply[]): void;
 }
 
-/** A server, as the commands of connections know it. */
+/** A server, as the commands of connections see it. */
 export interface ServerOfCommands {
   readonly data: RedisData;
   readonly replication: Replication;
   readonly priority: number;
   readonly port: number;
   readonly runId: string;
-  /** Of a Cluster. */
+  /** The part of a Cluster. */
   readonly cluster?: object;
   readonly uptimeS: number;
   readonly isLoading: boolean;
@@ -46,13 +46,13 @@ export type ConnectionCommand = (
   connection: ConnectionOfCommands,
 ) => Reply | undefined;
 
-/** By its name, `DEBUG` by that and its first argument; undefined where it is none of these. */
+/** By its name, `DEBUG` by its name and its first argument; undefined for other commands. */
 export function connectionCommand([name = '', kind = '']: readonly string[]): ConnectionCommand | undefined {
   const command = name.toUpperCase();
   return CONNECTION_COMMANDS[command === 'DEBUG' ? `DEBUG ${kind.toUpperCase()}` : command];
 }
 
-/** What clients send to set up a connection, and tests to look at a server. */
+/** The commands by which clients set up a connection, and tests examine a server. */
 const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
   HELLO(_server, [version = '2', ...more], connection) {
     if (version !== '2' && version !== '3') return new ReplyError('NOPROTO unsupported protocol version');
@@ -152,7 +152,7 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
   }
 }
 
-/** Of `CLIENT LIST`. */
+/** The fields of `CLIENT LIST`. */
 function lineOf(connection: ConnectionOfCommands): string {
   const { id, name, isBlocked, subscriptions, shardSubscriptions, command, listeningPort } = connection;
   const isSubscribed = subscriptions + shardSubscriptions > 0;
@@ -161,7 +161,7 @@ function lineOf(connection: ConnectionOfCommands): string {
   return `id=${id} addr=127.0.0.1:0 name=${name} flags=${flags} ${subscribed} cmd=${command} user=default\n`;
 }
 
-/** Of `TYPE pubsub` and `ID 1`. */
+/** The filters `TYPE pubsub` and `ID 1`. */
 function filterOf([by = '', value = '']: readonly string[]): (connection: ConnectionOfCommands) => boolean {
   if (/^type$/i.test(by)) return (each) => typeOf(each) === value.toLowerCase().replace('slave', 'replica');
   if (/^id$/i.test(by)) return ({ id }) => id === Number(value);

@@ -4,13 +4,13 @@ import { RedisServer } from '../../support/redis-server.js';
 import { compareRandomSteps, Comparison, STEPS, type RealServers } from './comparison.js';
 import { CHANNEL } from './random-steps.js';
 
-/** What the scripts of the library use of Lua, and might use. */
+/** The features of Lua that the scripts of the library use, and might use. */
 const OF_LUA = [
-  // What is false: nil and false, and nothing else; the right side is not looked at unless it matters.
+  // The false values: nil and false only; the right side is not evaluated unless it matters.
   'return {0 and 1, "" and 2, nil or 3, false or 4, not nil, not 0}',
   'local none = nil return none and none.field',
   'local none = nil return none ~= nil and #none > 0',
-  // Several results are all taken at the end of a list, and one elsewhere.
+  // At the end of a list all results count, elsewhere only one.
   'return {string.match("a1", "(%a)(%d)"), string.match("b2", "(%a)(%d)")}',
   'local a, b, c = string.match("a1", "(%a)(%d)") return {a, b, c == nil}',
   'local a, b = 1, 2 a, b = b, a return {a, b}',

@@ -26,21 +26,22 @@ export const KEYS = [
   'lock:admission',
   'lock:1', // of DEBUG POPULATE
 ];
-/** The one that is listened to. */
+/** The channel with a listener. */
 export const CHANNEL = 'inbox';
 
-/** So long that no key expires while a sequence runs, and that its remaining time is no other number of a reply. */
+/**
+ * Long enough that no key expires while a sequence runs, and that its remaining time equals no other number of a reply.
+ */
 const TTLS = ['600000', '700000'];
-/** In milliseconds since 1970: other times cannot be compared, as the clocks differ. */
+/** In milliseconds since 1970: other times cannot be compared, because the clocks differ. */
 const LONG_AGO_MS = '1000000000000';
 /** None has a space. */
 const CROWD_OWNERS = ['x/2', 'é/4', '%d+/5', 'p/8', 'p/9'];
 const OWNERS = ['x/1', 'x/10', 'x/2', 'y y/3', 'é/4', '%d+/5', '@7/6', '/', ''];
 
 /**
- * Makes random steps on a few keys: commands with values, types and options that fit and that do not, and all scripts of the
- * library, for one lock and for several, with arguments that the library gives and with others.
- *
+ * Makes random steps on a few keys: commands with fitting and other values, types and options, and all scripts of the
+ * library, for one lock and for several, with arguments of the library and others.
  * @param random numbers from 0 to below 1
  * @param us the time of the server when the step runs
  */
@@ -54,10 +55,10 @@ export function randomStep(random: () => number, us: number): Step {
   /** Not one of the shortest, after which the two servers would differ. */
   const ttlOfMany = () => (random() < 0.9 ? pick(TTLS) : pick(['x', '']));
   const owner = () => pick(OWNERS);
-  /** How many wait. */
+  /** How many calls wait. */
   const count = () => pick(['0', '1', '3', '1500000']);
   const token = () => (random() < 0.9 ? String(us + Math.floor((random() - 0.5) * 4e6)) : pick(HOSTILE_NUMBERS));
-  /** Who holds a lock together, some of them until lately. */
+  /** The holders that share a lock, some of them until recently. */
   const end = () => String(Math.floor(us / 1_000) + pick([-120_000, -500, -1, 600_000, 700_000]));
   const crowd = () => {
     const [head, permits, limit] = pick([
@@ -137,7 +138,7 @@ export function randomStep(random: () => number, us: number): Step {
     () => ['CONFIG', 'SET', 'nonsense', '1'],
   ];
 
-  /** The keys and arguments of each script: what a call shares, and what it has for each lock. */
+  /** The keys and arguments of each script: the ones that a call shares, and the ones of each lock. */
   const calls: Readonly<Record<Name, () => readonly [keys: string[], args: string[]]>> = {
     ACQUIRE: () => {
       const names = many(lock);

@@ -3,7 +3,7 @@ import { compile, type CompiledScript } from '../lua/compile.js';
 import { numberText } from '../lua/values.js';
 import { SortedSet } from './sorted-set.js';
 
-/** What is under a key. A sorted set is changed in place. */
+/** The contents of a key. A sorted set is changed in place. */
 export interface Entry {
   readonly value: string | SortedSet | List;
   /** When it expires, in milliseconds since 1970; undefined: never. */
@@ -17,15 +17,15 @@ export function copyOf({ value, expiresAt }: Entry): Entry {
   return { value: value instanceof SortedSet ? new SortedSet(value.members) : value, expiresAt };
 }
 
-/** `['message', channel, text]`, `['pmessage', pattern, channel, text]`, `['subscribe', channel, count]` and the like. */
+/** `['message', channel, text]`, `['pmessage', pattern, channel, text]`, `['subscribe', channel, count]` etc. */
 export type Push = readonly [kind: string, channel: string, ...content: (string | number)[]];
 
-/** One that subscribes. */
+/** A subscriber. */
 export interface Subscriber {
   push(message: Push): void;
 }
 
-/** Those that have subscribed to all channels whose names match. */
+/** Subscribers of all channels whose names match. */
 export interface PatternSubscription {
   readonly isMeant: RegExp;
   readonly subscribers: Set<Subscriber>;
@@ -40,17 +40,17 @@ export interface Script {
 /** Compiled once, for all servers. */
 const compiled = new Map<string, Script>();
 
-/** How much memory a server says that it uses, in bytes. */
+/** The memory usage that a server reports, in bytes. */
 export const USED_MEMORY = 1_000_000;
 
-/** What a server has: keys that expire, scripts, settings, and who subscribes to its channels. */
+/** The data of a server: keys that expire, scripts, settings, and the subscribers of its channels. */
 export class RedisData {
   readonly channels = new Map<string, Set<Subscriber>>();
   readonly shardChannels = new Map<string, Set<Subscriber>>();
   readonly patterns = new Map<string, PatternSubscription>();
-  /** Those that EVALSHA knows, by the SHA-1 of their source. */
+  /** The scripts that EVALSHA knows, by the SHA-1 of their source. */
   readonly scripts = new Map<string, Script>();
-  /** What CONFIG knows, by name. */
+  /** The settings that CONFIG knows, by name. */
   readonly settings = new Map([
     ['appendfsync', 'everysec'],
     ['appendonly', 'no'],
@@ -61,16 +61,16 @@ export class RedisData {
     ['save', ''],
   ]);
   readonly #keys = new Map<string, Entry>();
-  /** By which SCAN goes on: each key that comes has the next number, and keeps it. */
+  /** The order of SCAN: each new key has the next number, and keeps it. */
   readonly #numbers = new Map<string, number>();
   #lastNumber = 0;
   readonly #nowUs: () => number;
   readonly #timeUs: () => number;
-  /** While a script runs, for which time stands still. */
+  /** While a script runs; time stands still for it. */
   #stoppedUs?: number;
   /** While changes of the primary are applied. */
   #isApplying = false;
-  /** A replica takes what has expired for gone, and leaves it to its primary to delete it. */
+  /** A replica treats expired keys as gone, and leaves their deletion to its primary. */
   isReplica = false;
   /** In a Cluster, sends a message to other nodes. */
   broadcast?: (kind: string, channel: string, text: string) => void;
@@ -79,14 +79,14 @@ export class RedisData {
 
   /**
    * @param nowUs the clock by which keys expire, in microseconds since 1970
-   * @param timeUs what TIME answers
+   * @param timeUs the answer of TIME
    */
   constructor({ nowUs, timeUs = nowUs }: { nowUs: () => number; timeUs?: () => number }) {
     this.#nowUs = nowUs;
     this.#timeUs = timeUs;
   }
 
-  /** Runs what takes no time, as a script does. */
+  /** Runs what takes no time, like a script. */
   inOneStep<T>(run: () => T): T {
     this.#stoppedUs = this.#nowUs();
     try {
@@ -101,7 +101,7 @@ export class RedisData {
     return Math.floor((this.#stoppedUs ?? this.#nowUs()) / 1_000);
   }
 
-  /** What TIME answers, in microseconds since 1970. */
+  /** The answer of TIME, in microseconds since 1970. */
   get timeUs(): number {
     return this.#timeUs();
   }
@@ -111,7 +111,7 @@ export class RedisData {
     return [...this.#keys.keys()].filter((key) => this.entry(key) !== undefined);
   }
 
-  /** Whether it refuses whatever takes more memory. */
+  /** Whether it refuses everything that takes more memory. */
   get isFull(): boolean {
     const limit = Number(this.settings.get('maxmemory'));
     if (limit === 0 || limit >= USED_MEMORY) return false;
@@ -125,11 +125,10 @@ export class RedisData {
   }
 
   /**
-   * A part of all keys: those that are there from the first part to the last one are in one of them.
-   *
+   * A part of all keys: keys that exist from the first part to the last one are in one of them.
    * @param from the number of the first key, 0 at first
-   * @param count how many keys are looked at
-   * @returns where the next part begins; undefined: this is the last one
+   * @param count how many keys are examined
+   * @returns the begin of the next part; undefined: this is the last one
    */
   part(from: number, count: number): { readonly names: readonly string[]; readonly next?: number } {
     const names: string[] = [];
@@ -141,7 +140,7 @@ export class RedisData {
     return { names };
   }
 
-  /** What is under the key now. */
+  /** The current contents of the key. */
   entry(key: string): Entry | undefined {
     const entry = this.#keys.get(key);
     if (entry?.expiresAt === undefined || this.#isApplying || this.ms <= entry.expiresAt) return entry;
@@ -185,7 +184,7 @@ export class RedisData {
     this.#tell(['FLUSHALL']);
   }
 
-  /** Runs a change of the primary: it is not refused, and finds what has expired. */
+  /** Runs a change of the primary: it is not refused, and finds expired keys. */
   applying<T>(run: () => T): T {
     this.#isApplying = true;
     try {
@@ -199,12 +198,12 @@ export class RedisData {
     return this.isReplica && !this.#isApplying;
   }
 
-  /** All that it has, as commands. */
+  /** All its data, as commands. */
   get snapshot(): (readonly string[])[] {
     return [...this.#keys].flatMap(([key, entry]) => creationOf(key, entry));
   }
 
-  /** Compiles a script, if that was not done yet, so that EVALSHA knows it. */
+  /** Compiles a script, unless that was done before, so that EVALSHA knows it. */
   load(source: string): Script {
     let script = compiled.get(source);
     if (!script) {
@@ -215,14 +214,17 @@ export class RedisData {
     return script;
   }
 
-  /** @returns how many here have got it */
+  /** @returns how many subscribers here have got it */
   publish(channels: ReadonlyMap<string, ReadonlySet<Subscriber>>, kind: string, channel: string, text: string): number {
     if (this.broadcast) this.broadcast(kind, channel, text);
     else this.#tell([kind === 'message' ? 'PUBLISH' : 'SPUBLISH', channel, text]);
     return this.deliver(channels, kind, channel, text);
   }
 
-  /** To those who subscribe here. @returns how many there are */
+  /**
+   * To the subscribers here.
+   * @returns their number
+   */
   deliver(channels: ReadonlyMap<string, ReadonlySet<Subscriber>>, kind: string, channel: string, text: string): number {
     const subscribers = channels.get(channel) ?? new Set();
     for (const subscriber of subscribers) subscriber.push([kind, channel, text]);
@@ -244,7 +246,7 @@ export class RedisData {
   }
 }
 
-/** The commands by which a key comes into being as it is. */
+/** The commands that create a key with its current contents. */
 function creationOf(key: string, entry: Entry | undefined): (readonly string[])[] {
   if (!entry) return [];
   const { value, expiresAt } = entry;

@@ -7,8 +7,8 @@ const READ_ONLY = new ReplyError("READONLY You can't write against a read only r
 const OUT_OF_MEMORY = new ReplyError("OOM command not allowed when used memory > 'maxmemory'.");
 
 /**
- * A Redis server, as far as the library uses one: strings, lists and sorted sets that expire, scripts, publish/subscribe. It knows no
- * network: `execute` runs one command and returns its reply.
+ * A Redis server, as far as the library uses one: strings, lists and sorted sets that expire, scripts,
+ * publish/subscribe. It has no network: `execute` runs one command and returns its reply.
  */
 export class RedisEngine {
   readonly #redis: RedisOfScripts = {
@@ -20,16 +20,16 @@ export class RedisEngine {
     pcall: (_line, args) => toLua(this.#executeOfScript(args)),
   };
 
-  /** Whether the script that runs has changed anything; undefined while none runs. */
+  /** Whether the running script has changed anything; undefined while none runs. */
   #hasWritten?: boolean;
 
   /** @param onCommand called with each command that runs, also in scripts */
   constructor(
     readonly data: RedisData,
     private readonly onCommand?: (name: string, args: readonly string[]) => void,
-    /** Why a command is refused, if it is, also in scripts. */
+    /** The reason to refuse a command, if there is one, also in scripts. */
     private readonly refusalOf?: (name: string) => ReplyError | undefined,
-    /** Why a script may not run a command, if it may not. */
+    /** The reason why a script may not run a command, if there is one. */
     private readonly refusalOfScript?: (name: string, args: readonly string[]) => ReplyError | undefined,
   ) {}
 
@@ -61,7 +61,7 @@ export class RedisEngine {
     return run(this.data, rest, subscriber);
   }
 
-  /** A full server refuses a script no more that has begun to write. */
+  /** A full server no longer refuses a script that has begun to write. */
   #hasMemoryFor(name: string): boolean {
     if (TAKING_MEMORY.has(name) && !this.#hasWritten && !this.data.isReplica && this.data.isFull) return false;
     if (this.#hasWritten !== undefined) this.#hasWritten ||= WRITING.has(name);
@@ -100,8 +100,8 @@ export class RedisEngine {
 }
 
 /**
- * A number that a script gives to Redis: whole ones are written alike by all versions, others are not (`%.17g`, or as short as
- * it can be), so no script may depend on that.
+ * A number that a script gives to Redis: all versions write whole numbers alike, but not others (`%.17g`, or as short
+ * as possible), so no script may depend on that.
  */
 function argumentOf(number: number): string {
   const text = numberText(number, 17);

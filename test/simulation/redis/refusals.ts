@@ -1,6 +1,6 @@
 import { ReplyError } from './replies.js';
 
-/** A state in which a server refuses what it is asked. */
+/** A state in which a server refuses commands. */
 export type Refusal = 'oom' | 'loading' | 'readonly' | 'noscript' | 'busy';
 
 const WRITES = /^(SET|DEL|PEXPIRE|PERSIST|ZADD|ZREM|ZREMRANGEBYSCORE|MSET|FLUSHALL)$/i;
@@ -9,7 +9,7 @@ const GROWS = /^(SET|ZADD|MSET)$/i;
 const WHILE_LOADING = /^(INFO|HELLO|CLIENT|CONFIG|AUTH|SUBSCRIBE|UNSUBSCRIBE|QUIT)$/i;
 const WHILE_BUSY = /^(HELLO|AUTH|QUIT)$/i;
 
-/** What a server in this state answers to a command of a client; undefined: what it always answers. */
+/** The answer of a server in this state to a command of a client; undefined: its normal answer. */
 export function refusalOf(state: Refusal | undefined, name: string): ReplyError | undefined {
   if (state === 'loading' && !WHILE_LOADING.test(name))
     return new ReplyError('LOADING Redis is loading the dataset in memory');

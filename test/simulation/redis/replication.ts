@@ -11,14 +11,14 @@ export interface ReplicatedServer {
   readonly network: Network;
   readonly port: number;
   readonly data: RedisData;
-  /** Runs it when what has arrived before is done. */
+  /** Runs it when the earlier input has been handled. */
   enqueue(run: () => void): void;
   execute(command: readonly string[]): void;
 }
 
-/** A connection of a server, as replication knows it. */
+/** A connection of a server, as replication sees it. */
 export interface ReplicatedConnection {
-  /** Up to where the changes go that it has seen: what WAIT waits for. */
+  /** How far it has seen the changes: WAIT waits for that. */
   seenOffset: number;
   /** The port of the replica that it belongs to. */
   listeningPort: number;
@@ -36,7 +36,7 @@ interface Follower {
   acknowledged: number;
   /** Whether it has acknowledged anything, and counts for WAIT. */
   isOnline: boolean;
-  /** What it is sent as soon as the snapshot is ready. */
+  /** The data to send as soon as the snapshot is ready. */
   unsent?: string;
 }
 
@@ -51,9 +51,9 @@ export type Lag = readonly [least: number, below: number];
 
 /** How long a primary takes for a snapshot, in microseconds: at least, and less than. */
 const SNAPSHOT_US = [1_000, 15_000] as const;
-/** After so long a replica tries again that could not connect. */
+/** How long a replica waits before it tries to connect again. */
 const RETRY_US = 1_000_000;
-/** So often a replica acknowledges changes that nobody waits for. */
+/** How often a replica acknowledges changes that nobody waits for. */
 const ACKNOWLEDGEMENT_US = 1_000_000;
 const BACKLOG_BYTES = 1_048_576;
 const NO_ID = '0'.repeat(40);
@@ -65,18 +65,19 @@ const NO_WAIT_ON_REPLICA = new ReplyError(
 );
 
 /**
- * The part of a server, from one start to the next, in the replication of its data. A primary sends the changes that commands and
- * scripts have made, as commands, in a stream whose bytes are counted. A replica applies them, and passes the stream on to replicas
- * of its own. After a break it goes on where it was, as long as both have the same history; otherwise it gets all data anew, and
- * loses what only it had. An expired key is deleted by its primary when that looks at it; a replica only takes it for gone.
+ * The part of a server, from one start to the next, in the replication of its data. A primary sends the changes of
+ * commands and scripts, as commands, in a stream whose bytes are counted. A replica applies them, and passes the stream
+ * on to its own replicas. After a break it continues where it was, if both have the same history; otherwise it gets all
+ * data again, and loses what only it had. A primary deletes an expired key when it looks at it; a replica only treats
+ * it as gone.
  */
 export class Replication {
-  /** Of the history of its data, and of the one that it has branched off from. */
+  /** The ids of the history of its data, and of the history that it has branched off from. */
   id: string;
   formerId = NO_ID;
-  /** How far it has come in its history, in bytes. */
+  /** Its position in its history, in bytes. */
   offset = 0;
-  /** Where it branched off. */
+  /** The position at which it branched off. */
   formerOffset = -1;
   readonly #server: ReplicatedServer;
   readonly #random: () => number;
@@ -97,7 +98,7 @@ export class Replication {
     this.id = this.#newId();
   }
 
-  /** The port of its primary; undefined: it is one. */
+  /** The port of its primary; undefined: it is a primary. */
   get primaryPort(): number | undefined {
     return this.#upstream?.port;
   }
@@ -112,7 +113,7 @@ export class Replication {
     return [...this.#followers].map(({ connection }) => connection.listeningPort);
   }
 
-  /** @param history `new` for a server that has just started: it has nothing in common with any other */
+  /** @param history `new` for a server that has just started: it has no history in common with any other */
   follow(port: number, lag: Lag, history: 'own' | 'new' = 'own'): void {
     this.#upstream?.close();
     for (const { connection } of this.#waits) {
@@ -125,7 +126,7 @@ export class Replication {
     this.#upstream = new Upstream(this.#server, this, port, lag, this.#random, history === 'own');
   }
 
-  /** As `REPLICAOF NO ONE`. */
+  /** Like `REPLICAOF NO ONE`. */
   promote(): void {
     if (!this.#upstream) return;
     this.#upstream.close();
@@ -145,7 +146,7 @@ export class Replication {
     for (const wait of this.#waits) if (wait.connection === connection) this.#waits.delete(wait);
   }
 
-  /** Sends what a command has changed: all at once, or not at all. */
+  /** Sends the changes of a command: all at once, or not at all. */
   propagate(connection: ReplicatedConnection): void {
     const effects = this.#effects.splice(0);
     if (effects.length > 0 && !this.#upstream)
@@ -155,7 +156,7 @@ export class Replication {
     connection.seenOffset = this.offset;
   }
 
-  /** Goes on in the history by a part of the stream. */
+  /** Continues in the history by a part of the stream. */
   pass(stream: string): void {
     this.offset += stream.length;
     this.#backlog?.add(stream);
@@ -165,7 +166,7 @@ export class Replication {
     }
   }
 
-  /** A replica asks for all changes from there on. */
+  /** A replica requests all changes from this position on. */
   serve(connection: ReplicatedConnection, id: string, from: number): ReplyError | undefined {
     if (this.#upstream && !this.isLinked)
       return new ReplyError("NOMASTERLINK Can't SYNC while not connected with my master");
@@ -231,7 +232,7 @@ export class Replication {
     this.#dropFollowers();
   }
 
-  /** Its data are those of another server. */
+  /** Its data are the data of another server. */
   adopt(id: string, offset: number): void {
     this.#dropFollowers();
     Object.assign(this, { id, offset, formerId: NO_ID, formerOffset: -1 });
@@ -283,7 +284,7 @@ export class Replication {
       .join('');
   }
 
-  /** Nothing is noted on a server that nobody has ever followed. */
+  /** Nothing is recorded on a server that never had a replica. */
   #keepBacklog(): void {
     if (this.#backlog) return;
     this.#backlog = new Backlog(this.offset);
@@ -325,24 +326,24 @@ class Backlog {
     this.begin += surplus;
   }
 
-  /** @returns undefined where it does not have all of that. The first byte has the number 1. */
+  /** @returns undefined if it does not have all of that. The first byte has the number 1. */
   since(from: number): string | undefined {
     const at = from - 1 - this.begin;
     return at < 0 || at > this.#text.length ? undefined : this.#text.slice(at);
   }
 }
 
-/** What a replica has of its primary: a connection, which it makes anew as often as it breaks. */
+/** The connection of a replica to its primary: the replica reconnects whenever it breaks. */
 class Upstream {
   state: 'connect' | 'connecting' | 'sync' | 'connected' = 'connect';
   #isClosed = false;
   #attempts = 0;
   #peer?: RemotePeer;
-  /** When the last packet is through the lag. */
+  /** When the last packet has passed the lag. */
   #lastAt = 0;
   #received = '';
   #decoder = new CommandDecoder();
-  /** What it is about to get all data as of. */
+  /** The position of the full data that it is about to get. */
   #resync?: { readonly id: string; readonly offset: number };
   /** The commands of a transaction that has not ended. */
   #transaction?: string[][];
@@ -355,7 +356,7 @@ class Upstream {
     readonly port: number,
     private readonly lag: Lag,
     private readonly random: () => number,
-    /** Whether it can go on in the history of the primary, if that is its own. */
+    /** Whether it can continue in the history of the primary, if that is its own. */
     private hasHistory: boolean,
   ) {
     this.#connect();
@@ -431,7 +432,7 @@ class Upstream {
     });
   }
 
-  /** In order, when the lag is over and the server gets to it. */
+  /** In order, when the lag has passed and the server gets to it. */
   #later(run: () => void): void {
     const { scheduler } = this.server;
     this.#lastAt = Math.max(this.#lastAt, scheduler.now + within(this.lag, this.random));
@@ -479,7 +480,7 @@ class Upstream {
     } else if (kind!.startsWith('-')) this.#onBroken();
   }
 
-  /** All data of the primary take the place of its own. */
+  /** The data of the primary replace its own. */
   #load(snapshot: string): void {
     const { data } = this.server;
     data.applying(() => data.flush());

@@ -5,7 +5,7 @@ export class Status {
   constructor(readonly text: string) {}
 }
 
-/** An error, as a command answers with it. */
+/** An error, as the answer of a command. */
 export class ReplyError {
   constructor(readonly text: string) {}
 }
@@ -29,7 +29,7 @@ export function toLua(reply: Reply): LuaValue {
   return new Table((reply instanceof Fields ? reply.list : reply).map(toLua));
 }
 
-/** What a script has returned, as its caller gets it. */
+/** The result of a script, as its caller gets it. */
 export function fromLua(result: LuaValue | Multi): Reply {
   const value = result instanceof Multi ? result.values[0] : result;
   if (typeof value === 'string') return value;
@@ -44,7 +44,7 @@ export function fromLua(result: LuaValue | Multi): Reply {
   return list;
 }
 
-/** What C makes of a number that is no integer, on the machines that Redis runs on. */
+/** The conversion by C of a number that is not an integer, on the machines that Redis runs on. */
 const SMALLEST_INTEGER = -9_223_372_036_854_775_808;
 
 /** An error that ends a script, as its caller gets it. */

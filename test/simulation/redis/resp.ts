@@ -38,12 +38,12 @@ export class CommandDecoder {
   }
 }
 
-/** What is told without being asked for, as RESP3 has it. */
+/** An unrequested message, in RESP3. */
 export function encodePush(message: readonly Reply[]): string {
   return encode(message).replace('*', '>');
 }
 
-/** @param resp the version of the protocol, which makes a difference to maps only */
+/** @param resp the version of the protocol, which matters only for maps */
 export function encode(reply: Reply, resp: 2 | 3 = 2): string {
   if (reply === null) return '$-1\r\n';
   if (typeof reply === 'number') return `:${Number.isSafeInteger(reply) ? reply : BigInt(reply)}\r\n`;

@@ -3,29 +3,29 @@ import type { Scheduler } from '../scheduler.js';
 import { Fields, OK, ReplyError, type Reply } from './replies.js';
 import { SimulatedServer } from './simulated-server.js';
 
-/** How long the Sentinels take for what they do, in microseconds: at least, and less than. */
+/** How long an action of the Sentinels takes, in microseconds: at least, and less than. */
 const [VOTE_US, ORDER_US, HELLO_US, CORRECTION_US] = [
   [1_000, 400_000],
   [1_000, 300_000],
   [1_000, 2_000_000],
   [500_000, 10_000_000],
 ] as const;
-/** How often replicas are looked for that could be promoted, where there is none. */
+/** How often the Sentinels look for replicas to promote, if there is none. */
 const RETRY_US = 1_000_000;
 
 export interface SentinelOptions {
   /** The name by which clients ask for the primary. */
   readonly name: string;
   readonly primary: SimulatedServer;
-  /** For how long a primary that does not answer is left, in milliseconds. */
+  /** How long the Sentinels wait for a silent primary, in milliseconds. */
   readonly downAfterMs?: number;
 }
 
 /**
- * The Sentinels of one primary and its replicas. They see at once what answers and what does not, and replace the primary after it
- * has not answered for a while, or when they are told to; each of them knows that a while later. A primary that returns, and
- * replicas, are made to follow the new one, as long as a majority of the Sentinels lives. They do not correct those that follow
- * somebody else for another reason.
+ * The Sentinels of one primary and its replicas. They see at once which servers answer, and replace the primary after
+ * it has been silent for a while, or on request; each of them learns of that a while later. They make a returning
+ * primary, and replicas, follow the new primary, as long as a majority of the Sentinels lives. They do not correct
+ * servers that follow another one for other reasons.
  */
 export class SimulatedSentinels {
   downAfterMs: number;
@@ -34,10 +34,10 @@ export class SimulatedSentinels {
   readonly #sentinels: Sentinel[] = [];
   /** The primary and its replicas, by port. */
   readonly #known = new Map<number, SimulatedServer>();
-  /** Those that are to follow the primary, and do not yet. */
+  /** The replicas that should follow the primary, and do not yet. */
   readonly #astray = new Set<SimulatedServer>();
   #primary: SimulatedServer;
-  /** Since when it does not answer, in microseconds. */
+  /** Since when it has been silent, in microseconds. */
   #downSince?: number;
   #isFailingOver = false;
 
@@ -53,12 +53,12 @@ export class SimulatedSentinels {
     this.#watch(primary);
   }
 
-  /** The one that they have agreed on. */
+  /** The primary that they have agreed on. */
   get primary(): SimulatedServer {
     return this.#primary;
   }
 
-  /** @returns the port of one more Sentinel, and what ends it */
+  /** @returns the port of one more Sentinel, and a function that ends it */
   add(): { port: number; stop: () => void } {
     const sentinel: Sentinel = {
       primary: this.#primary,
@@ -75,7 +75,10 @@ export class SimulatedSentinels {
     return { port: sentinel.server.port, stop };
   }
 
-  /** Replaces the primary, whether it answers or not. @param chosen by default, the replica that Sentinel would choose */
+  /**
+   * Replaces the primary, even if it answers.
+   * @param chosen by default, the replica that Sentinel would choose
+   */
   failOver(chosen?: SimulatedServer): void {
     if (this.#isFailingOver || !this.#isMajorityAlive) return;
     this.#isFailingOver = true;
@@ -126,12 +129,12 @@ export class SimulatedSentinels {
     else this.scheduler.at(this.#replaceAt, () => this.#downSince === since && this.#judge());
   }
 
-  /** Until then a primary that does not answer is left, and named like one that does. */
+  /** Until then the Sentinels keep a silent primary, and name it like one that answers. */
   get #replaceAt(): number {
     return (this.#downSince ?? this.scheduler.now) + this.downAfterMs * 1_000;
   }
 
-  /** The replica with the lowest priority, which has come the farthest. */
+  /** The replica with the lowest priority, and among those the one that has advanced the most. */
   #best(): SimulatedServer | undefined {
     const eligible = [...this.#known.values()].filter(
       (server) => server !== this.#primary && server.isAnswering && server.priority > 0,
@@ -161,7 +164,7 @@ export class SimulatedSentinels {
     this.#judge();
   }
 
-  /** Has all others follow the primary. */
+  /** Makes all others follow the primary. */
   #correct(): void {
     for (const server of this.#astray) {
       if (!server.isAnswering) continue; // it is tried again when it returns
@@ -228,9 +231,9 @@ export class SimulatedSentinels {
 
 /** One of them. */
 interface Sentinel {
-  /** What it answers to clients. */
+  /** Its answer to clients. */
   readonly server: SimulatedServer;
-  /** The one that it knows. */
+  /** The primary that it knows. */
   primary: SimulatedServer;
   isAlive: boolean;
 }

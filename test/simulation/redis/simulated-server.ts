@@ -15,13 +15,13 @@ import { CommandDecoder, encode, encodePush } from './resp.js';
 const COMMAND_US = [8, 28] as const;
 
 export interface ServerOptions {
-  /** The port of its primary, whenever it starts. */
+  /** The port of its primary, at each start. */
   readonly replicaOf?: number;
-  /** As Sentinel reads it: the replica with the lowest one is promoted, and one with 0 never is. */
+  /** For Sentinel: it promotes the replica with the lowest one, and never one with 0. */
   readonly priority?: number;
-  /** Whether it is a node of a Cluster, which takes others for failed that do not answer for its `cluster-node-timeout`. */
+  /** Whether it is a node of a Cluster, which considers silent nodes failed after its `cluster-node-timeout`. */
   readonly isInCluster?: boolean;
-  /** Beside those that every server has. */
+  /** Besides the settings of every server. */
   readonly commands?: Readonly<Record<string, ConnectionCommand>>;
 }
 
@@ -30,15 +30,18 @@ export class SimulatedServer implements Listener {
   /** How often each command ran since it started, by lower-case name. */
   readonly calls = new Map<string, number>();
   readonly connections = new Set<Connection>();
-  /** Called when it begins to answer, or ceases to. */
+  /** Called when it begins to answer, or stops. */
   readonly watchers = new Set<() => void>();
-  /** Its wall clock: how far it is ahead, in microseconds, and how fast it runs. */
+  /** Its wall clock: how far it is ahead, in microseconds, and its rate. */
   readonly clock = { offsetUs: 0, rate: 1 };
   /** Why it refuses commands. */
   refusal?: Refusal;
   /** Called with each command of a client that was answered. */
   onAnswered?: (args: readonly string[], reply: Reply) => void;
-  /** Called when it has become a primary. @param former the port of the one that it has replicated, if it has */
+  /**
+   * Called when it has become a primary.
+   * @param former the port of its former primary, if it had one
+   */
   onPromoted?: (former?: number) => void;
   data!: RedisData;
   replication!: Replication;
@@ -57,7 +60,7 @@ export class SimulatedServer implements Listener {
   #isUp = false;
   #isBusy = false;
   #isPaused = false;
-  /** What SAVE has written. */
+  /** The data that SAVE has written. */
   #snapshot: readonly (readonly [string, Entry])[] = [];
 
   constructor(
@@ -77,13 +80,15 @@ export class SimulatedServer implements Listener {
     return this.#isUp && !this.#isPaused;
   }
 
-  /** The whole second it is in, less that in which it started: so it is one soon after a start late in a second. */
+  /**
+   * Its current whole second, minus the one in which it started: so this is one soon after a start late in a second.
+   */
   get uptimeS(): number {
     const second = (us: number) => Math.floor((EPOCH_US + us) / 1_000_000);
     return second(this.scheduler.now) - second(this.#startedAt);
   }
 
-  /** Gives it settings as a file of them does: those of CONFIG SET last until it restarts. */
+  /** Changes settings like a configuration file: settings of CONFIG SET last until it restarts. */
   configure(settings: Iterable<readonly [name: string, value: string]>): void {
     for (const [name, value] of settings) {
       this.#configured.set(name, value);
@@ -95,20 +100,20 @@ export class SimulatedServer implements Listener {
     return this.options.priority ?? 100;
   }
 
-  /** Follows a primary, as by `REPLICAOF`. */
+  /** Follows a primary, like `REPLICAOF`. */
   follow(primary: { readonly port: number }, lag: Lag = this.lag): void {
     this.lag = lag;
     if (this.replication.primaryPort !== primary.port) this.replication.follow(primary.port, lag);
   }
 
-  /** Becomes a primary, as by `REPLICAOF NO ONE`. */
+  /** Becomes a primary, like `REPLICAOF NO ONE`. */
   promote(): void {
     const former = this.replication.primaryPort;
     this.replication.promote();
     this.onPromoted?.(former);
   }
 
-  /** Whether it replicates no other one. */
+  /** Whether it replicates no other server. */
   get isPrimary(): boolean {
     return this.replication.primaryPort === undefined;
   }
@@ -126,7 +131,7 @@ export class SimulatedServer implements Listener {
     return this.#isUp;
   }
 
-  /** @param entries what it has at first */
+  /** @param entries its initial data */
   start(entries: Iterable<readonly [string, Entry]> = []): void {
     this.#startedAt = this.scheduler.now;
     this.calls.clear();
@@ -151,7 +156,7 @@ export class SimulatedServer implements Listener {
     this.#tellWatchers();
   }
 
-  /** As kill -9. */
+  /** Like kill -9. */
   kill(): void {
     if (!this.#isUp) return;
     this.#isUp = false;
@@ -172,7 +177,7 @@ export class SimulatedServer implements Listener {
     this.#snapshot = this.data.copy();
   }
 
-  /** As SIGSTOP: connections stay open, and can be made, and nothing answers. */
+  /** Like SIGSTOP: connections stay open, new ones can be made, and nothing answers. */
   pause(): void {
     this.#isPaused = true;
     this.#tellWatchers();
@@ -256,7 +261,7 @@ export class SimulatedServer implements Listener {
     for (const watcher of this.watchers) watcher();
   }
 
-  /** What a connection was sent while it was blocked comes first. */
+  /** What a connection received while it was blocked comes first. */
   resumeAfterBlock(connection: Connection): void {
     this.#queue.unshift(...connection.deferred.splice(0).map((args) => () => this.#answer(connection, args)));
     this.#work();
@@ -270,7 +275,7 @@ export class SimulatedServer implements Listener {
 
 const WITH_SUBCOMMANDS = /^(acl|client|config|pubsub|script)$/i;
 
-/** The end of a connection at its server. */
+/** The server's end of a connection. */
 export class Connection implements Subscriber, ReplicatedConnection {
   readonly decoder = new CommandDecoder();
   /** By `CLIENT SETNAME`. */

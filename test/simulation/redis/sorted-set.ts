@@ -6,7 +6,7 @@ export interface Bound {
   readonly isExclusive: boolean;
 }
 
-/** Members with scores, in the order of their scores, and of their bytes where these are equal. */
+/** Members with scores, ordered by their scores, and by their bytes if the scores are equal. */
 export class SortedSet {
   readonly #scores = new Map<string, number>();
   readonly #sorted: Member[] = [];
@@ -41,7 +41,7 @@ export class SortedSet {
     return true;
   }
 
-  /** The members whose scores lie between two bounds. */
+  /** The members whose scores are between two bounds. */
   within(min: Bound, max: Bound): readonly Member[] {
     const begin = this.#count(([, score]) => score < min.score || (min.isExclusive && score === min.score));
     const end = this.#count(([, score]) => score < max.score || (!max.isExclusive && score === max.score));
@@ -52,7 +52,7 @@ export class SortedSet {
     return this.#count(([each, other]) => other < score || (other === score && each < member));
   }
 
-  /** How many members come before: those for which that is true are the first ones. */
+  /** The number of members that come before: the condition is true for exactly the first ones. */
   #count(isBefore: (member: Member) => boolean): number {
     let [least, most] = [0, this.#sorted.length];
     while (least < most) {

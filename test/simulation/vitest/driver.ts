@@ -3,15 +3,15 @@ import { simulation } from './simulation.js';
 
 /** Within this time, in microseconds, steps follow each other at once. */
 const SOON_US = 200;
-/** How often the real event loop must have gone round with nothing to do before simulated time goes on by more than that. */
+/** How many idle rounds the real event loop must make before simulated time advances by more than that. */
 const IDLE_ROUNDS = 24;
 const STEPS_AT_ONCE = 16;
 /**
- * For how many rounds, of a real millisecond or more, nothing is planned before it is said that nothing will ever happen: far more
- * than a module takes to load, on a machine that does other work, too.
+ * After how many rounds without a plan, each of a real millisecond or more, nothing will ever happen: far more than a
+ * module takes to load, even on a busy machine.
  */
 const STUCK_ROUNDS = Number(process.env.SIMULATION_STUCK_ROUNDS ?? 3_000);
-/** How much simulated time a hook may take, in milliseconds: with a timer that repeats there is always something planned. */
+/** How much simulated time a hook may take, in milliseconds: with a repeating timer, something is always planned. */
 const LONGEST_MS = 3_600_000;
 
 let idleRounds = 0;
@@ -27,9 +27,9 @@ interface Watched {
 const watched = new Set<Watched>();
 
 /**
- * Has the simulation go on, step by step, for as long as this process lives. Each step is taken in a callback of its own of
- * the real event loop, so that Node.js runs nextTicks and microtasks after it. What the real event loop still has to do, such
- * as loading a module, comes first.
+ * Runs the simulation, step by step, as long as this process lives. Each step is taken in its own callback of the real
+ * event loop, so that Node.js runs nextTicks and microtasks after it. What the real event loop still has to do, such as
+ * loading a module, comes first.
  */
 export function drive(): void {
   const { scheduler } = simulation();
@@ -46,7 +46,10 @@ export function drive(): void {
   real.setImmediate(drive);
 }
 
-/** Runs a test or a hook, which fails as soon as it is clear that it never ends. @param limitMs in simulated time */
+/**
+ * Runs a test or a hook, which fails as soon as it is clear that it never ends.
+ * @param limitMs in simulated time
+ */
 export async function watch<T>(run: () => Promise<T>, limitMs = LONGEST_MS): Promise<T> {
   stuckRounds = 0;
   let entry: Watched;
@@ -68,7 +71,7 @@ function takeStep(): void {
   scheduler.step();
 }
 
-/** What Vitest keeps of the modules of this worker. */
+/** Vitest's records about the modules of this worker. */
 interface WorkerState {
   readonly resolvingModules: ReadonlySet<string>;
   readonly evaluatedModules: {
@@ -76,7 +79,10 @@ interface WorkerState {
   };
 }
 
-/** Whether a module is being loaded, such as by `import()` in the library: `vi.dynamicImportSettled()` waits for the same. */
+/**
+ * Whether a module is being loaded, such as by `import()` in the library: `vi.dynamicImportSettled()` waits for the
+ * same.
+ */
 function isLoading(): boolean {
   const { resolvingModules, evaluatedModules } = (globalThis as unknown as { __vitest_worker__: WorkerState })
     .__vitest_worker__;

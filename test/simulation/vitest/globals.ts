@@ -9,8 +9,8 @@ export const real = {
 };
 
 /**
- * Replaces what a program sees of time, chance and the network by what the simulation of its file has. The replacements ask for
- * the present simulation, as modules keep them: they outlive a file.
+ * Replaces the time, chance and network that a program sees by the simulation of its file. The replacements ask for the
+ * current simulation, because modules keep them: they outlive a file.
  */
 export function replaceGlobals(): void {
   const require = createRequire(import.meta.url);

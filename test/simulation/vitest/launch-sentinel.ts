@@ -1,7 +1,7 @@
 import type { LaunchedSentinel, SentinelSettings } from '../../support/launch-sentinel.js';
 import { simulation } from './simulation.js';
 
-/** Stands in for the function of test/support/launch-sentinel.ts. */
+/** Replaces the function of test/support/launch-sentinel.ts. */
 export async function launchSentinel(
   group: string,
   primary: { readonly port: number },

@@ -3,10 +3,10 @@ import type { RedisServerOptions } from '../../support/redis-server.js';
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import { simulation } from './simulation.js';
 
-/** Settings of its place among servers, beside those that CONFIG knows. */
+/** Settings about other servers, besides the settings that CONFIG knows. */
 const OF_ITS_PLACE = ['replicaof', 'replica-priority', 'cluster-enabled'];
 
-/** Stands in for the class of test/support/redis-server.ts, on a simulated server. */
+/** Replaces the class of test/support/redis-server.ts, on a simulated server. */
 export class RedisServer {
   readonly #admin: AdminConnection;
 

@@ -4,7 +4,7 @@ import { SimulatedSentinels } from '../redis/sentinel.js';
 import { SimulatedServer, type ServerOptions } from '../redis/simulated-server.js';
 import { Scheduler } from '../scheduler.js';
 
-/** What one test file runs in: a process in simulated time, with a network of its own. */
+/** The environment of one test file: a process in simulated time, with its own network. */
 export class Simulation {
   readonly scheduler: Scheduler;
   readonly process: SimulatedProcess;
@@ -26,7 +26,7 @@ export class Simulation {
     return new SimulatedServer(this.scheduler, this.network, port ?? this.network.freePort(), isPersistent, settings);
   }
 
-  /** Those that watch over a primary. */
+  /** The Sentinels of a primary. */
   sentinels(name: string, primaryPort: number, downAfterMs: number): SimulatedSentinels {
     let sentinels = this.#sentinels.get(primaryPort);
     if (!sentinels) {
@@ -38,19 +38,19 @@ export class Simulation {
   }
 }
 
-/** Modules may be loaded anew for each test file; what they have replaced stays. */
+/** Modules may be loaded again for each test file; their replacements stay. */
 const worker = globalThis as { simulation?: Simulation };
 
-/** The simulation of the test file that runs. */
+/** The simulation of the running test file. */
 export function simulation(): Simulation {
   if (!worker.simulation) throw new Error('No simulation has begun: is test/simulation/vitest/setup.ts a setup file?');
   return worker.simulation;
 }
 
 /**
- * Begins a new one: what is left of the last one never happens.
- * @param file the test file, each of which has random numbers of its own: of those Nest makes ids for its modules, which it keeps on
- *   classes that later files use, too
+ * Begins a new one: the rest of the last one never happens.
+ * @param file the test file, each of which has its own random numbers: Nest makes ids for its modules from them, which
+ * it stores on classes that later files use, too
  */
 export function beginSimulation(seed: string, file = ''): Simulation {
   return (worker.simulation = new Simulation(seed, file));
