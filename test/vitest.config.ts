@@ -4,10 +4,13 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** In simulated time, on simulated servers: what of these folders needs a real one is in a file `*.real.test.ts`. */
+/**
+ * In simulated time, on simulated servers: tests of these folders that need a real server are in a file
+ * `*.real.test.ts`.
+ */
 const SIMULATED = [
   '{backends,hazards,leader,lease,list,service,sets}/**/!(*.real)',
-  // and of others what is about time
+  // and in other folders, the tests about time
   'adapters/{adapter,dead-master}',
   'bench/faults',
   'contract/{answers-in-any-order,from-promises,lock-backend,toy-service}',
@@ -21,7 +24,7 @@ const SIMULATED = [
   'telemetry/contexts',
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
-/** What an application sees of a lock, and could see differently on a table of PGlite: it runs there once more. */
+/** What an application sees of a lock, and could see differently on a table of PGlite: these tests also run there. */
 const ON_PGLITE = [
   'nest/{contended-and-lost,disconnects,http,leader,methods,several-keys,timeouts}',
   'page/locks-page',
@@ -36,7 +39,10 @@ const LONGEST = [
   'model.test.ts',
   'overload.test.ts',
 ];
-/** The first load the built package, the second need a browser, the third a MariaDB, the fourth an etcd: each has a runner of its own. */
+/**
+ * The first load the built package, the second need a browser, the third a MariaDB, the fourth an etcd: each has its
+ * own runner.
+ */
 const ELSEWHERE = ['test/package/**', 'test/browser/**', 'test/mariadb/**', 'test/etcd/**'];
 
 const alias: { find: string | RegExp; replacement: string }[] = [
@@ -61,7 +67,7 @@ if (process.env.REDIS_CLIENT === 'node-redis') {
 const simulated: TestProjectInlineConfiguration = {
   extends: true,
   resolve: {
-    // In place of what starts real servers.
+    // Replaces what starts real servers.
     alias: [
       {
         find: /^(\.\.?\/)+(support\/)?redis-server\.js$/,
@@ -89,7 +95,7 @@ const pglite: TestProjectInlineConfiguration = {
   test: { name: 'pglite', include: ON_PGLITE, globalSetup: ['test/global-setup.ts'] },
 };
 
-/** All others, on real servers where they need any: those of them that depend on time are named `*.real.test.ts`. */
+/** All others, on real servers if they need any: the ones that depend on time are named `*.real.test.ts`. */
 const real = (elsewhere: string[] = []): TestProjectInlineConfiguration => ({
   extends: true,
   test: {
@@ -101,8 +107,9 @@ const real = (elsewhere: string[] = []): TestProjectInlineConfiguration => ({
 });
 
 /**
- * Begins with the longest files, and spreads those that mostly wait evenly, as others compute meanwhile. What is in simulated time
- * comes last: those files are short, so that no processor is idle at the end, and a worker changes its project only once.
+ * Begins with the longest files, and spreads the files that mostly wait evenly, since others compute meanwhile. Files
+ * in simulated time come last: they are short, so that no processor is idle at the end, and a worker changes its
+ * project only once.
  */
 class Mixed extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -122,20 +129,21 @@ function partition<T>(all: readonly T[], belongs: (each: T) => boolean): [T[], T
   return [all.filter(belongs), all.filter((each) => !belongs(each))];
 }
 
-/** What all runs have in common. */
+/** The settings of all runs. */
 export const shared = {
   root,
   resolve: { alias },
   test: {
     setupFiles: ['reflect-metadata'],
     pool: 'forks',
-    // Loading Nest anew for every file costs more than the tests; no test file changes global state.
+    // Loading Nest again for every file costs more than the tests; no test file changes global state.
     isolate: false,
     // PostgreSQL as WebAssembly starts with half the work when it is not optimized.
     execArgv: ['--liftoff-only'],
-    // Vitest fails a run in which a rejection stayed unhandled, even if all tests passed: tests need not look for it.
+    // Vitest fails a run with an unhandled rejection, even if all tests passed: tests need not look for it.
     dangerouslyIgnoreUnhandledErrors: false,
-    // What a test waits for has limits of its own: these end only what would never end, as slow as the machine may be.
+    // The waits of a test have their own limits: these limits end only what would never end, however slow the machine
+    // is.
     testTimeout: 300_000,
     hookTimeout: 300_000,
   },

@@ -13,7 +13,7 @@ const SECRET = 'hunter2';
 const KEY = '-----BEGIN PRIVATE KEY-----';
 
 const server = await postgresOfFile();
-/** Of another process, as far as the server can tell. */
+/** For the server, it is a connection of another process. */
 let others: LockService;
 let log: RecordingLogger;
 
@@ -52,7 +52,7 @@ async function connections(): Promise<Record<string, unknown>[]> {
   return server.query(`SELECT application_name, usename FROM pg_stat_activity WHERE usename = 'guarded'`);
 }
 
-/** Waits until the sessions of the tests before have ended, which the server lists for a while after they were closed. */
+/** Waits until the sessions of earlier tests have ended, which the server lists for a while after they were closed. */
 const noneIsLeft = () => until(async () => (await connections()).length === 0, { what: 'all sessions have ended' });
 
 /** Waits for a lock of another process, so that all connections are open. */
@@ -109,7 +109,7 @@ it('a Pool has its options copied: its connections are not used, so a lock can b
   client.release();
 });
 
-/** What can be read of an error, of the log, and of the service. */
+/** The readable text of an error, of the log, and of the service. */
 function shown(...parts: unknown[]): string {
   const chain = (error: unknown): unknown[] =>
     error instanceof Error ? [error.message, error.stack, ...chain(error.cause)] : [error];

@@ -92,11 +92,11 @@ it('the migrations of docs/migrations-by-tool.md for TypeORM and Knex create the
   expect(await found()).toBeNull();
 });
 
-/** With the table of locks, and whatever tools that change the schema make. */
+/** With the table of locks, and without what tools that change the schema create. */
 const managed = await postgresOfFile();
 await managed.query(ddl('postgres'));
 
-/** What MikroORM would do to the database for an entity of the application. */
+/** The changes that MikroORM would make to the database for an entity of the application. */
 async function updateOf(schemaGenerator: object): Promise<string> {
   const account = new MikroEntity({ name: 'Account', properties: { id: { type: 'string', primary: true } } });
   const orm = await MikroORM.init({ entities: [account], clientUrl: managed.url, schemaGenerator });

@@ -18,7 +18,10 @@ const server = await postgresOfFile({ fsync: 'on' });
 
 let tables = 0;
 
-/** A table of its own for one test. @param change what becomes of the statement that creates it */
+/**
+ * A table for one test.
+ * @param change changes the statement that creates it
+ */
 async function table(change: (statement: string) => string = (statement) => statement): Promise<string> {
   const name = `locks_${++tables}`;
   await server.query(change(ddl('postgres', { table: name })));
@@ -62,7 +65,7 @@ it('an application starts as soon as its table can be created, though the first 
   await (await opening).withLock('k', () => {});
 });
 
-/** What an application logs of locks in a table when it starts. */
+/** The log of an application about locks in a table when it starts. */
 const logWith = (name: string): Promise<string[]> =>
   logOfAnswering(SqlLockModule.forRoot({ postgres: server.url, table: name, commandTimeoutMs }));
 

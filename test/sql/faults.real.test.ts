@@ -34,7 +34,7 @@ async function proxied(commandTimeoutMs: number): Promise<{ backend: LockBackend
   return { proxy, backend: await backendOn({ postgres: urlBy(proxy), commandTimeoutMs }) };
 }
 
-/** Makes rows of locks that are free. */
+/** Creates rows of free locks. */
 async function usedKeys(backend: LockBackend, count: number): Promise<string[]> {
   const claims = Array.from({ length: count }, () => claimOn(freshKey()));
   await Promise.all(claims.map((claim) => granted(backend, claim)));
@@ -73,7 +73,7 @@ describe('Locks in PostgreSQL', () => {
 
   it('leave nothing behind of an attempt whose reply never came [G656]', async () => {
     const { backend, proxy } = await proxied(500);
-    // A lock without a row is not taken by the first statement that is sent for it.
+    // The first statement that is sent for a lock does not take it if the lock has no row.
     const [used] = (await usedKeys(backend, 1)) as [string];
     const [alone, queued, held] = [used, freshKey(), freshKey()].map((key) => claimOn(key, 600_000)) as [
       Claim,
@@ -155,7 +155,7 @@ describe('Locks in PostgreSQL', () => {
     proxy.retarget(1); // nobody listens there
     const madeBefore = proxy.made;
     await until(() => performance.now() - downSince > 2_000, { what: 'it was down for 2 s' });
-    // Pauses grow from 50 ms to 2 s, and are 0.75 of that at least.
+    // Pauses grow from 50 ms to 2 s, and are at least 0.75 of that.
     expect(proxy.made - madeBefore).toBeLessThanOrEqual(7 + (performance.now() - downSince) / 1_500);
     let said = 0;
     backend.onReachable = () => void said++;
@@ -201,7 +201,7 @@ describe('Locks in PostgreSQL', () => {
     const stuck = keys[4]!;
     const other = await sessionOn(server, stuck);
     const claims = keys.map((key) => claimOn(key));
-    // Something in flight, so that they travel together.
+    // Something is in flight, so that they travel together.
     const [, ...outcomes] = await Promise.all([
       backend.inspect(keys[0]!),
       ...claims.map((claim) => acquireOn(backend, claim)),
@@ -216,7 +216,7 @@ describe('Locks in PostgreSQL', () => {
 
   it('are granted although their statement was in a deadlock with another session', async () => {
     const backend = await backendOn({ commandTimeoutMs: 60_000 });
-    /** @returns nothing if both keys were not in one statement, so that there was no deadlock */
+    /** @returns nothing if the two keys were not in one statement, so that there was no deadlock */
     const deadlocked = async () => {
       const [first, second] = [freshKey(), freshKey()].sort() as [string, string];
       const other = await sessionOn(server);
@@ -229,7 +229,7 @@ describe('Locks in PostgreSQL', () => {
         ...[first, second].map((key) => acquireOn(backend, claimOn(key))),
       ]);
       await blocked(server);
-      // The statement has inserted it: it is the victim, or this is.
+      // The statement has inserted it: either it is the victim, or this session is.
       const isDeadlock = await insert(first).then(
         () => true,
         ({ code }: { code: string }) => code !== '23505',
@@ -278,7 +278,10 @@ class LockWorker extends DrivenProcess {
     return this.ask('holdAndWait');
   }
 
-  /** Closes its locks, and ends by itself: nothing else keeps it. @returns its exit code */
+  /**
+   * Closes its locks, and ends by itself: nothing else keeps it running.
+   * @returns its exit code
+   */
   async closeAndEnd(): Promise<number | null> {
     const ended = new Promise<number | null>((resolve) => this.child.once('exit', resolve));
     void this.ask('close');

@@ -28,12 +28,12 @@ afterAll(async () => {
   await locks.onApplicationShutdown();
 });
 
-beforeEach(() => work.query('ROLLBACK')); // of a test that failed
+beforeEach(() => work.query('ROLLBACK')); // of a failed test
 
 const isAcquired = async (claim: Claim, inLine = false): Promise<boolean> =>
   (await acquireOn(other, claim, inLine ? placeOf(claim.owner) : undefined)).status === 'acquired';
 
-/** The ways in which another process becomes the holder, or the row goes. Each resolves to whether it did. */
+/** The ways in which another process becomes the holder, or the row is deleted. Each resolves to whether it did. */
 const TAKEOVERS: [how: string, takeOver: (lock: Lock) => Promise<boolean>][] = [
   [
     'its lease ends, and another acquires it',
@@ -88,7 +88,10 @@ const TAKEOVERS: [how: string, takeOver: (lock: Lock) => Promise<boolean>][] = [
   ],
 ];
 
-/** The first two are said by the guard, the third by the database: the transaction reads an older state. All but the first roll it back. */
+/**
+ * The first two messages come from the guard, the third from the database: the transaction reads an older state. All
+ * but the first roll it back.
+ */
 type Outcome = 'held' | 'lost' | '40001';
 
 async function guarded({ text, values }: ReturnType<typeof guardStatement>): Promise<Outcome> {
@@ -109,7 +112,7 @@ const LEVELS: [level: string, ifTaken: Outcome][] = [
 ];
 
 describe.each(LEVELS)('a transaction at %s', (level, ifTaken) => {
-  /** A lock of a lease that nobody extends, and a transaction that has begun to read. */
+  /** A lock with a lease that nobody extends, and a transaction that has begun to read. */
   async function begun() {
     const lock = await locks.acquire(freshKey(), { watchdog: false, ttlMs: 60_000 });
     const statement = guardStatement(lock); // before it may turn out to be lost

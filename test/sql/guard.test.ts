@@ -16,7 +16,7 @@ import { connectTo, expire, locksOn, postgresOfFile, queued, rowOf } from './sta
 const server = await postgresOfFile();
 await server.query('CREATE TABLE note (text text)');
 
-/** Two processes, of which the first has a lock whose lease nobody extends, and a connection of the application. */
+/** Two processes, the first with a lock whose lease nobody extends, and a connection of the application. */
 async function stage() {
   const [a, b] = [await locksOn(server), await locksOn(server)];
   const tx = await connectTo(server);
@@ -24,7 +24,7 @@ async function stage() {
   return { a, b, key: lock.key, tx, lock };
 }
 
-/** The same, with a transaction open that guards the lock. */
+/** The same, with an open transaction that guards the lock. */
 async function guarded() {
   const staged = await stage();
   await staged.tx.query('BEGIN');
@@ -36,7 +36,7 @@ async function guarded() {
 const isFree = (locks: LockService, key: string) =>
   until(async () => (await locks.tryAcquire(key))?.release(), { what: 'the lock is free' });
 
-/** Why releases were not confirmed. */
+/** The reasons why releases were not confirmed. */
 function failuresOf(locks: LockService) {
   const failures: Extract<LockEvent, { type: 'release-failed' }>[] = [];
   locks.events$.subscribe((event) => event.type === 'release-failed' && failures.push(event));
@@ -63,7 +63,7 @@ describe('a transaction that guards a lock', () => {
     );
     expect(refusal).toBeInstanceOf(LockLostError);
     expect(refusal).toMatchObject({ key, reason: 'stolen', cause: { code: '22P02' } });
-    // Also where the error is swallowed.
+    // Even if the error is swallowed.
     expect(await tx.query('COMMIT')).toMatchObject({ command: 'ROLLBACK' });
     expect(await server.query('SELECT FROM note WHERE text = $1', [key])).toEqual([]);
     expect(await lockOfB.release()).toBe(true);
@@ -109,7 +109,7 @@ describe('a transaction that guards a lock', () => {
     const { a, b, key, lock: before, tx } = await stage();
     await before.release();
     const failures = failuresOf(a);
-    const lock = await a.acquire(key); // one that was used before is taken and given by other statements
+    const lock = await a.acquire(key); // other statements take and release a lock that was used before
     await tx.query('BEGIN');
     await guard(lock, tx);
     expect(await lock.release()).toBe(false);
@@ -174,14 +174,16 @@ describe('a transaction that guards a lock', () => {
   });
 });
 
-/** Who may guard: the lock that the call was granted, or a handle of the same lease inside. */
+/** What may guard: the lock that the call was granted, or a handle of the same lease inside. */
 const HANDLES: [by: string, work: (locks: LockService, lock: Lock, tx: pg.Client) => Promise<void>][] = [
   ['its holder', (_, lock, tx) => guard(lock, tx)],
   ['a nested call', (locks, { key }, tx) => locks.withLock(key, (nested) => guard(nested, tx))],
 ];
 
 describe('a lock that others of the process wait for', () => {
-  /** Has two calls of a service wait for a lock that another holds, then gives it to the first of them, for both. */
+  /**
+   * Lets two calls of a service wait for a lock that another one holds, then hands it to the first of them, for both.
+   */
   async function twoInLine(work: (locks: LockService, lock: Lock) => Promise<void>) {
     const [a, b] = [await locksOn(server, { cohortMs: 60_000 }), await locksOn(server)]; // also on a busy machine
     const key = freshKey();
@@ -203,7 +205,7 @@ describe('a lock that others of the process wait for', () => {
     return { key, a, first, second, end, ownerOfFirst: () => owner };
   }
 
-  /** Has a transaction read while the first call holds the lock, then passes the lock on to the second call. */
+  /** Lets a transaction read while the first call holds the lock, then passes the lock on to the second call. */
   async function readBeforePassedOn(level: string) {
     const { first, second, end, ownerOfFirst } = await twoInLine(async () => {});
     const tx = await connectTo(server);
@@ -222,7 +224,7 @@ describe('a lock that others of the process wait for', () => {
       const { lock, tx } = await readBeforePassedOn(level);
       await expect(guard(lock, tx)).rejects.toMatchObject({ code: '40001', cause: { code: '22P02' } });
       expect(await tx.query('COMMIT')).toMatchObject({ command: 'ROLLBACK' });
-      // Repeated, as an application does: a statement that arrives late makes the transaction look older than it is.
+      // Repeated, as an application does: a late statement makes the transaction look older than it is.
       const isGuarded = async () => {
         await tx.query(`BEGIN ISOLATION LEVEL ${level}`);
         const guarded = await guard(lock, tx).then(

@@ -13,7 +13,10 @@ type Query = { name?: string; text: string; values: unknown[] };
 
 const server = await postgresOfFile();
 
-/** A client of `pg` that shows what is sent. @param sees returns whether a statement is sent; otherwise it has no rows */
+/**
+ * A client of `pg` that shows its messages.
+ * @param sees returns whether to send a statement; otherwise it has no rows
+ */
 function watched(sees: (query: Query) => boolean): PostgresConfig {
   class Watched extends pg.Client {
     override query(...args: unknown[]): never {
@@ -27,7 +30,10 @@ function watched(sees: (query: Query) => boolean): PostgresConfig {
 
 const waitingFor = async (key: string) => [...(await rowOf(server, key))!.waiters];
 
-/** Has a service listen, as it does once a call of it had to wait. @param holder takes the lock first */
+/**
+ * Makes a service listen, as it does once a call of it had to wait.
+ * @param holder takes the lock first
+ */
 async function listens(holder: LockService, waiter: LockService): Promise<void> {
   const key = `a\0b\\0 ${freshKey()}`; // in the messages of a hand-over, too
   const before = (await listening(server)).length;
@@ -46,7 +52,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
     const holder = await openSqlLocks({ postgres: server.url });
     const waiter = await openSqlLocks({ postgres: watched(sees) });
     await listens(holder, waiter);
-    // A check, which asks each second, may come in between.
+    // A check, which comes each second, may come in between.
     await until(
       async () => {
         const key = freshKey();
@@ -150,7 +156,8 @@ describe('Locks in PostgreSQL that are handed over', () => {
     expect((await waits).isHeld).toBe(true);
     isServed = true;
     await watching;
-    // Two seconds of grants are enough for the others to count as silent; a third may come before their last signs are so old.
+    // Two seconds of grants are enough to make the others count as silent; a third grant may come before their last
+    // signs are so old.
     expect(dead.filter((ticket) => grants.has(ticket)).length).toBeLessThanOrEqual(2);
   });
 
@@ -187,10 +194,10 @@ describe('Locks in PostgreSQL that are handed over', () => {
     await Promise.all(waiting.map(async (lock) => (await lock).release()));
 
     const next = await locks.acquire(key);
-    // With signs of the future, which count as given now: none of the processes is silent.
+    // With signs from the future, which count as new: none of the processes is silent.
     const alive = places.map((place) => place.replace(/ (\d{16})( \d+)$/, ' 9000000000000000$2'));
     await server.query('UPDATE resource_lock SET waiters = $2 WHERE resource_lock_key = $1', [key, alive]);
-    const waits = others[0]!.acquire(key, { waitMs: 4_000 }); // four grants that nobody confirms would take 8 s
+    const waits = others[0]!.acquire(key, { waitMs: 4_000 }); // four unconfirmed grants would take 8 s
     await queued(server, key, others.length + 1);
     await next.release();
     await (await waits).release();

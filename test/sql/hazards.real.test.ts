@@ -29,7 +29,7 @@ import { ddl, postgresStatements, statements, turnValues } from './statements.js
 
 const TTL_MS = 600_000;
 
-// Statistics are gathered by nobody, as long as a test does not.
+// Nobody gathers statistics, unless a test does.
 const server = await postgresOfFile({ deadlock_timeout: '20ms', autovacuum: 'off' });
 const { turn, giveAndTurn, extend, give, sweep, take } = statements;
 
@@ -54,7 +54,7 @@ describeHazards('PostgreSQL', async (): Promise<HazardDatabase> => ({
 describe('S2: the end of the lease is a local time, and clocks are changed to summer time or back', () => {
   const BERLIN = 'Europe/Berlin';
 
-  /** A database of that zone whose clock the test sets: what is called `clock_timestamp` there is a function of the test. */
+  /** A database of that zone whose clock the test sets: `clock_timestamp` there is a function of the test. */
   async function movedClock(name: string): Promise<{ url: string; moveTo: (time: string) => Promise<void> }> {
     await server.query(`CREATE DATABASE ${name}`);
     const url = server.url.replace(/postgres$/, name);
@@ -93,7 +93,7 @@ describe('S5: a transaction guards the lock while its lease ends', () => {
     await tx.query('BEGIN');
     const guard = 'SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 AND resource_lock_value = $2 FOR KEY SHARE';
     expect((await tx.query(guard, [key, lock.owner])).rowCount).toBe(1);
-    await expire(server, key); // which an extension could undo as well: a guard lets both through
+    await expire(server, key); // an extension could undo it, too: a guard lets both through
 
     expect(await b.tryAcquire(key)).toBeNull();
     let hasTurn = false;
@@ -152,7 +152,7 @@ describe('S9: several locks are taken at once, by everybody in another order', (
     const locks = await locksOn(server);
     for (const key of [one, other]) await locks.acquire(key, { ttlMs: TTL_MS });
     const asking = await openPostgres(server.url, PATIENT.commandTimeoutMs).then((source) => source.connect(() => {}));
-    // The plan that reads the rows one by one, which it is free to choose.
+    // The plan that reads the rows one by one, which the database is free to choose.
     for (const name of ['enable_hashjoin', 'enable_mergejoin'])
       await asking.query({ name, text: `SET ${name} = off` }, []);
     const owners = [(await rowOf(server, one))!.holder, (await rowOf(server, other))!.holder];
@@ -170,7 +170,7 @@ describe('S9: several locks are taken at once, by everybody in another order', (
   });
 });
 
-/** When the one process that waits for a lock has last asked, as soon as it does. */
+/** The time when the only waiting process has last asked, as soon as it does. */
 const askedAt = (key: string) =>
   until(async () => (await rowOf(server, key))?.waiters[0]?.split(' ')[3], { what: 'another one waits' });
 

@@ -16,10 +16,10 @@ export interface Pool {
   take(): Promise<{ query(text: string): Promise<unknown>; release(): void }>;
 }
 
-/** A database with locks, and what an application has there. All that it opens ends with the test. */
+/** A database with locks, and what an application has there. Everything that it opens ends with the test. */
 export interface HazardDatabase {
   readonly port: number;
-  /** The URL, or one that leads there by another port. */
+  /** The URL, or a URL that leads there through another port. */
   url(port?: number): string;
   /** Runs a statement. */
   run(text: string): Promise<unknown>;
@@ -39,7 +39,10 @@ export interface LockRow {
   readonly remainingMs: number;
 }
 
-/** Pairs of keys that one of these takes for one: a checksum of 32 bits, collations, padded text, a number, what cannot be stored. */
+/**
+ * Pairs of keys that something considers equal: a checksum of 32 bits, collations, padded text, a number, text that
+ * cannot be stored.
+ */
 const LOOK_ALIKE = [
   ['plumless', 'buckeroo'],
   ['order:1', 'ORDER:1'],

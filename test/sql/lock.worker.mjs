@@ -1,4 +1,4 @@
-// A process that holds locks and waits for some: to be killed, or to close them, after which it must end by itself.
+// A process that holds locks and waits for some. It can be killed, or close them, after which it must end by itself.
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { composeLocks } = await load('compose/composition.js');
@@ -18,7 +18,7 @@ serve({
   async holdAndWait() {
     const held = await locks.acquire('held');
     const waited = other.acquire('held', { waitMs: 30_000 });
-    await new Promise((resolve) => setTimeout(resolve, 1_500)); // it listens by then, most of the time
+    await new Promise((resolve) => setTimeout(resolve, 1_500)); // it mostly listens by then
     await held.release();
     await waited;
     await locks.acquire('kept');

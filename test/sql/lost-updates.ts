@@ -14,7 +14,7 @@ import { DataSource } from 'typeorm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshKey } from '../support/claims.js';
 
-/** What work does in a transaction. Its statements have no placeholders: each driver has others. */
+/** The operations of work in a transaction. Its statements have no placeholders, since they differ between drivers. */
 type Work = (run: (text: string) => PromiseLike<unknown>, guarding: Transaction | TransactionQuery) => Promise<void>;
 
 /** A driver as an application uses it. */
@@ -34,14 +34,14 @@ export interface Database {
   openLocks(): Promise<LockService>;
   /** The lease of the work, in milliseconds. */
   readonly ttlMs: number;
-  /** Waits until the lease has ended, or ends it, also while a transaction guards the lock. */
+  /** Waits until the lease has ended, or ends it, even while a transaction guards the lock. */
   endLease(key: string): Promise<void>;
 }
 
-/** The placeholders of PostgreSQL, as Knex and MikroORM want them. */
+/** The placeholders of PostgreSQL, in the form of Knex and MikroORM. */
 const questionMarks = (text: string): string => text.replaceAll(/\$\d+/g, '?');
 
-/** Both drivers have the same words for it. */
+/** Both drivers use the same words for it. */
 async function ofPool(dialect: Dialect, url: string): Promise<Driver> {
   const mysql = () => createPool(url) as unknown as { getConnection(): Promise<pg.PoolClient>; end(): Promise<void> };
   const pool = dialect === 'mysql' ? mysql() : new pg.Pool({ connectionString: url });
@@ -132,7 +132,8 @@ const DRIVERS: [name: string, open: (dialect: Dialect, url: string) => Promise<D
 type When = 'never' | 'first' | 'last';
 
 /**
- * Counts the updates that are lost when work is paused in its transaction until its lease has ended, and another one does the same.
+ * Counts the updates that are lost when work is paused in its transaction until its lease has ended, and another
+ * process does the same.
  * @param start called once for each driver
  */
 export function describeLostUpdates(dialect: Dialect, start: () => Promise<Database>, rounds: number): void {
@@ -152,7 +153,10 @@ export function describeLostUpdates(dialect: Dialect, start: () => Promise<Datab
       return Number(row!.n);
     };
 
-    /** Adds one, as an application does that reads, computes and writes. @param meanwhile between the two */
+    /**
+     * Adds one, as an application that reads, computes and writes.
+     * @param meanwhile between the two
+     */
     function addOne(lock: Lock, when: When, meanwhile?: () => Promise<void>): Promise<unknown> {
       return driver.inTransaction(async (run, guarding) => {
         if (when === 'first') await guard(lock, guarding);

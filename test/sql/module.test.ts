@@ -140,7 +140,7 @@ it('the server is the one that PGHOST names where options of pg have no host, as
   expect(resolve({ database: 'shop' })).not.toThrow();
   vi.stubEnv('PGHOST', 'a:5432');
   expect(resolve({ database: 'shop' })).toThrow('got host a string, which is not the name of a host.');
-  expect(resolve({ connectionString: url })).not.toThrow(); // which has one
+  expect(resolve({ connectionString: url })).not.toThrow(); // it has one
 });
 
 it('a port next to a socket of MySQL is ignored, as mysql2 does not use it', () => {
@@ -166,7 +166,7 @@ it.each(Object.entries(FORMS))('an application has its locks in a PGlite with %s
 });
 
 describe.each(Object.entries(FORMS))('with %s an application does not start', (form, registration) => {
-  // The forms share the check: what each of them does with its options is seen by some.
+  // The forms share the check: some of these show what each of them does with its options.
   it.each(form === 'forRoot' ? BAD : BAD.slice(0, 3))('with %o', async (options, message) => {
     const starting = start(registration(options as SqlLockModuleOptions));
     await expect(starting).rejects.toThrow(message);
@@ -196,7 +196,7 @@ describe('the table', () => {
     await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
     const { message } = (await starting.catch((error: Error) => error)) as Error;
     expect(message).toContain('PGlite has no table "public"."Missing" for locks. Create it in a migration');
-    // Some tools know no defaults.
+    // Some tools do not support defaults.
     await postgres.exec(message.slice(message.indexOf('CREATE TABLE')).replaceAll(/ DEFAULT [^\s,]+/g, ''));
     const locks = await start(SqlLockModule.forRoot({ postgres, table: 'public.Missing', commandTimeoutMs: 20_000 }));
     expect(await locks.withLock('k', ({ fencingToken }) => fencingToken)).toBeGreaterThan(0);

@@ -5,7 +5,7 @@ import { RecordingLogger, startModules } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { connectTo, locksOn, ownPostgres, postgresOfFile } from './stage.js';
 
-/** Long enough for a machine that does other work, where nothing is to be given up. */
+/** Long enough for a busy machine, if nothing should be given up. */
 const PATIENT = { commandTimeoutMs: 60_000, waitMs: 60_000 };
 
 const server = await postgresOfFile();
@@ -14,7 +14,7 @@ let tables = 0;
 const freshTable = () => `locks_${++tables}`;
 const keysOf = (name: string, count: number) => Array.from({ length: count }, (_, at) => `${name}${at}`);
 
-/** Takes each key, or says why not. Something is in flight before, so that they travel together. */
+/** Takes each key, or returns why not. Something is in flight before, so that the requests travel together. */
 async function takeAll(locks: LockService, keys: readonly string[]): Promise<string[]> {
   const [, ...outcomes] = await Promise.all([
     locks.inspect('any'),
@@ -78,7 +78,7 @@ describe('A lock in PostgreSQL whose data cannot be used', () => {
     expect(await locks.acquire('k4').catch((error: Error) => error.message)).toContain('out of range'); // alone
     await server.query(`UPDATE ${table} SET expires_at = 'infinity' WHERE resource_lock_key = 'k5'`);
     const listed = await locks.list();
-    expect(listed.complete).toBe(false); // that with garbage in its queue cannot be read
+    expect(listed.complete).toBe(false); // the lock with garbage in its queue cannot be read
     expect(listed.locks.map(({ key }) => key)).toEqual(
       ['endless', 'held', ...keys.filter((key) => !['k4', 'k5'].includes(key))].sort(),
     );

@@ -9,7 +9,7 @@ export function pglite(): Promise<PGlite> {
   return database;
 }
 
-/** Options for locks in a new table of it, as patient as a busy machine needs. */
+/** Options for locks in a new table of it, patient enough for a busy machine. */
 export async function onPGlite() {
   return { postgres: await pglite(), table: `locks_${++tables}`, createTable: true, commandTimeoutMs: 20_000 };
 }

@@ -13,7 +13,10 @@ import type { PostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 import { postgresOfFile } from './stage.js';
 
-/** Starts a PgBouncer that gives its three connections away after each transaction. @returns its URL */
+/**
+ * Starts a PgBouncer that assigns its three connections per transaction.
+ * @returns its URL
+ */
 async function pooler(server: PostgresServer, setting: string): Promise<string> {
   const program = await providePgBouncer();
   const dir = await mkdtemp(join(tmpdir(), 'pgbouncer-'));
@@ -46,7 +49,7 @@ async function pooler(server: PostgresServer, setting: string): Promise<string> 
   return `postgres://postgres@127.0.0.1:${port}/postgres`;
 }
 
-// It cannot be set up for the session there.
+// There it cannot be set for the session.
 const server = await postgresOfFile({ default_transaction_isolation: 'serializable' });
 
 describe('Locks in PostgreSQL behind a pooler that assigns connections per transaction', () => {

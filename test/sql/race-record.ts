@@ -1,9 +1,9 @@
-/** Whoever is not heard of for so long may be passed over, in milliseconds: less than what the statement says. */
+/** A process that is silent for this long may be passed over, in milliseconds: less than in the statement. */
 const MAY_BE_SILENT_MS = 1_500;
-/** How long a lock that was handed over stands unless it is confirmed, in milliseconds. */
+/** How long a lock that was handed over lasts unless it is confirmed, in milliseconds. */
 export const GRANT_TTL_MS = 2_000;
 
-/** What the lock was granted by. */
+/** What granted the lock. */
 interface Granted {
   readonly key: string;
   readonly owner: string;
@@ -12,7 +12,7 @@ interface Granted {
   readonly sentAt: number;
   /** The number of its place; undefined: it does not wait. */
   readonly number?: number;
-  /** Who had a place in the queue all the time, unless served or gone meanwhile. */
+  /** A contender that had a place in the queue all the time, unless it was served or left meanwhile. */
   readonly before?: readonly Place[];
 }
 
@@ -20,16 +20,16 @@ interface Grant extends Granted {
   readonly answeredAt: number;
 }
 
-/** A place in a queue, as the one who waits there knows it. */
+/** A place in a queue, as its waiting owner knows it. */
 export class Place {
-  /** Since when it is known to stand in the queue. */
+  /** Since when it is known to be in the queue. */
   since = Infinity;
   leftAt = Infinity;
   /** The first token that it was granted. */
   token = Infinity;
   /** When the lock was handed over to it. */
   readonly served: number[] = [];
-  /** When it was first told that it had no place, without a known reason. */
+  /** When it first learned that it had no place, without a known reason. */
   #missedAt?: number;
   #lastAskedAt = 0;
   tell!: (told: { sentAt: number }) => void;
@@ -41,7 +41,10 @@ export class Place {
     readonly number: number,
   ) {}
 
-  /** It was asked for. @param isThere whether it had been there, or is not needed any more */
+  /**
+   * It was requested.
+   * @param isThere whether it had been there, or is not needed any more
+   */
   asked(sentAt: number, isThere: boolean): void {
     // It may have been passed over.
     if (this.since < Infinity && !isThere && !this.mayBeSilentAt(performance.now()))
@@ -50,7 +53,7 @@ export class Place {
     if (this.since === Infinity) this.since = performance.now();
   }
 
-  /** Not if it was served before, and the message was lost. The answer that says so may have been read later. */
+  /** Not if it was served before, and the message was lost. The answer about that may have been read later. */
   get isLost(): boolean {
     const missedAt = this.#missedAt;
     return missedAt !== undefined && !this.served.some((sentAt) => sentAt < missedAt);
@@ -65,13 +68,13 @@ export class Place {
   }
 }
 
-/** The time during which one relies on a lock. */
+/** The time during which a holder relies on a lock. */
 class Use {
   readonly from = performance.now();
 
   until: number;
 
-  /** @param sentAt when the lock was asked for */
+  /** @param sentAt when the lock was requested */
   constructor(
     readonly key: string,
     readonly owner: string,
@@ -92,11 +95,11 @@ interface Seizure {
   readonly answeredAt: number;
 }
 
-/** What happened in a race, as those who took part know it; and whether it may happen. All times are of one clock. */
+/** The events of a race, as its participants know them; and whether they may happen. All times are of one clock. */
 export class RaceRecord {
   readonly grants: Grant[] = [];
   readonly #uses: Use[] = [];
-  /** By key and holder. One that is served again, as it still had a place, may lose the lock again. */
+  /** By key and holder. A holder that is served again, because it still had a place, may lose the lock again. */
   readonly #seizures = new Map<string, Seizure[]>();
   readonly #places = new Map<string, Place>();
   readonly #waiting = new Map<string, Set<Place>>();
@@ -106,7 +109,7 @@ export class RaceRecord {
   swept = 0;
   forced = 0;
 
-  /** Whether it has what few races have. */
+  /** Whether it contains the events that few races have. */
   get hasAll(): boolean {
     return this.handedOver > 0 && this.swept > 0 && this.forced > 0;
   }
@@ -119,7 +122,7 @@ export class RaceRecord {
     return place;
   }
 
-  /** Who stands in the queue now, as far as is known. */
+  /** The contenders in the queue now, as far as is known. */
   waitingFor(key: string, at: number): Place[] {
     const waiting = this.#waiting.get(key) ?? new Set();
     for (const place of waiting) if (place.leftAt < at || place.token < Infinity) waiting.delete(place);
@@ -146,7 +149,7 @@ export class RaceRecord {
     if (isTold) place.tell(granted);
   }
 
-  /** @returns undefined when its lease has ended already */
+  /** @returns undefined if its lease has already ended */
   begins(key: string, owner: string, sentAt: number, ttlMs: number): Use | undefined {
     const use = new Use(key, owner, sentAt, ttlMs);
     if (use.from >= use.until) {
@@ -167,9 +170,9 @@ export class RaceRecord {
     this.errors.set(code, (this.errors.get(code) ?? 0) + 1);
   }
 
-  /** @returns what must not have happened, in words */
+  /** @returns the errors, as sentences */
   problems(): string[] {
-    // Whoever was granted a lock may begin with it after it was taken from it by force.
+    // A contender that was granted a lock may begin with it after a forced release.
     for (const use of this.#uses)
       for (const { answeredAt, sentAt } of this.#seizures.get(idOf(use.key, use.owner)) ?? [])
         if (answeredAt > use.sentAt) use.ends(sentAt);
@@ -213,7 +216,7 @@ function sharedTokens(grants: readonly Grant[]): string[] {
     .map(({ key, owner, first }) => `${owner} has the token ${first} of ${key}, as another one has`);
 }
 
-/** Whatever was answered before another attempt was sent has the smaller tokens. */
+/** An attempt that was answered before another one was sent has the smaller tokens. */
 function tokensBack(grants: readonly Grant[]): string[] {
   const answered = [...grants].sort((one, other) => one.answeredAt - other.answeredAt);
   const found: string[] = [];
@@ -227,7 +230,7 @@ function tokensBack(grants: readonly Grant[]): string[] {
   return found;
 }
 
-/** Whoever waited all the time with a smaller number was served before. */
+/** A contender that waited all the time with a smaller number was served before. */
 function outOfOrder(grants: readonly Grant[]): string[] {
   return grants.flatMap(({ answeredAt, before = [], first, key, owner }) =>
     before

@@ -6,9 +6,9 @@ import { GRANT_TTL_MS, RaceRecord, type Place } from './race-record.js';
 import { statements, turnValues, type Asked as AskedFor, type PostgresStatement } from './statements.js';
 
 const { extend, give, keep, sweep, take, turn } = statements;
-/** Keys with a queue, and keys that are taken so seldom that their rows are deleted in between. */
+/** Keys with a queue, and keys that are taken so rarely that their rows are deleted in between. */
 const [HOT, COLD] = [4, 400];
-/** Rows that are not used for so long are deleted, in milliseconds: not those of hot keys. */
+/** Rows that are unused for this long are deleted, in milliseconds: not the rows of hot keys. */
 const KEEP_MS = 2_500;
 
 export interface RaceOptions {
@@ -21,10 +21,11 @@ export interface RaceOptions {
 type Asked = Omit<AskedFor, 'ticket' | 'number' | 'queues'> & { readonly place?: Place };
 
 /**
- * Has many connections race for few locks with the statements of the store: attempts with and without places, hand-overs whose messages
- * are partly lost, turns, withdrawals, forced releases, kept locks, leases that end, and rows that are deleted. It lasts until
- * hand-overs, forced releases and deleted rows were among them, as slow as the machine may be.
- * @returns what happened, to be checked
+ * Lets many connections race for few locks with the statements of the store: attempts with and without places,
+ * hand-overs whose messages are partly lost, turns, withdrawals, forced releases, kept locks, leases that end, and rows
+ * that are deleted. It lasts until it has had hand-overs, forced releases and deleted rows, however slow the machine
+ * is.
+ * @returns the record, for the checks
  */
 export async function race({ url, connections, seconds, seed }: RaceOptions): Promise<RaceRecord> {
   const record = new RaceRecord();
@@ -61,10 +62,11 @@ class Racer {
     await this.#client.end();
   }
 
-  /** One who waits for the lock in its queue, and uses it. */
+  /** A contender that waits for the lock in its queue, and uses it. */
   async #contends(key: string): Promise<void> {
     const owner = this.#owner();
-    // Its number is a little older than its first attempt, so that many are not first come, first served by chance alone.
+    // Its number is a little older than its first attempt, so that many contenders are not served first come, first
+    // served by chance alone.
     const number = Date.now() * 1_000 - Math.floor(this.random() * 20_000);
     const place = this.random() < 0.85 ? this.record.place(key, owner, number) : undefined;
     const turns = 1 + Math.floor(this.random() * 5);
@@ -105,11 +107,11 @@ class Racer {
     if (Number(other?.is_taken) === 1) await this.#uses(key, owner, askedAt, 5_000);
   }
 
-  /** Holds the lock for a moment, and ends that in one of many ways. */
+  /** Holds the lock for a moment, and ends the hold in one of many ways. */
   async #uses(key: string, owner: string, sentAt: number, ttlMs: number): Promise<void> {
     const use = this.record.begins(key, owner, sentAt, ttlMs);
     if (!use) return; // the answer came after the lease had ended
-    // Its lease ends, and it is not given back.
+    // Its lease ends, and it is not released.
     if (ttlMs < 100) return sleep(30);
     await sleep(this.random() * 3);
     const chance = this.random();
@@ -130,7 +132,7 @@ class Racer {
     } else await this.#turn({ key, give: owner });
   }
 
-  /** Takes several locks in one statement, and gives them back in another. */
+  /** Takes several locks in one statement, and releases them in another. */
   async #several(): Promise<void> {
     const keys = [...new Set([this.#key(HOT, 'hot'), this.#key(HOT, 'hot'), this.#key(COLD, 'cold')])];
     const owner = this.#owner();
@@ -168,7 +170,7 @@ class Racer {
     return [rows[0], sentAt];
   }
 
-  /** Runs the statement, again for rows that others held, and notes what was granted by it. */
+  /** Runs the statement, again for rows that others held, and records its grants. */
   async #turns(asked: readonly Asked[]): Promise<[(Row | undefined)[], number]> {
     const sentAt = performance.now();
     const seen = asked.map(({ key }) => this.record.waitingFor(key, sentAt));
@@ -185,7 +187,7 @@ class Racer {
         rows[at] = again[0];
         continue;
       }
-      if (!row) continue; // it is just deleted: then it has no place
+      if (!row) continue; // its row is just being deleted: then it has no place
       const [first, last] = [Number(row.first_token), Number(row.last_token)];
       if (Number(row.is_taken) === 1) {
         const wasHolder = row.holder === owner;
@@ -208,7 +210,7 @@ class Racer {
     return [rows, sentAt];
   }
 
-  /** Runs a statement, again after each error, which has rolled it back: those are noted. */
+  /** Runs a statement, and repeats it after each error, which has rolled it back: errors are recorded. */
   async #query({ name, text }: PostgresStatement, values: unknown[]): Promise<Row[]> {
     for (;;) {
       try {
@@ -230,7 +232,7 @@ class Racer {
   }
 }
 
-/** Nothing was done for it, as another connection held its row. */
+/** It had no effect, because another connection held its row. */
 function isSkipped(row: Row | undefined): boolean {
   return Number(row?.is_skipped) === 1;
 }

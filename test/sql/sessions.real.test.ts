@@ -17,11 +17,11 @@ async function sessions(last = ''): Promise<number> {
   return (await server.query(text, [last])).length;
 }
 
-/** Has each commit wait for a standby that does not exist, or not any more. */
+/** Makes each commit wait for a standby that does not exist, or stops that. */
 async function hangCommits(hang: boolean): Promise<void> {
   await server.query(`ALTER SYSTEM SET synchronous_standby_names = '${hang ? 'away' : ''}'`);
   await server.query('SELECT pg_reload_conf()');
-  // Processes of the server read its configuration one after the other: a commit tells when it counts.
+  // Processes of the server read its configuration one after the other: a commit shows when it applies.
   await until(async () => (await commitHangs()) === hang, { what: 'the configuration counts' });
 }
 
@@ -62,7 +62,7 @@ describe('The sessions of locks in PostgreSQL', () => {
   it('that listen are ended when others take their place, though the server has not learned that they were closed [G977]', async () => {
     const proxy = await proxyTo(server.port);
     const [locks, other] = [await locksOn({ url: urlBy(proxy) }), await locksOn(server)];
-    /** Waits for a lock that the other process has for a moment. */
+    /** Waits for a lock that the other process holds for a moment. */
     const takeOver = async (key: string) => {
       const lock = await other.acquire(key, { ttlMs: 600_000 });
       const waiting = locks.withLock(key, { waitMs: 600_000 }, () => {});
@@ -75,7 +75,7 @@ describe('The sessions of locks in PostgreSQL', () => {
     expect(await sessions('LISTEN')).toBe(1);
     proxy.muteSubscriptions();
     proxy.holdPresent('subscriptions');
-    // It finds out by a turn that it was not told of.
+    // It learns by a turn that it was not notified.
     const made = proxy.made;
     await until(async () => (await takeOver('next'), proxy.made > made), { what: 'it listens by another connection' });
     await until(async () => (await sessions('LISTEN')) === 1 && proxy.present === 2, {

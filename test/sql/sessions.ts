@@ -8,9 +8,9 @@ export interface SessionServer {
   readonly port: number;
   /** A lock service. @param port default: its own */
   locks(options: { commandTimeoutMs?: number }, port?: number): Promise<LockService>;
-  /** How many sessions of locks it has. */
+  /** The number of its sessions for locks. */
   sessions(): Promise<number>;
-  /** Has each commit wait for a replica that does not exist, or not any more. */
+  /** Makes each commit wait for a replica that does not exist, or stops that. */
   hangCommits(hang: boolean): Promise<void>;
 }
 
@@ -23,7 +23,7 @@ export async function statementComesLate(server: SessionServer): Promise<void> {
   proxy.holdPresent();
   const refused = locks.acquire('late', { ttlMs: 600_000, waitMs: 0 });
   await expect(refused).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-  // It uses another connection by now, on which it has undone the attempt first.
+  // It now uses another connection, on which it has first undone the attempt.
   await until(() => locks.withLock('next', () => true).catch(() => false), { what: 'locks can be taken again' });
   proxy.release();
   await until(async () => (await server.sessions()) === 2, { what: 'the session of the late statement has ended' });
@@ -32,7 +32,7 @@ export async function statementComesLate(server: SessionServer): Promise<void> {
   await lock!.release();
 }
 
-/** Commits hang, and statements are given up, until they are refused for one of these reasons. */
+/** Commits hang, and statements are given up, until calls are refused for one of these reasons. */
 export async function commitsHang(server: SessionServer, reason: string, locks: LockService): Promise<void> {
   await server.hangCommits(true);
   const counts: number[] = [];

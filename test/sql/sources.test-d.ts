@@ -1,4 +1,4 @@
-// Checked by `npm run types`: what is wrong must not compile, what is right must. Nothing here is run.
+// Checked by `npm run types`: wrong code must not compile, correct code must. Nothing here runs.
 import type { PGlite } from '@electric-sql/pglite';
 import { SqlLockModule } from 'nest-redis-lock/sql';
 import type { ClientConfig, Pool, PoolConfig } from 'pg';

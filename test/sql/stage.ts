@@ -7,10 +7,10 @@ import { PostgresServer } from '../support/postgres-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-/** Long enough for a machine that does other work, where nothing is to be given up. */
+/** Long enough for a busy machine, if nothing should be given up. */
 export const PATIENT = { commandTimeoutMs: 30_000 };
 
-/** A server for the tests of a file, which stops behind them. */
+/** A server for the tests of a file, which stops after them. */
 export async function postgresOfFile(settings: Readonly<Record<string, string>> = {}): Promise<PostgresServer> {
   const server = await PostgresServer.start(settings);
   afterAll(() => server.stop());
@@ -24,7 +24,7 @@ export async function ownPostgres(settings: Readonly<Record<string, string>> = {
   return server;
 }
 
-/** A way to a server that loses what it is told to. */
+/** A way to a server that loses data on request. */
 export async function proxyTo(port: number): Promise<TcpProxy> {
   const proxy = await TcpProxy.start(port);
   onTestFinished(() => proxy.stop());
@@ -42,7 +42,7 @@ export async function connectTo({ url }: { url: string }, config: pg.ClientConfi
   return client;
 }
 
-/** A session of somebody else that holds the rows of some locks until it ends its transaction. */
+/** A session of another program that holds the rows of some locks until it ends its transaction. */
 export async function sessionOn(server: { url: string }, ...keys: string[]): Promise<pg.Client> {
   const client = await connectTo(server);
   await client.query('BEGIN');
@@ -58,7 +58,7 @@ export function locksOn(
   return openSqlLocks({ postgres: url, ...PATIENT, ...options });
 }
 
-/** What the doctor says as soon as the server answers within the second that it has. */
+/** The report of the doctor once the server answers within the second that it has. */
 export function diagnosed(locks: LockService): Promise<LockDiagnosis<PostgresDiagnosis & MysqlDiagnosis>> {
   return until(
     async () => {
@@ -88,13 +88,15 @@ export async function rowOf(server: PostgresServer, key: string): Promise<Postgr
   return row as PostgresRow | undefined;
 }
 
-/** Waits until so many processes wait for a lock. */
+/** Waits until this many processes wait for a lock. */
 export async function queued(server: PostgresServer, key: string, count = 1): Promise<void> {
   const waiting = async () => (await rowOf(server, key))?.waiters.length ?? 0;
   await until(async () => (await waiting()) === count, { what: `${count} wait for the lock` });
 }
 
-/** Ends the lease in the table, as if its holder had been paused for as long: its transaction and its process know nothing of it. */
+/**
+ * Ends the lease in the table, as if its holder had been paused that long: its transaction and its process do not know.
+ */
 export async function expire(server: PostgresServer, key: string): Promise<void> {
   await server.query(
     `UPDATE resource_lock SET expires_at = clock_timestamp() - interval '1 ms' WHERE resource_lock_key = $1`,
@@ -102,7 +104,7 @@ export async function expire(server: PostgresServer, key: string): Promise<void>
   );
 }
 
-/** The sessions of locks that wait for a lock of a row, or of what they create. */
+/** The sessions of locks that wait for a row lock, or for what they create. */
 export async function blockedSessions(server: PostgresServer): Promise<number[]> {
   const sessions = await server.query(
     `SELECT pid FROM pg_stat_activity WHERE application_name = 'nest-redis-lock' AND wait_event_type = 'Lock'`,
@@ -115,7 +117,7 @@ export function blocked(server: PostgresServer): Promise<number> {
   return until(async () => (await blockedSessions(server))[0], { what: 'a session waits for a lock' });
 }
 
-/** The sessions that listen, without a message of their own on the way. */
+/** The sessions that listen, without a test message of their own on the way. */
 export async function listening(server: PostgresServer): Promise<number[]> {
   const listens = `SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN nest_redis_lock%' AND state = 'idle'`;
   return (await server.query(listens)).map(({ pid }) => pid as number);

@@ -2,22 +2,24 @@ import { postgresStatements } from '../../lib/stores/sql/postgres/statements.js'
 
 export { ddl, postgresStatements, type PostgresStatement } from '../../lib/stores/sql/postgres/statements.js';
 
-/** Those on the table that locks have if nobody says another. */
+/** The statements on the default table of locks. */
 export const statements = postgresStatements('"resource_lock"');
 
-/** What one lock is asked for by the statement that takes, gives and hands over: an element of each of its arguments. */
+/**
+ * The request for one lock in the statement that takes, releases and hands over: an element of each of its arguments.
+ */
 export interface Asked {
   readonly key: string;
-  /** Who gives it back. */
+  /** The owner that releases it. */
   readonly give?: string;
-  /** Who asks for it. */
+  /** The owner that asks for it. */
   readonly owner?: string;
   readonly ttlMs?: number;
   readonly turns?: number;
-  /** Whose place is taken, or given up. */
+  /** The place to take, or to give up. */
   readonly ticket?: string;
   readonly number?: number;
-  /** Whether a place is taken in vain of a grant. */
+  /** Whether it takes a place if it gets no grant. */
   readonly queues?: boolean;
 }
 

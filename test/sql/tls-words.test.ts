@@ -5,7 +5,10 @@ import { openSqlLocks } from '../support/open-locks.js';
 
 const SECRET = 'hunter2';
 
-/** Nothing connects. @returns why the locks are refused; undefined if they are not */
+/**
+ * Nothing connects.
+ * @returns why the locks are refused; undefined if they are not
+ */
 async function refusalOf(source: { postgres: PostgresSource } | { mysql: MysqlSource }): Promise<string | undefined> {
   const opened = openSqlLocks({ ...source, createTable: false, lazyConnect: true, janitor: false });
   const error = await opened.then(

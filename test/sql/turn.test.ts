@@ -15,14 +15,17 @@ await client.connect();
 afterAll(() => client.end());
 await client.query(ddl('"resource_lock"'));
 
-/** Runs the statement once for several locks. @returns its rows in their order */
+/**
+ * Runs the statement once for several locks.
+ * @returns its rows in their order
+ */
 async function turns(...asked: Asked[]): Promise<Answer[]> {
   const { rows } = await client.query<Answer>(turn.text, turnValues(asked));
   const number = (cell: Cell) => (/^\d+(\.\d+)?$/.test(String(cell)) ? Number(cell) : cell);
   const answers = rows.map((row) =>
     Object.fromEntries(Object.entries(row).map(([name, cell]) => [name, number(cell)])),
   );
-  // There is no row for a lock that is not known.
+  // There is no row for an unknown lock.
   return asked.map(({ key }) => answers.find((row) => row.key === key) ?? { key, is_known: 0 });
 }
 
@@ -30,17 +33,26 @@ async function once(asked: Asked): Promise<Answer> {
   return (await turns(asked))[0]!;
 }
 
-/** Takes a lock alone. @returns whether that was so simple */
+/**
+ * Takes a single lock.
+ * @returns whether the simple statement could do it
+ */
 async function takesAlone(key: string, owner: string): Promise<boolean> {
   return (await client.query(take.text, [key, owner, 20_000])).rows.length > 0;
 }
 
-/** Gives a lock alone. @returns whether that was so simple */
+/**
+ * Releases a single lock.
+ * @returns whether the simple statement could do it
+ */
 async function givesAlone(key: string, owner: string): Promise<boolean> {
   return (await client.query(give.text, [key, owner])).rows.length > 0;
 }
 
-/** Extends a lock. @returns what the statement says */
+/**
+ * Extends a lock.
+ * @returns the answer of the statement
+ */
 async function extended(key: string, ttlMs: number, keeps = false) {
   return (await client.query(extend.text, [[key], ['a'], [ttlMs], [keeps], [0]])).rows;
 }
@@ -50,7 +62,7 @@ function waits(key: string, ticket: string, number?: number, turns = 1): Promise
   return once({ key, owner: ticket, ticket, number, turns, queues: true });
 }
 
-/** A lock that `a` has, for which these wait. */
+/** A lock that `a` holds, and these wait for. */
 async function held(...waiting: [ticket: string, number?: number][]): Promise<string> {
   const key = freshKey();
   await once({ key, owner: 'a' });
@@ -64,7 +76,7 @@ const numbersOf = async (key: string) => (await rowOf(key)).waiters.map((entry) 
 const serverUs = async () =>
   Number((await server.query('SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000) AS us'))[0]!.us);
 
-/** Makes it look as if a process had given its last sign so long ago. */
+/** Makes it look as if the last sign of a process were this old. */
 const silence = (key: string, ticket: string, ms: number) =>
   client.query(
     `UPDATE resource_lock SET waiters = ARRAY(

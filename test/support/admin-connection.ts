@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 
-/** The connection by which a test looks at a server: made with the first command, and anew once it has ended. */
+/** The connection by which a test examines a server: opened for the first command, and again once it has ended. */
 export class AdminConnection {
   #client: Redis | undefined;
 

@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 
-/** The files of a server with TLS, and the text of the authority that has signed its certificate, which nobody trusts. */
+/**
+ * The files of a server with TLS, and the text of the authority that has signed its certificate, which nobody trusts.
+ */
 export interface Certificates {
   readonly ca: string;
   readonly caFile: string;
@@ -12,7 +14,7 @@ export interface Certificates {
   readonly keyFile: string;
 }
 
-/** Makes a certificate for `host`. Its files are gone when the test has finished. */
+/** Creates a certificate for `host`. Its files are removed when the test has finished. */
 export function certificatesFor(host: string): Certificates {
   const dir = mkdtempSync(join(tmpdir(), 'certificates-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));

@@ -34,14 +34,17 @@ export function opened(options: RedisLockModuleOptions): Promise<LockBackend> {
   return REDIS.open(resolveOptions(REDIS, options), now, processName());
 }
 
-/** A backend on a table of PostgreSQL, which is made if it is not there. */
+/** A backend on a table of PostgreSQL, which is created if it does not exist. */
 export async function connectedSql(options: SqlLockModuleOptions): Promise<LockBackend> {
   const backend = await SQL.open(resolveOptions(SQL, { createTable: true, ...options }), now, processName());
   await backend.connect(15_000);
   return backend;
 }
 
-/** The place of an attempt that waits. @param turns for how many it is */
+/**
+ * The place of a waiting attempt.
+ * @param turns the number of turns that it wants
+ */
 export function placeOf(ticket: string, turns = 1, hold = EXCLUSIVE): Place {
   return { ticket, hold, turns, calls: 1, arrivedAt: now(), isTaken: false };
 }

@@ -4,7 +4,7 @@ import type { RedisServer } from './redis-server.js';
 
 export { clusterSlot, tagOfSlot };
 
-/** The master that a key of Redis was on when the Cluster was made. */
+/** The master that had a key of Redis when the Cluster was created. */
 export function masterOf({ nodes }: RedisCluster, name: string): RedisServer {
   return nodes[Math.floor((clusterSlot(name) * nodes.length) / 16_384)]!;
 }
@@ -19,7 +19,7 @@ export function keysFor(cluster: RedisCluster, name: string): string[] {
   });
 }
 
-/** Moves the slot of a lock to another master as `redis-cli --cluster reshard` does, step by step. */
+/** Moves the slot of a lock to another master step by step, like `redis-cli --cluster reshard`. */
 export class SlotMove {
   readonly from: RedisServer;
   readonly to: RedisServer;

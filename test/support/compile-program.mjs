@@ -6,11 +6,11 @@ import ts from 'typescript';
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /**
- * Compiles modules of the tests, without checking types, for a program that runs without vitest. They are removed when this
- * process ends.
+ * Compiles modules of the tests, without type checks, for a program that runs without vitest. They are removed when
+ * this process ends.
  * @param {string} name of the program
- * @param {string[]} folders of the project; with what is in them, but not in their folders
- * @returns {string} the folder that stands for that of the project
+ * @param {string[]} folders of the project; with their files, but without their folders
+ * @returns {string} the folder that stands for the folder of the project
  */
 export function compileProgram(name, folders) {
   const target = join(root, 'node_modules/.cache', `nest-redis-lock-${name}-${process.pid}`);

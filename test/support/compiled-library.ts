@@ -7,8 +7,8 @@ import ts from 'typescript';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /**
- * Compiles `lib` for processes that run without vitest, once for each state of the sources, and without checking types.
- * Two processes may do it at once: each works in a folder of its own and publishes by an atomic rename.
+ * Compiles `lib` for processes that run without vitest, once for each state of the sources, and without type checks.
+ * Two processes may do this at once: each works in its own folder and publishes it by an atomic rename.
  * @returns the folder of the compiled modules
  */
 export function compileLibrary(type: 'module' | 'commonjs' = 'module'): string {

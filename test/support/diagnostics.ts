@@ -6,12 +6,12 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const name = `${root}test/nest/in-memory.ts`;
 
 export interface Diagnostic {
-  /** Of the source, from 1. */
+  /** Line of the source, from 1. */
   line: number;
   message: string;
 }
 
-/** What the compiler says of a module in test/nest, with the settings of this repository and `isolatedModules`. */
+/** The errors of the compiler in a module in test/nest, with the settings of this repository and `isolatedModules`. */
 export function diagnosticsOf(source: string): Diagnostic[] {
   const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => readFileSync(path, 'utf8')) as {
     config: object;

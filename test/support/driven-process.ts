@@ -4,7 +4,10 @@ import { fileURLToPath } from 'node:url';
 import { compileLibrary } from './compiled-library.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 
-/** A process of its own, to be stopped and killed. It ends with this one at the latest: whoever starts it kills it. */
+/**
+ * A separate process that can be stopped and killed. It ends with this one at the latest: the caller that starts it
+ * kills it.
+ */
 export abstract class StoppableProcess {
   constructor(protected readonly child: ChildProcess) {
     killWithParent(child);
@@ -14,7 +17,7 @@ export abstract class StoppableProcess {
     return this.child.pid!;
   }
 
-  // By number: in Deno a child that was sent any signal by `kill()` counts as ended.
+  // By number: Deno treats a child as ended once `kill()` has sent it any signal.
   pause(): void {
     process.kill(this.pid, 'SIGSTOP');
   }
@@ -23,7 +26,7 @@ export abstract class StoppableProcess {
     process.kill(this.pid, 'SIGCONT');
   }
 
-  /** kill -9, which ends a paused process too. */
+  /** kill -9, which also ends a paused process. */
   async kill(): Promise<void> {
     if (this.child.exitCode !== null || this.child.signalCode !== null) return;
     const exited = once(this.child, 'exit');
@@ -38,7 +41,7 @@ interface Answer {
   error?: string;
 }
 
-/** One that uses the compiled library, and does what it is asked for: the other end is serve-duties.mjs. */
+/** A process that uses the compiled library, and executes requests: serve-duties.mjs is the other end. */
 export abstract class DrivenProcess extends StoppableProcess {
   readonly #open = new Map<number, { resolve: (value: unknown) => void; reject: (error: Error) => void }>();
   #lastId = 0;
@@ -53,7 +56,7 @@ export abstract class DrivenProcess extends StoppableProcess {
     });
   }
 
-  /** Waits until it takes questions: that is its first message. */
+  /** Waits until it accepts requests: that is its first message. */
   protected async ready(): Promise<this> {
     const exit = once(this.child, 'exit').then(([code, signal]) => {
       throw new Error(`${this.constructor.name} ended with ${signal ?? code} before it was ready.`);
@@ -63,7 +66,7 @@ export abstract class DrivenProcess extends StoppableProcess {
     return this;
   }
 
-  /** No answer comes from a process that was killed, and no error either: tests kill it amid what it does. */
+  /** A killed process sends no answer, and no error either: tests kill it during its work. */
   protected ask<T>(duty: string, ...args: unknown[]): Promise<T> {
     const id = ++this.#lastId;
     this.child.send({ id, duty, args });

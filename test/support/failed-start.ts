@@ -4,8 +4,8 @@ import { RecordingLogger } from './nest-app.js';
 import { until } from './until.js';
 
 /**
- * Why an application does not start with these servers. It would start with one that does not answer its check within a second,
- * which happens on a busy machine.
+ * The reason why an application does not start with these servers. It would start with a server that does not answer
+ * its check within a second, which happens on a busy machine.
  */
 export function failureOf(options: RedisLockModuleOptions): Promise<Error> {
   const failure = () =>

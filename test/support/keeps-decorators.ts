@@ -65,7 +65,7 @@ class AnswersTeapot implements ExceptionFilter {
   }
 }
 
-/** Like decorators that keep what they know on the method itself. */
+/** Like decorators that keep their data on the method itself. */
 const Annotated: MethodDecorator = (_target, _name, descriptor) => {
   (descriptor.value as { annotated?: string }).annotated = 'yes';
 };
@@ -82,7 +82,7 @@ const OTHERS = {
   UseFilters: UseFilters(AnswersTeapot),
 };
 
-/** The other decorators in their order and in reverse, with ours at each place: every two meet in both orders. */
+/** The other decorators in their order and in reverse, with ours in each place: every pair meets in both orders. */
 function arrangements(
   ours: [name: string, decorator: MethodDecorator],
 ): [names: string, decorators: MethodDecorator[]][] {

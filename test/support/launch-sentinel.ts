@@ -9,17 +9,20 @@ import { killWithParent } from '../../servers/kill-with-parent.js';
 
 export interface LaunchedSentinel {
   readonly port: number;
-  /** As kill -9. */
+  /** Like kill -9. */
   stop(): Promise<void>;
 }
 
 export interface SentinelSettings {
   readonly quorum: number;
-  /** For how long a primary has to be silent. */
+  /** How long a primary has to be silent. */
   readonly downAfterMs: number;
 }
 
-/** Starts a Sentinel process that watches over a primary. @returns when it does */
+/**
+ * Starts a Sentinel process that watches a primary.
+ * @returns when it does
+ */
 export async function launchSentinel(
   group: string,
   primary: { readonly port: number },
@@ -38,7 +41,7 @@ export async function launchSentinel(
         `dir ${dir}`,
         `sentinel monitor ${group} 127.0.0.1 ${primary.port} ${quorum}`,
         `sentinel down-after-milliseconds ${group} ${downAfterMs}`,
-        // For so long it leaves replicas alone that follow by way of a proxy.
+        // How long it leaves replicas alone that follow through a proxy.
         `sentinel failover-timeout ${group} 60000`,
         '',
       ].join('\n'),
@@ -62,7 +65,7 @@ async function stop(child: ChildProcess, dir: string): Promise<void> {
   await rm(dir, { recursive: true, force: true });
 }
 
-/** What it prints until it watches the primary, or ends. */
+/** Its output until it watches the primary, or ends. */
 function firstWords(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     let output = '';

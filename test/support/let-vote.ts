@@ -1,6 +1,6 @@
 import type { RedisServer } from './redis-server.js';
 
-/** Lets new nodes of a Redlock vote at once, as those do that have been up for long. */
+/** Makes new nodes of a Redlock vote at once, like nodes that have been up for long. */
 export async function letVote<Servers extends readonly RedisServer[]>(servers: Servers): Promise<Servers> {
   for (const server of servers) {
     const run = /run_id:(\w+)/.exec(String(await server.command('INFO', 'server')))![1]!;

@@ -9,10 +9,10 @@ export interface Turn {
   to: string;
 }
 
-/** Those of the module, or the port of a node of a Cluster; and by how much the clock of the process is ahead. */
+/** The servers of the module, or the port of a node of a Cluster; and how far the clock of the process is ahead. */
 type Settings = (RedisLockModuleOptions | { clusterPort: number }) & { clockAheadMs?: number };
 
-/** A process of its own that holds locks, to be stopped and killed. It ends with the test. */
+/** A separate process that holds locks, and can be stopped and killed. It ends with the test. */
 export class LockProcess extends DrivenProcess {
   static start(settings: Settings): Promise<LockProcess> {
     const running = new LockProcess(new URL('lock-process.worker.mjs', import.meta.url), settings);
@@ -28,7 +28,9 @@ export class LockProcess extends DrivenProcess {
     return this.ask('acquirePermits', key, options);
   }
 
-  /** Has so many lock services of the process wait for a lock: Redis cannot tell them from as many processes. */
+  /**
+   * Makes this many lock services of the process wait for a lock: Redis cannot distinguish them from as many processes.
+   */
   waitInMany(key: string, services: number, request: AcquireOptions = {}): Promise<void> {
     return this.ask('waitInMany', key, services, request);
   }
@@ -57,7 +59,7 @@ export class LockProcess extends DrivenProcess {
     return this.ask('releaseParcel', parcel);
   }
 
-  /** Answers when all that it was asked before has begun. */
+  /** Answers when all earlier requests have begun. */
   begun(): Promise<void> {
     return this.ask('begun');
   }
@@ -67,17 +69,17 @@ export class LockProcess extends DrivenProcess {
     return this.ask('abort', key);
   }
 
-  /** Has so many waiters take the lock so many times each. */
+  /** Makes this many waiters take the lock this many times each. */
   turns(key: string, duty: { waiters: number; turns: number; request?: AcquireOptions }): Promise<Turn[]> {
     return this.ask('turns', key, duty);
   }
 
-  /** Has the process look at the lock all the time, until it sees that it did not run for `pausedMs`. */
+  /** Makes the process check the lock constantly, until it sees that it did not run for `pausedMs`. */
   lookForPause(key: string, pausedMs: number): Promise<void> {
     return this.ask('lookForPause', key, pausedMs);
   }
 
-  /** What the lock said in the first line that ran after that pause. */
+  /** The state of the lock in the first line that ran after that pause. */
   firstLook(): Promise<{ isHeld: boolean; aborted: boolean; reason?: string }> {
     return this.ask('firstLook');
   }

@@ -1,4 +1,4 @@
-// A process of its own that holds locks: started by lock-process.ts, told what to do by messages.
+// A separate process that holds locks; lock-process.ts starts it, and sends it messages.
 import { setImmediate as yieldToEvents } from 'node:timers/promises';
 import { Cluster } from 'ioredis';
 import { load, serve, settings } from './serve-duties.mjs';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createConnection, type Connection } from 'mysql2/promise';
 import { launchMariaDb } from '../../servers/launch-mariadb.js';
 
-/** A real MariaDB on 127.0.0.1, which dies with this process however this process ends. */
+/** A real MariaDB on 127.0.0.1, which dies with this process, however it ends. */
 export class MariaDbServer {
   #admin?: Connection;
 
@@ -56,7 +56,7 @@ export class MariaDbServer {
     ({ process: this.child } = await launchMariaDb({ dir, port, settings }));
   }
 
-  /** SIGSTOP: it answers nothing, and takes connections that it will serve later. */
+  /** SIGSTOP: it answers nothing, and accepts connections that it will serve later. */
   pause(): void {
     this.child.kill('SIGSTOP');
   }

@@ -1,6 +1,9 @@
 import type { Redis } from 'ioredis';
 
-/** The usual lock on one Redis: one command, a value of one's own, a ttl. Nothing keeps it, and nothing tells its loss. */
+/**
+ * The usual lock on one Redis: one command, a value for each holder, a ttl. Nothing extends it, and nothing reports its
+ * loss.
+ */
 export async function tryLock(redis: Redis, key: string, value: string, ttlMs: number): Promise<boolean> {
   return (await redis.set(key, value, 'PX', ttlMs, 'NX')) === 'OK';
 }
@@ -11,7 +14,7 @@ export async function unlock(redis: Redis, key: string, value: string): Promise<
   return (await redis.eval(COMPARE_AND_DELETE, 1, key, value)) === 1;
 }
 
-/** Redlock in three lines: all nodes are asked at once, and a majority decides when all have answered. */
+/** Redlock in three lines: it asks all nodes at once, and a majority decides when all have answered. */
 export async function tryMajority(
   nodes: readonly Redis[],
   key: string,

@@ -9,7 +9,7 @@ import { lockModule, type LockOptions } from './lock-module.js';
 
 export type { LockOptions } from './lock-module.js';
 
-/** Keeps what is logged, instead of printing it. */
+/** Collects the log, instead of printing it. */
 export class RecordingLogger implements LoggerService {
   readonly lines: string[] = [];
 
@@ -35,20 +35,20 @@ export interface TestApp {
   /** Empty unless it listens. */
   url: string;
   locks: LockService;
-  /** The keys that were locked, in order, since the start. */
+  /** The locked keys, in order, since the start. */
   acquired: string[];
-  /** What happened to the locks since the start. */
+  /** The events of the locks since the start. */
   events: LockEvent[];
   log: RecordingLogger;
 }
 
-/** The HTTP servers that Nest has adapters for: each application needs an adapter of its own. */
+/** The HTTP servers for which Nest has adapters: each application needs its own adapter. */
 export const HTTP_ADAPTERS: [name: string, makeAdapter: () => AbstractHttpAdapter][] = [
   ['Express', () => new ExpressAdapter()],
   ['Fastify', () => new FastifyAdapter()],
 ];
 
-/** Starts an application with the lock module: locks in memory, and Express, unless told otherwise. The caller closes it. */
+/** Starts an application with the lock module, by default with locks in memory, and Express. The caller closes it. */
 export async function openApp(
   metadata: ModuleMetadata,
   lock: LockOptions = { memory: true },

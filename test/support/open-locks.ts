@@ -10,14 +10,17 @@ import { resolveServiceOptions } from '../../lib/core/options/service-options.js
 import { Shutdown } from '../../lib/core/service/shutdown.js';
 import { now } from './claims.js';
 
-/** A lock service as the module would make it, without Nest. It closes when the test has finished, whatever is held. */
+/**
+ * A lock service like the one of the module, without Nest. It closes when the test has finished, even if locks are
+ * held.
+ */
 export async function openLocks(options: RedisLockModuleOptions, registration?: string): Promise<LockService> {
   const { service } = await open({ shutdownTimeoutMs: 0, ...options }, { registration });
   onTestFinished(() => service.onApplicationShutdown());
   return service;
 }
 
-/** The same on a table of PostgreSQL, which is made if it is not there. */
+/** The same on a table of PostgreSQL, which is created if it does not exist. */
 export async function openSqlLocks(options: SqlLockModuleOptions): Promise<LockService> {
   const { service } = await composeLocks(SQL, { shutdownTimeoutMs: 0, createTable: true, ...options }).open();
   onTestFinished(() => service.onApplicationShutdown());

@@ -1,6 +1,6 @@
 import { IsInt } from 'class-validator';
 
-/** The body of a request, which a `ValidationPipe` finds by the metadata of the handler. */
+/** The body of a request, whose class a `ValidationPipe` finds in the metadata of the handler. */
 export class PayOrder {
   @IsInt() amount!: number;
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { launchPostgres } from '../../servers/launch-postgres.js';
 
-/** A real PostgreSQL on 127.0.0.1, which dies with this process however this process ends. */
+/** A real PostgreSQL on 127.0.0.1, which dies with this process, however it ends. */
 export class PostgresServer {
   #admin?: pg.Client;
 
@@ -52,9 +52,9 @@ export class PostgresServer {
     ({ process: this.child } = await launchPostgres({ dir: this.dir, port: this.port, settings: this.settings }));
   }
 
-  /** SIGSTOP: it answers nothing, and takes connections that it will serve later. */
+  /** SIGSTOP: it answers nothing, and accepts connections that it will serve later. */
   async pause(): Promise<void> {
-    // The first one before its children, so that it starts no more of them.
+    // The first process before its children, so that it starts no more of them.
     this.child.kill('SIGSTOP');
     for (const pid of await this.#childPids()) process.kill(pid, 'SIGSTOP');
   }
@@ -64,7 +64,9 @@ export class PostgresServer {
     this.child.kill('SIGCONT');
   }
 
-  /** Has it follow another one that never comes, so that it only reads, from its next start on, until `pg_promote()`. */
+  /**
+   * Makes it follow a server that never comes, so that it is read-only from its next start on, until `pg_promote()`.
+   */
   async becomeReplica(): Promise<void> {
     await this.query(`COPY (SELECT '') TO PROGRAM 'cat > standby.signal'`);
     await this.restart();

@@ -1,6 +1,6 @@
 import { vi } from 'vitest';
 
-/** What is printed to the console from now on, line by line, instead of printing it. Restored by `vi.restoreAllMocks`. */
+/** The console output from now on, line by line, instead of printing it. `vi.restoreAllMocks` restores it. */
 export function printedLines(): string[] {
   const lines: string[] = [];
   for (const stream of [process.stdout, process.stderr]) {

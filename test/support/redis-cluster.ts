@@ -2,18 +2,20 @@ import { RedisServer } from './redis-server.js';
 import { until } from './until.js';
 
 const SLOTS = 16_384;
-/** After how long without an answer a node counts as failed, in milliseconds: while nodes start, they wait for about so long. */
+/**
+ * After how long without an answer a node counts as failed, in milliseconds: starting nodes wait for about this time.
+ */
 const STARTING_MS = 2_000;
-/** The same once they serve: longer than any test pauses one, so that the others serve meanwhile. */
+/** The same once they serve: longer than any test pauses a node, so that the others serve meanwhile. */
 const SERVING_MS = 120_000;
 
-/** A real Redis Cluster of masters, each with an equal part of the slots. */
+/** A real Redis Cluster of masters, each with an equal share of the slots. */
 export class RedisCluster {
   readonly #replicas: RedisServer[] = [];
 
   private constructor(readonly nodes: readonly RedisServer[]) {}
 
-  /** Takes about two seconds: so long Redis keeps a new cluster from serving. */
+  /** Takes about two seconds, for which Redis keeps a new cluster from serving. */
   static async start(masters = 3): Promise<RedisCluster> {
     const started = await Promise.allSettled(Array.from({ length: masters }, () => startNode()));
     const cluster = new RedisCluster(started.flatMap((node) => (node.status === 'fulfilled' ? [node.value] : [])));
@@ -31,7 +33,10 @@ export class RedisCluster {
     await Promise.all([...this.nodes, ...this.#replicas].map((node) => node.stop()));
   }
 
-  /** Takes the right to a command away from the users, as far as they exist: by default that to sharded messages, which Redis 6.2 does not have. */
+  /**
+   * Takes the right to a command from the existing users: by default the right to sharded messages, which Redis 6.2
+   * does not have.
+   */
   async forbid(command = 'ssubscribe', users: readonly string[] = ['default']): Promise<void> {
     for (const node of this.nodes) {
       for (const user of users) await node.command('ACL', 'SETUSER', user, `-${command}`);
@@ -103,7 +108,7 @@ function startNode(): Promise<RedisServer> {
   return RedisServer.start({ args: ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(STARTING_MS)] });
 }
 
-/** From now on it goes on serving while another node is paused. */
+/** From now on it continues to serve while another node is paused. */
 async function servesThroughPauses(node: RedisServer): Promise<void> {
   await node.command('CONFIG', 'SET', 'cluster-node-timeout', SERVING_MS);
 }

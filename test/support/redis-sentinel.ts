@@ -5,20 +5,23 @@ import { TcpProxy } from './tcp-proxy.js';
 import { until } from './until.js';
 
 const GROUP = 'locks';
-/** Nobody counts the primary as down before the test says so, however busy the machine is. */
+/** No Sentinel considers the primary down before the test says so, however busy the machine is. */
 const PATIENCE_MS = 60_000;
-/** Then one Sentinel does, after so long, and asks for the votes of the majority: several at once would split them now and then. */
+/**
+ * Then one Sentinel does, after this time, and asks for the votes of the majority: several at once would sometimes
+ * split them.
+ */
 const DOWN_AFTER_MS = 500;
 const SENTINELS = 3;
 const QUORUM = 1;
 
-/** A replica, and the proxy that its stream of changes comes through. */
+/** A replica, and the proxy of its stream of changes. */
 export interface Replica {
   readonly server: RedisServer;
   readonly stream: TcpProxy;
 }
 
-/** A primary with two replicas and three Sentinels that watch over it. */
+/** A primary with two replicas and three Sentinels that watch it. */
 export class SentinelGroup {
   private constructor(
     readonly primary: RedisServer,
@@ -29,7 +32,7 @@ export class SentinelGroup {
 
   static async start(): Promise<SentinelGroup> {
     const primary = await RedisServer.start();
-    // With different priorities it is known beforehand who is promoted.
+    // With different priorities, the test knows beforehand which one is promoted.
     const replicas: [Replica, Replica] = [await follow(primary, 10), await follow(primary, 100)];
     await acknowledged(primary, replicas.length);
     const sentinels = await Promise.all(Array.from({ length: SENTINELS }, () => Sentinel.watch(primary)));
@@ -37,12 +40,15 @@ export class SentinelGroup {
     return new SentinelGroup(primary, replicas, sentinels);
   }
 
-  /** As an application is connected to it. */
+  /** The options with which an application connects to it. */
   get options(): RedisOptions {
     return { sentinels: this.sentinels.map(({ port }) => ({ host: '127.0.0.1', port })), name: GROUP };
   }
 
-  /** Has the Sentinels replace the primary, which must be dead or paused. @returns the new one, when all of them name it */
+  /**
+   * Makes the Sentinels replace the primary, which must be dead or paused.
+   * @returns the new one, when all of them name it
+   */
   async failedOver(): Promise<RedisServer> {
     await this.sentinels[0]!.beQuick();
     await until(async () => (await this.#primaryPorts()).every((port) => port !== this.primary.port), {
@@ -55,7 +61,7 @@ export class SentinelGroup {
     return server;
   }
 
-  /** @returns when the other replica follows the one that was promoted */
+  /** @returns when the other replica follows the promoted one */
   follows(promoted: RedisServer): Promise<void> {
     return acknowledged(promoted, this.replicas.length - 1);
   }
@@ -76,7 +82,7 @@ export class SentinelGroup {
   }
 }
 
-/** Replicas say that they follow a while before changes are sent to them. */
+/** Replicas report that they follow a while before they get changes. */
 async function acknowledged(primary: RedisServer, replicas: number): Promise<void> {
   const acknowledge = async () => {
     await primary.command('SET', 'follows', 1);
@@ -131,7 +137,7 @@ class Sentinel {
     return Number(port);
   }
 
-  /** Replaces a primary that does not answer; what fails is tried again after twice the time limit of a failover. */
+  /** Replaces a primary that does not answer; a failed attempt is repeated after twice the time limit of a failover. */
   async beQuick(): Promise<void> {
     await this.#admin.call('SENTINEL', 'SET', GROUP, 'failover-timeout', 2_000);
     await this.#admin.call('SENTINEL', 'SET', GROUP, 'down-after-milliseconds', DOWN_AFTER_MS);
@@ -143,8 +149,9 @@ class Sentinel {
   }
 
   /**
-   * Sentinels look around every second or ten; Redis 7 can be told to do so more often. What they know of a replica must not be
-   * older than five pings when they promote it, and at that time they ask each second.
+   * Sentinels refresh their knowledge every second or every ten; Redis 7 can be set to do so more often. Their
+   * knowledge about a replica must not be older than five pings when they promote it, and at that time they ask each
+   * second.
    */
   async #hurry(): Promise<void> {
     const periods = {

@@ -10,13 +10,13 @@ import { AdminConnection } from './admin-connection.js';
 export interface RedisServerOptions {
   /** Further settings, such as `['--appendonly', 'yes']`; they override the defaults. */
   readonly args?: readonly string[];
-  /** Default: any free one. */
+  /** Default: any free port. */
   readonly port?: number;
   /** Kept by `stop`. Default: a temporary folder that `stop` removes. */
   readonly dir?: string;
 }
 
-/** A real Redis server on 127.0.0.1, which dies with this process however this process ends. */
+/** A real Redis server on 127.0.0.1, which dies with this process, however it ends. */
 export class RedisServer {
   #process: ChildProcess;
   readonly #admin: AdminConnection;
@@ -63,7 +63,7 @@ export class RedisServer {
     process.kill(this.pid, 'SIGCONT');
   }
 
-  /** kill -9, which ends a paused server too. */
+  /** kill -9, which also ends a paused server. */
   async kill(): Promise<void> {
     this.#admin.close();
     const running = this.#process;
@@ -85,7 +85,7 @@ export class RedisServer {
     if (this.ownsDir) await rm(this.dir, { recursive: true, force: true });
   }
 
-  /** Sends a command on a connection of its own. Rejects if the server is dead, or does not reply for a long time. */
+  /** Sends a command on a separate connection. Rejects if the server is dead, or does not reply for a long time. */
   command(name: string, ...args: (string | number)[]): Promise<unknown> {
     return this.#admin.command(name, ...args);
   }
@@ -95,8 +95,8 @@ export class RedisServer {
   }
 
   /**
-   * How often each command ran since the start or `resetCalls`, by lower-case name (`evalsha`, `config|get`).
-   * Commands that a script calls count too, and so do those of `command`.
+   * How often each command ran since the start or `resetCalls`, by lower-case name (`evalsha`, `config|get`). It
+   * includes commands that a script calls, and the commands of `command`.
    */
   async calls(): Promise<Record<string, number>> {
     const info = (await this.command('INFO', 'commandstats')) as string;
@@ -115,7 +115,7 @@ const SYNC_AT_ONCE = ['--repl-diskless-sync-delay', '0'];
 
 let debugSettings: string[] | undefined;
 
-/** Redis 7 locks DEBUG unless told otherwise; Redis 6 does not know the setting. */
+/** Redis 7 locks DEBUG by default; Redis 6 does not know the setting. */
 function debugCommand({ path, env }: RedisBinary): string[] {
   if (!debugSettings) {
     const version = Number(/v=(\d+)/.exec(execFileSync(path, ['--version'], { env, encoding: 'utf8' }))?.[1]);

@@ -7,7 +7,7 @@ import { ownerOn, shardOf } from './stored.js';
 import { until } from './until.js';
 import { acquireOn, claimOn, freshKey, releaseOn } from './claims.js';
 
-/** The servers of a Redlock, seen one by one. */
+/** The servers of a Redlock, each by itself. */
 export class RedlockNodes {
   readonly #paused = new Set<RedisServer>();
   readonly #dead = new Set<RedisServer>();
@@ -23,7 +23,7 @@ export class RedlockNodes {
     return this.servers.map(({ url }) => url);
   }
 
-  /** As errors name them. */
+  /** Their names in errors. */
   names(...nodes: number[]): string[] {
     return nodes.map((node) => `127.0.0.1:${this.servers[node]!.port}`);
   }
@@ -35,13 +35,13 @@ export class RedlockNodes {
     }
   }
 
-  /** All that are paused. */
+  /** All paused ones. */
   resume(): void {
     for (const server of this.#paused) server.resume();
     this.#paused.clear();
   }
 
-  /** The owner on each node, null where nobody has the lock. */
+  /** The owner on each node, null if nobody has the lock. */
   owners(key: string): Promise<(string | null)[]> {
     return Promise.all(this.servers.map((server) => ownerOn(server, key)));
   }
@@ -55,7 +55,7 @@ export class RedlockNodes {
     this.#dead.add(this.servers[node]!);
   }
 
-  /** All that are dead. */
+  /** All dead ones. */
   async restart(): Promise<void> {
     await Promise.all([...this.#dead].map((server) => server.restart()));
     await letVote([...this.#dead]);
@@ -95,7 +95,7 @@ export class RedlockNodes {
     await this.servers[node]!.command('DEL', `lock:{${key}}`);
   }
 
-  /** The fencing counter of a lock on a node, 0 where there is none. Locks of one shard have the same. */
+  /** The fencing counter of a lock on a node, 0 if there is none. Locks of one shard share it. */
   async fence(node: number, key: string): Promise<number> {
     return Number(await this.servers[node]!.command('GET', shardOf(key)));
   }

@@ -4,7 +4,7 @@ import { ClientProxyFactory, Transport, type ClientProxy } from '@nestjs/microse
 import { onTestFinished } from 'vitest';
 import { makeApp, type LockOptions, type TestApp } from './nest-app.js';
 
-/** Like `makeApp`, with a microservice beside it, and a client of that. */
+/** Like `makeApp`, together with a microservice and a client of it. */
 export async function makeRpcApp(
   metadata: ModuleMetadata,
   lock?: LockOptions,

@@ -3,8 +3,8 @@ import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 
 /**
- * @returns what the script answered for this operation
- * @throws ScriptFault when it has no answer
+ * @returns the answer of the script for this operation
+ * @throws ScriptFault if it has no answer
  */
 export function runScript(
   runner: ScriptRunner,

@@ -1,4 +1,4 @@
-// What the workers of driven-process.ts have in common.
+// What the workers of driven-process.ts share.
 import { pathToFileURL } from 'node:url';
 
 const [library, json] = process.argv.slice(2);
@@ -8,7 +8,7 @@ export const settings = JSON.parse(json);
 /** Imports a module of the compiled library. */
 export const load = (file) => import(pathToFileURL(`${library}/${file}`).href);
 
-/** Says that it is ready, and does each duty that it is asked for by name. It ends with the process that asks. */
+/** Reports that it is ready, and executes each requested duty by name. It ends with the process that asks. */
 export function serve(duties) {
   process.on('message', async ({ id, duty, args }) => {
     try {

@@ -59,7 +59,7 @@ export function clientOf({ port }: { port: number }, options: RedisOptions = {})
   return client;
 }
 
-/** A client of a Cluster, which whoever gets it closes. */
+/** A client of a Cluster, which the caller closes. */
 export function clientOfCluster({ nodes }: RedisCluster, options: ClusterOptions = {}): Cluster {
   return new Cluster(
     nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
@@ -67,7 +67,7 @@ export function clientOfCluster({ nodes }: RedisCluster, options: ClusterOptions
   );
 }
 
-/** Who holds the lock of this library by each server, null where nobody does. */
+/** The holder of the lock of this library on each server, null if there is none. */
 export function ownersOf(servers: readonly RedisServer[], key: string): Promise<(string | null)[]> {
   return Promise.all(servers.map((server) => ownerOn(server, key)));
 }
@@ -77,14 +77,14 @@ export async function freeOn(servers: readonly RedisServer[], key: string): Prom
   await until(async () => (await ownersOf(servers, key)).every((owner) => owner === null), { what });
 }
 
-/** What a process does that does not run: nothing, and its timers wait, too. */
+/** The part of a process that does not run: nothing, and its timers wait, too. */
 export function blockEventLoop(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end;);
 }
 
 /**
- * A process with a naive lock, to be stopped and killed. Its story is JavaScript: `redis` is its client, `say(word)`
- * tells the test how far it is, and `await told()` waits for `tell`.
+ * A process with a naive lock, which can be stopped and killed. Its story is JavaScript: `redis` is its client,
+ * `say(word)` reports its progress to the test, and `await told()` waits for `tell`.
  */
 export class NaiveProcess extends StoppableProcess {
   readonly #said: unknown[] = [];

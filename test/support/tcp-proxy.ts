@@ -10,26 +10,26 @@ interface Link {
   mute: boolean;
   /** Its client has subscribed to channels. */
   subscribes: boolean;
-  /** Nor does it learn that the server has closed the connection. */
+  /** It does not learn either that the server has closed the connection. */
   hidesClose: boolean;
 }
 
-/** What a client sends that subscribes to channels. */
+/** The data of a client that subscribes to channels. */
 export const SUBSCRIPTION = /\r\ns?subscribe\r\n|LISTEN \w/i;
 
 /** A fault-injecting TCP proxy between a client and a Redis server. */
 export class TcpProxy {
   readonly #links = new Set<Link>();
-  /** How many connections were made to it. */
+  /** The number of connections that were made to it. */
   made = 0;
-  /** What came through connections on which a client has subscribed to channels. */
+  /** The data on connections on which a client has subscribed to channels. */
   heard = '';
   /** How much longer each piece takes, in milliseconds. */
   slowRequestsMs = 0;
   slowRepliesMs = 0;
-  /** How many faults at present break new connections at once. */
+  /** The number of current faults that break new connections at once. */
   breaking = 0;
-  /** Nothing comes through a connection any more once its client has sent what matches. */
+  /** A connection is silent once its client has sent something that matches. */
   mutesAfter?: RegExp;
   #listener!: Server;
   #held = false;
@@ -57,57 +57,59 @@ export class TcpProxy {
     return `redis://127.0.0.1:${this.port}`;
   }
 
-  /** How much longer a request and its reply take together, in milliseconds, as on a long way. */
+  /** How much longer a request and its reply take together, in milliseconds, as over a long distance. */
   set roundTripMs(ms: number) {
     this.slowRequestsMs = this.slowRepliesMs = ms / 2;
   }
 
-  /** By which the server knows the connections. */
+  /** The address by which the server knows the connections. */
   get portsAtServer(): number[] {
     return [...this.#links].flatMap(({ server }) => server.localPort ?? []);
   }
 
-  /** How many connections there are. */
+  /** The number of connections. */
   get present(): number {
     return this.#links.size;
   }
 
-  /** Destroys all present connections. */
+  /** Destroys all current connections. */
   cut(): void {
     for (const link of this.#links) destroy(link);
   }
 
-  /** Whether nothing comes through one of the present connections. */
+  /** Whether one of the current connections is silent. */
   get hasMuted(): boolean {
     return [...this.#links].some(({ mute }) => mute);
   }
 
-  /** From now on requests reach the server and run, but no reply comes back, on new connections neither. */
+  /** From now on requests reach the server and run, but no reply comes back, not on new connections either. */
   dropReplies(): void {
     this.#mute = true;
     for (const link of this.#links) link.mute = true;
   }
 
-  /** From now on nothing comes through the present connections on which a client has subscribed to channels. */
+  /** From now on, current connections on which a client has subscribed to channels are silent. */
   muteSubscriptions(): void {
     for (const link of this.#links) link.mute ||= link.subscribes;
   }
 
-  /** Ends `dropReplies`. A connection that lost a reply is cut: its client would take the next reply for the lost one. */
+  /**
+   * Ends `dropReplies`. A connection that lost a reply is cut: its client would take the next reply for the lost one.
+   */
   passReplies(): void {
     this.#mute = false;
     for (const link of this.#links) if (link.mute) destroy(link);
   }
 
   /**
-   * When the server closes one of the present connections, its client does not learn of it, as behind a NAT that forgot the
-   * connection: for the client it stays open, and silent.
+   * When the server closes one of the current connections, its client does not learn of it, as behind a NAT that forgot
+   * the connection: for the client it stays open, and silent.
    */
   hideCloses(): void {
     for (const link of this.#links) link.hidesClose = true;
   }
 
-  /** The server closes present connections, and their clients do not learn of it. */
+  /** The server closes current connections, and their clients do not learn of it. */
   closeAtServer(which: 'all' | 'subscriptions' = 'all'): void {
     for (const link of this.#links) {
       if (which === 'subscriptions' && !link.subscribes) continue;
@@ -128,18 +130,20 @@ export class TcpProxy {
     });
   }
 
-  /** Requests wait in the proxy until `release`. Replies to earlier ones still come through. */
+  /** Requests wait in the proxy until `release`. Replies to earlier requests still come through. */
   hold(): void {
     this.#held = true;
     for (const { client } of this.#links) client.pause();
   }
 
-  /** The same on the present connections alone; nor does the server learn that a client has closed one of them. */
+  /**
+   * The same on the current connections only; the server does not learn either that a client has closed one of them.
+   */
   holdPresent(which: 'all' | 'subscriptions' = 'all'): void {
     for (const { client, subscribes } of this.#links) if (which === 'all' || subscribes) client.pause();
   }
 
-  /** Replies on the present connections wait in the proxy until `release`; requests go on. */
+  /** Replies on the current connections wait in the proxy until `release`; requests go on. */
   holdReplies(): void {
     for (const { server } of this.#links) server.pause();
   }
@@ -152,7 +156,7 @@ export class TcpProxy {
     }
   }
 
-  /** New connections get ECONNREFUSED; present ones go on. */
+  /** New connections get ECONNREFUSED; current ones continue. */
   refuse(): void {
     this.#listener.close();
   }
@@ -232,7 +236,7 @@ export class TcpProxy {
   }
 }
 
-/** Lets what comes arrive so much later, and nothing overtake what came before. */
+/** Lets data arrive this much later, and nothing overtake earlier data. */
 function inOrder(delayMs: () => number): (arrive: () => void) => void {
   const coming: { dueAt: number; arrive: () => void }[] = [];
   let timer: NodeJS.Timeout | undefined;

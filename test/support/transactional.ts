@@ -6,7 +6,7 @@ interface Transaction {
 
 const transactions = new AsyncLocalStorage<Transaction>();
 
-/** What an application would give as `insideTransaction`. */
+/** The value of an application for `insideTransaction`. */
 export function isInTransaction(): boolean {
   return transactions.getStore()?.isOpen ?? false;
 }
@@ -21,7 +21,9 @@ export async function transaction<T>(work: () => Promise<T>, onCommit: () => voi
   return result;
 }
 
-/** Like the decorators of nestjs-cls, typeorm-transactional and MikroORM: propagation `REQUIRED`, by the async context. */
+/**
+ * Like the decorators of nestjs-cls, typeorm-transactional and MikroORM: propagation `REQUIRED`, by the async context.
+ */
 export function Transactional(onCommit?: () => void) {
   return <Args extends unknown[], T>(
     _target: object,

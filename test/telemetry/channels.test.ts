@@ -10,7 +10,7 @@ import { until } from '../support/until.js';
 
 const CHANNELS = ['start', 'end', 'asyncStart', 'asyncEnd', 'error'] as const;
 
-/** What a tracing channel publishes, each with the name of its channel and a copy of the trace as it was then. */
+/** The messages of a tracing channel, each with the name of its channel and a copy of the trace at that time. */
 function published<Trace extends object>(name: string) {
   const messages: { at: (typeof CHANNELS)[number]; trace: Trace }[] = [];
   const note = (at: (typeof CHANNELS)[number]) => (trace: Trace) => void messages.push({ at, trace: { ...trace } });

@@ -13,7 +13,7 @@ afterAll(() => server.stop());
 
 const request = new AsyncLocalStorage<string>();
 
-/** Commands of both clients; node-redis does not tell of a subscription, but of the connection that it makes for it. */
+/** Commands of both clients; node-redis does not report a subscription, but the connection that it makes for it. */
 const CHANNELS = [
   'tracing:ioredis:command:start',
   'tracing:node-redis:command:start',
@@ -26,13 +26,15 @@ interface Traced {
   serverPort: number;
 }
 
-/** What the client of Redis sends: how many locks each command is for, and the request in whose context it is sent. */
+/**
+ * The commands of the Redis client: for how many locks each command is, and the request in whose context it is sent.
+ */
 function commandsSent() {
   const sent: { locks: number; in?: string }[] = [];
   const others: { command: string; in?: string }[] = [];
   const note = (message: unknown) => {
     const { command = 'connect', args = [], serverPort } = message as Traced;
-    if (serverPort !== server.port) return; // of a client that another file has left
+    if (serverPort !== server.port) return; // from a client that another file has left
     const isScript = command.toLowerCase() === 'evalsha';
     if (!isScript) others.push({ command: command.toLowerCase(), in: request.getStore() });
     else sent.push({ locks: args.filter((arg) => /^lock:\{.*\}$/.test(arg)).length, in: request.getStore() });
@@ -79,7 +81,7 @@ it('subscribes, and checks for a call that waits, in the trace of no call [G495]
     what: 'it subscribes',
   });
   await until(() => sent.some((command) => command.in === undefined), { what: 'a check outside of the call' });
-  const subscriber = sent.others.filter(({ command }) => command !== 'eval'); // the script of the call, where it is not known yet
+  const subscriber = sent.others.filter(({ command }) => command !== 'eval'); // the script of the call, if it is not known yet
   expect(subscriber.map((command) => command.in)).toEqual(subscriber.map(() => undefined));
   await held.release();
   await (await waiting).release();

@@ -11,10 +11,10 @@ import { until } from '../support/until.js';
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../docs/${path}`, import.meta.url)), 'utf8');
 
-/** The names of the labels of each metric that a scrape of an application has. */
+/** The names of the labels of each metric in a scrape of an application. */
 const scraped = new Map<string, Set<string>>();
 
-/** What of an application that has had locks, and lost one, its exporter for Prometheus shows. */
+/** What an application that has had locks, and lost one, shows in its exporter for Prometheus. */
 async function scrapeOfLocks(): Promise<void> {
   const exporter = new PrometheusExporter({ preventServerStart: true });
   const meterProvider = new MeterProvider({ readers: [exporter] });

@@ -23,7 +23,7 @@ afterAll(() => context.disable());
 
 const nothing = () => Promise.resolve();
 
-/** The providers of an SDK of its own, and what they have recorded. */
+/** The providers of a separate SDK, and their records. */
 function sdk(options: OtelLocksOptions = {}) {
   const spanExporter = new InMemorySpanExporter();
   const tracerProvider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spanExporter)] });
@@ -39,7 +39,7 @@ function sdk(options: OtelLocksOptions = {}) {
     tracer: tracerProvider.getTracer('test'),
     spans: () => spanExporter.getFinishedSpans(),
     span: (name: string) => spanExporter.getFinishedSpans().find((each) => each.name === name)!,
-    /** The name and the version of each scope that made metrics. */
+    /** The name and the version of each scope that created metrics. */
     async meters() {
       await reader.forceFlush();
       return metricExporter.getMetrics().flatMap(({ scopeMetrics }) => scopeMetrics.map(({ scope }) => scope));

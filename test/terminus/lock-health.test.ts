@@ -10,7 +10,7 @@ import { RedlockNodes } from '../support/redlock-nodes.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-/** How long Terminus keeps an application open that closes, in milliseconds. */
+/** How long Terminus keeps a closing application open, in milliseconds. */
 const GRACE_MS = 1_500;
 
 @Injectable()
@@ -20,7 +20,7 @@ class Health {
     private readonly locks: LockHealthIndicator,
   ) {}
 
-  /** What a controller answers by HTTP. */
+  /** The answer of a controller over HTTP. */
   async ready(): Promise<{ code: number; body: HealthCheckResult }> {
     const checks = [() => this.locks.pingCheck('one'), () => this.locks.pingCheck('three', { registration: 'three' })];
     try {
@@ -32,7 +32,7 @@ class Health {
   }
 }
 
-/** Has the application stay in its first hook of closing until the gate opens. */
+/** Keeps the application in its first hook of closing until the gate opens. */
 @Injectable()
 class SlowToClose implements OnModuleDestroy {
   readonly gate = new Gate();
@@ -42,7 +42,7 @@ class SlowToClose implements OnModuleDestroy {
   }
 }
 
-/** What Terminus 11 provides: results of two statuses only. */
+/** What Terminus 11 provides: results with only two statuses. */
 const ELEVEN = {
   check: (key: string) => ({
     up: (data: object) => ({ [key]: { ...data, status: 'up' } }),
@@ -144,7 +144,7 @@ it('an application is not ready from the moment that lock.closing aborts, but gr
   closed = true;
   const closing = { status: 'down', message: 'the application is closing', nodes: { voting: 1, of: 1 } };
   expect(await atOnce).toEqual({ locks: closing });
-  // Terminus itself says nothing yet.
+  // Terminus itself does not report it yet.
   expect(await ready()).toMatchObject({ code: 503, body: { status: 'error', error: { one: closing } } });
 
   app.get(SlowToClose).gate.open();

@@ -9,7 +9,7 @@ beforeEach(() => {
   bench = new LockBench();
 });
 
-/** Work under the lock, which has begun, and ends when it is called. */
+/** Work under the lock, which has begun, and ends when this is called. */
 async function begin(key: string, onSignal: (signal: AbortSignal) => void = () => {}) {
   let end!: () => void;
   const ends = new Promise<void>((resolve) => (end = resolve));
