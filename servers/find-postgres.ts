@@ -12,7 +12,7 @@ function find(): string | undefined {
   const chosen = process.env.POSTGRES_SERVER;
   if (chosen && !(isExecutable(chosen) && hasInitdb(dirname(chosen)))) {
     throw new Error(
-      `POSTGRES_SERVER must name an executable file that has initdb beside it, got "${chosen}": correct or unset it.`,
+      `POSTGRES_SERVER must name an executable file that has initdb next to it, got "${chosen}": correct or unset it.`,
     );
   }
   const folders = [...foldersOnPath(), ...foldersOfDebian('/'), privateFolder()].filter(hasInitdb);

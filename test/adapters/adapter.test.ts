@@ -88,6 +88,6 @@ it('a Cluster of node-redis publishes through the remaining masters when one is 
   const masters = client.topology.masters();
   for (const master of masters) await master.call('PING');
   await cluster.nodes[0]!.kill();
-  await until(() => masters.some(({ isReady }) => !isReady), { what: 'it knows' });
+  await until(() => masters.some(({ isReady }) => !isReady), { what: 'it knows about it' });
   for (const _ of masters) expect(await client.messages.publish('news', 'text')).toBe(0);
 });

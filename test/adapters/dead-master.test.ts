@@ -35,5 +35,5 @@ function served(use: () => Promise<unknown>): Promise<unknown> {
       () => true,
       () => false,
     );
-  return until(isServed, { what: 'the lock is had', timeoutMs: 60_000 });
+  return until(isServed, { what: 'the lock is acquired', timeoutMs: 60_000 });
 }

@@ -98,7 +98,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     it('fails commands that come while it has no connection, and does not send them later', async () => {
       const { server, client } = await connected();
       await server.kill();
-      await until(() => !client.isReady, { what: 'it knows' });
+      await until(() => !client.isReady, { what: 'it knows about it' });
       const script = scriptOf(`return redis.call('SET', KEYS[1], '1')`);
       await expect(run(client, script, ['late'], [])).rejects.toMatchObject({ kind: 'disconnected' });
       await expect(client.call('SET', 'late', '1')).rejects.toMatchObject({ kind: 'disconnected' });
@@ -172,7 +172,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(await client.messages.publish('news', 'one')).toBe(1);
       await until(() => heard.includes('one'), { what: 'it is heard' });
       await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-      await until(() => told.includes('closed'), { what: 'it tells of the break' });
+      await until(() => told.includes('closed'), { what: 'it reports the break' });
       await until(() => told.filter((what) => what === 'opened').length === 2, { what: 'it is subscribed again' });
       expect(await client.messages.publish('news', 'two')).toBe(1);
       await until(() => heard.includes('two'), { what: 'it is heard' });
@@ -225,7 +225,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       await master!.messages.publish(channel, 'four', 'sharded');
       await until(() => heard.includes('four'), { what: 'it is heard in a channel that it left and came back to' });
       await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-      await until(() => told.includes('closed'), { what: 'it tells of the break' });
+      await until(() => told.includes('closed'), { what: 'it reports the break' });
       expect(heard).toEqual(['one', 'three', 'four']);
     });
 
@@ -242,7 +242,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       for (const node of cluster.nodes) await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', id);
       expect(await run(client, script, ['moved'], ['there'])).toBe('OK');
       expect(await to.command('GET', 'moved')).toBe('there');
-      await until(() => topology.routeOf('moved')[1] === `127.0.0.1:${to.port}`, { what: 'it knows' });
+      await until(() => topology.routeOf('moved')[1] === `127.0.0.1:${to.port}`, { what: 'it knows about it' });
       for (const master of topology.masters()) expect(await master.call('PING')).toBe('PONG');
     });
 
@@ -328,7 +328,7 @@ export function describeRefusals(name: string, { driver }: Package): void {
       const { client } = await opened(driver, server.url);
       await ready(client);
       const { told } = listening(client, 'news');
-      await until(() => told.some((what) => what.startsWith('NOPERM')), { what: 'it is told so' });
+      await until(() => told.some((what) => what.startsWith('NOPERM')), { what: 'it is notified' });
     });
   });
 }

@@ -38,11 +38,11 @@ describe('Clients', () => {
     const { made } = door;
     door.dropReplies();
     door.cut();
-    await until(() => door.made > made, { what: 'the connection is made anew, and not answered' });
+    await until(() => door.made > made, { what: 'the connection is made again, and not answered' });
     await until(() => door.made > made + 1, { what: 'it is made once more' });
     door.passReplies();
     const acquired = async () => (await acquireOn(backend, claimOn(freshKey()))).status === 'acquired';
-    await until(acquired, { what: 'it is of use' });
+    await until(acquired, { what: 'it is usable' });
   });
 
   it.each<[client: string, clientOf: (url: string) => { client: object; close(): void }]>([
@@ -73,10 +73,10 @@ describe('Clients', () => {
       const made = door.made;
       door.hold();
       expect(await acquireOn(backend, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
-      await until(() => door.made > made, { what: 'the connection is made anew' });
+      await until(() => door.made > made, { what: 'the connection is made again' });
       door.release();
       const acquired = async () => (await acquireOn(backend, claimOn(freshKey()))).status === 'acquired';
-      await until(acquired, { what: 'it is of use' });
+      await until(acquired, { what: 'it is usable' });
     },
   );
 });

@@ -47,7 +47,7 @@ describe('A Redis that refuses connections', () => {
     for (let call = 0; call < 50; call++) expect(await attempt(backend)).toEqual(unavailable(refused));
     await server.restart();
     const acquired = async () => (await attempt(backend)).status === 'acquired';
-    await until(acquired, { what: 'it is of use again' });
+    await until(acquired, { what: 'it is usable again' });
   });
 
   it("calls do not wait for a Redis that refuses the connections of the application's client, and that client handles errors as before [G60]", async () => {
@@ -58,13 +58,13 @@ describe('A Redis that refuses connections', () => {
     const backend = await use({ redis: client, commandTimeoutMs: NEVER_MS });
     expect(client.listenerCount('error')).toBe(listeners);
     await server.kill();
-    await until(() => broken(client), { what: 'the client knows of the break' });
+    await until(() => broken(client), { what: 'the client knows about the break' });
     await saysWhy(backend, /ECONNREFUSED/);
     expect(await attempt(backend)).toEqual(unavailable(refused));
     expect(errors).not.toEqual([]);
     await server.restart();
     const acquired = async () => (await attempt(backend)).status === 'acquired';
-    await until(acquired, { what: 'it is of use again' });
+    await until(acquired, { what: 'it is usable again' });
   });
 
   it.each(['close', 'destroy'] as const)(
@@ -95,7 +95,7 @@ describe('A Redis that takes connections and does not answer', () => {
     const backend = await use({ redis: client ?? proxy.url, commandTimeoutMs });
     proxy.hold();
     proxy.cut();
-    if (client) await until(() => broken(client), { what: 'the client knows of the break' });
+    if (client) await until(() => broken(client), { what: 'the client knows about the break' });
     expect(await attempt(backend)).toEqual(unavailable(expect.stringMatching(/^not connected/)));
     let waitedFor = 0;
     for (let call = 0; call < 20; call++) {
@@ -106,7 +106,7 @@ describe('A Redis that takes connections and does not answer', () => {
     expect(waitedFor).toBeLessThanOrEqual(1); // the process may have been paused
     proxy.release();
     const acquired = async () => (await attempt(backend)).status === 'acquired';
-    await until(acquired, { what: 'it is of use again' });
+    await until(acquired, { what: 'it is usable again' });
     proxy.cut();
     expect(await attempt(backend)).toMatchObject({ status: 'acquired' });
   });

@@ -68,7 +68,7 @@ describe('A primary that became a replica and kept its connections', () => {
         expect(await attempt(backend)).toEqual({ status: 'unavailable', causes: [readOnly] });
         return old.door.made >= before + 3;
       },
-      { what: 'the connection was made anew three times' },
+      { what: 'the connection was made again three times' },
     );
     const seconds = (performance.now() - startedAt) / 1_000;
     expect(old.door.made - before).toBeLessThanOrEqual(1 + seconds);

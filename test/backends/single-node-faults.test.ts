@@ -86,7 +86,7 @@ describe('One Redis server', () => {
     let said = 0;
     backend.onReachable = () => void said++;
     await back();
-    await until(() => said > 0, { what: 'it is said' });
+    await until(() => said > 0, { what: 'it is reported' });
     await releaseOn(backend, claim);
   });
 

@@ -129,7 +129,7 @@ describe('the checker of histories', () => {
   it('tokens out of order are found when a later call gets a smaller one, however many came in between [G139]', () => {
     const earlier = [...turn(0, 10, 11, { token: 9 }), ...turn(1, 12, 13, { token: 5, asked: 5 })];
     const phases = [...reader(0, 5, 1, 5), ...turn(1, 10, 20, { token: 6 })];
-    finds('token not above that of an earlier holder', {
+    finds('token not above the token of an earlier holder', {
       bad: [
         [...earlier, ...turn(2, 15, 16, { token: 8 })],
         [...phases, ...reader(2, 5, 30)],
@@ -151,7 +151,7 @@ describe('the checker of histories', () => {
     const other = turn(1, 50, 60, { token: 9 });
     const passed = (from: number, grant: TurnOf['grant'] = { owner: 'x' }) =>
       turn(0, from, from + 1, { token: 6, asked: 55, grant });
-    finds('token not above that of an earlier holder', {
+    finds('token not above the token of an earlier holder', {
       bad: [
         [...had, fault('flush', 45), ...other, ...passed(500)],
         [...had, fault('flush', 45), ...other, ...passed(370, { owner: 'y', sentAt: 56 })],
@@ -178,7 +178,7 @@ describe('the checker of histories', () => {
     const other = turn(1, 20, 30, { token: 9 });
     const kept = (asked: number, from = 200) => turn(2, from, from + 10, { token: 7, asked });
     const joins = reader(3, 7, 200);
-    finds('token not above that of an earlier holder', {
+    finds('token not above the token of an earlier holder', {
       terms,
       bad: [
         [swap, ...other, ...kept(150)],

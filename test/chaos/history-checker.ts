@@ -6,7 +6,7 @@ export const RULES = [
   'lost update',
   'token out of order at the resource',
   'token given twice',
-  'token not above that of an earlier holder',
+  'token not above the token of an earlier holder',
   'overlapping holders',
   'reader without a token',
   'two tokens among readers',
@@ -217,7 +217,7 @@ function tokensBehind(all: readonly Holding[], losses: readonly Loss[], slackMs:
     .filter((pair) => !isExcused(pair))
     .map(([earlier, { key, turn, token }]) => {
       const text = `${key}: ${token} of turn ${turn}, which asked when ${earlier.turn} had ${earlier.token}`;
-      return violation('token not above that of an earlier holder', text);
+      return violation('token not above the token of an earlier holder', text);
     });
   return { forbidden, allowed: behind.length - forbidden.length };
 }
@@ -422,7 +422,7 @@ function endless(history: readonly Entry[], { answerMs, livenessMs }: Terms): Vi
   }
   const faults = of(history, 'fault');
   const hung = of(history, 'hung').map(({ worker }) =>
-    violation('operation without an end', `worker ${worker} did not end when it was told to`),
+    violation('operation without an end', `worker ${worker} did not end when requested`),
   );
   const limited = of(history, 'asked').filter(({ endlessly }) => !endlessly);
   const late = limited.flatMap(({ at, turn, worker, key, calmly }) => {
@@ -453,7 +453,7 @@ function lifeless(history: readonly Entry[], livenessMs: number): Violation[] {
       return key === CALM_KEY && !hold && grantedAt <= at + livenessMs ? [{ worker, askedAt, grantedAt }] : [];
     });
     return shutOut(workers, turns).map((worker) =>
-      violation('no lock after the nemesis', `worker ${worker} waited for one in vain for ${livenessMs} ms`),
+      violation('no lock after the nemesis', `worker ${worker} waited for a lock without success for ${livenessMs} ms`),
     );
   });
 }

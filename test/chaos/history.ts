@@ -84,7 +84,7 @@ export type Entry = { at: number } &
      */
     | { type: 'forced'; process: string; key: string; answered?: number; until: number }
     | { type: 'unhandled'; worker: number; message: string }
-    /** The process did not end when it was told to. */
+    /** The process did not end when requested. */
     | { type: 'hung'; worker: number }
     /** By the resource; or, under a guard, by the transactions of a database in the order of each key. */
     | (Access<'read'> & OfTurn)

@@ -4,7 +4,7 @@ import { replacePart, type Library, type Mutant } from './mutant.js';
 /** Broken in one way each: locks that several callers hold, or hold one after the other, or for a limited time. */
 export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
   'expired-holders-count': {
-    what: 'a holder beside others still counts when its time is over',
+    what: 'a holder among others still counts when its time has passed',
     inject(library) {
       const { EXTEND_TOGETHER } = library;
       const scripts = [...servingScripts(library).filter(({ name }) => name !== 'release'), EXTEND_TOGETHER];

@@ -6,7 +6,7 @@ import { interceptCommands, replaceSource, type Library, type Mutant } from './m
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...MODE_MUTANTS,
   'release-without-owner-check': {
-    what: 'a release frees the lock, also that of another owner',
+    what: 'a release frees the lock, even for another owner',
     inject({ RELEASE }) {
       interceptCommands(RELEASE, HELD_BY_WHO_RELEASES);
     },

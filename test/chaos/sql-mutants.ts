@@ -14,7 +14,7 @@ interface SqlMutant {
 /** The store of PostgreSQL, which is not simulated, broken in one way each. */
 export const SQL_MUTANTS: Readonly<Record<string, SqlMutant>> = {
   'row-given-by-anyone': {
-    what: 'a release frees the lock in its row, also that of another owner',
+    what: 'a release frees the lock in its row, even for another owner',
     inject(library) {
       rewrite(library, {
         turn: ['l.give = l.holder', 'l.give IS NOT NULL'],

@@ -102,7 +102,7 @@ it('a lock lasts no longer than its own ttl after a nested call gave up, althoug
   await locks.withLock('key', { watchdog: false, ttlMs: 60_000 }, async () => {
     await expect(locks.acquire('key', { holdMs: 3_600_000 })).rejects.toThrow('could not be kept');
     const remainingMs = async () => (await locks.inspect('key'))!.remainingMs;
-    await until(async () => (await remainingMs()) <= 60_000, { what: 'it stands no longer than its ttl' });
+    await until(async () => (await remainingMs()) <= 60_000, { what: 'it lasts no longer than its ttl' });
   });
 });
 

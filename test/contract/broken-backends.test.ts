@@ -127,7 +127,7 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
     (toy) => ({ acquire: (request) => acquire.call(toy, { ...request, hold: { mode: 'exclusive' } }) }),
   ],
   [
-    'transfers a lock from whoever holds it',
+    'transfers a lock from any holder',
     'a transfer fails if the lock is free, kept, or held by another owner',
     "the outcome of the transfer should have { status: 'lost', reason: 'stolen' }, but is { status: 'transferred'",
     (toy) => ({
@@ -255,7 +255,7 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyCrowd) => P
     (toy) => ({ fits: (members, hold) => hold.mode === 'shared' || fits.call(toy, members, hold) }),
   ],
   [
-    'grants an exclusive lock beside permits',
+    'grants an exclusive lock next to permits',
     'an exclusive lock, a shared lock and permits exclude each other',
     "the outcome of an attempt (exclusive) while there is a holder (permits) should have { status: 'contended'",
     (toy) => ({

@@ -50,7 +50,7 @@ describe('H7: the client is paused while it acquires, and reads the answers afte
     slowWay.release();
     await until(async () => (await nodes[2]!.calls()).del === 1, { what: 'the late vote is taken back' });
     await freeOn(nodes, 'key');
-    await until(() => locks.tryAcquire('key'), { what: 'it can be had' });
+    await until(() => locks.tryAcquire('key'), { what: 'it can be acquired' });
   });
 });
 
@@ -177,7 +177,7 @@ describe('H23: work under a lock calls other work under the same lock', () => {
     const withNaiveLock = async <T>(work: () => T | Promise<T>): Promise<T> => {
       const value = `call ${++calls}`;
       for (const end = performance.now() + 300; !(await tryLock(redis, 'lock', value, 60_000)); await sleep(10)) {
-        if (performance.now() > end) throw new Error('waited in vain');
+        if (performance.now() > end) throw new Error('waited without success');
       }
       try {
         return await work();
@@ -186,7 +186,7 @@ describe('H23: work under a lock calls other work under the same lock', () => {
       }
     };
     const paying = withNaiveLock(() => withNaiveLock(() => 'paid'));
-    await expect(paying).rejects.toThrow('waited in vain');
+    await expect(paying).rejects.toThrow('waited without success');
   });
 
   it('this library lets a nested call enter its own lock at no cost, and releases it at the end of the outer call [G176]', async () => {

@@ -123,7 +123,7 @@ describe('H9: a command that was given up runs when Redis returns', () => {
     server.resume();
     await until(async () => (await counterOn(server)) > counter, { what: 'the late command has run' });
     await freeOn([server], 'key');
-    await until(() => locks.tryAcquire('key').catch(() => null), { what: 'it can be had' });
+    await until(() => locks.tryAcquire('key').catch(() => null), { what: 'it can be acquired' });
   });
 
   it("this library leaves nothing in the queue of the application's client for a Redis that was down [G158]", async () => {
@@ -176,7 +176,7 @@ describe('H16: everything in Redis is deleted while a lock is held', () => {
     expect(stock.write('as B sold it', lockOfB.fencingToken)).toBe(true);
     expect(stock.write('as A saw it', lockOfA.fencingToken)).toBe(false);
 
-    await until(() => lockOfA.signal.aborted, { what: 'A is told' });
+    await until(() => lockOfA.signal.aborted, { what: 'A is notified' });
     expect(lockOfA.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'stolen' }); // found, not timed out
     expect(performance.now()).toBeLessThan(deadline);
     expect(await lockOfB.release()).toBe(true);

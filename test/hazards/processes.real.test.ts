@@ -79,7 +79,7 @@ class TimestampLock {
   }
 }
 
-describe('H4: the end of the lease is a time of the clients', () => {
+describe('H4: the clients compute the end of the lease', () => {
   it('a naive timestamp lock has two holders when one clock is ahead', async () => {
     const server = await redisServer();
     const a = new TimestampLock(clientOf(server), Date.now);

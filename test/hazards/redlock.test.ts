@@ -244,7 +244,7 @@ describe('H14: nodes of a Redlock hang', () => {
     for (const node of hung) node.resume();
     await grantLate(hung, counters);
     await freeOn(nodes, 'key');
-    await until(() => locks.tryAcquire('key').catch(() => null), { what: 'it can be had' });
+    await until(() => locks.tryAcquire('key').catch(() => null), { what: 'it can be acquired' });
   });
 });
 

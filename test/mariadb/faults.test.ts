@@ -67,7 +67,7 @@ describe('Locks in MariaDB', () => {
     expect(refused).toMatchObject({ status: 'contended', remainingMs: expect.any(Number) });
     expect(taken).toMatchObject({ status: 'acquired' });
     await session.commit();
-    await until(async () => (await acquireOn(backend, again)).status === 'acquired', { what: 'the lock is had' });
+    await until(async () => (await acquireOn(backend, again)).status === 'acquired', { what: 'the lock is acquired' });
     await releaseOn(backend, again);
     await releaseOn(backend, other);
   });
@@ -132,7 +132,7 @@ describe('Locks in MariaDB', () => {
     expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     await own.restart();
     const after = claimOn(claim.key);
-    await until(async () => (await acquireOn(backend, after)).status === 'acquired', { what: 'the lock is had' });
+    await until(async () => (await acquireOn(backend, after)).status === 'acquired', { what: 'the lock is acquired' });
     expect(after.grant!.fencingToken).toBeGreaterThan(fencingToken);
   });
 
@@ -158,7 +158,7 @@ describe('Locks in MariaDB', () => {
     expect(String(refusal)).toContain('check that the address leads to the primary');
     await expect(locksOn({ url }, { connectTimeoutMs: 2_000 })).rejects.toThrow('The server is read-only');
     await own.query('SET GLOBAL read_only = 0');
-    const again = await until(() => locks.acquire('key').catch(() => undefined), { what: 'the lock is had' });
+    const again = await until(() => locks.acquire('key').catch(() => undefined), { what: 'the lock is acquired' });
     expect(await again.release()).toBe(true);
   });
 

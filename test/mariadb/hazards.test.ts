@@ -108,7 +108,7 @@ describe('In a MariaDB alone', () => {
     await until(async () => (await own.query(waiting)).length === 0, { what: 'no statement waits any more' });
     await other.query('UNLOCK TABLES');
     expect((await rowOf(own, 'key'))!.isHeld).toBe(false);
-    const lock = await until(() => locks.acquire('key').catch(() => undefined), { what: 'the lock is had' });
+    const lock = await until(() => locks.acquire('key').catch(() => undefined), { what: 'the lock is acquired' });
     expect(await lock.release()).toBe(true);
   });
 

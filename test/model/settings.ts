@@ -56,7 +56,7 @@ export const SHORT: Named = {
 };
 
 export const LONG: Named = {
-  '2 at once, beside another key of their counter, locks end at any moment': early(BESIDE),
+  '2 at once, next to another key of their counter, locks end at any moment': early(BESIDE),
   '2 at once, locks end at any moment, from other counters and proposals': early({
     ...TWO,
     proposals: [1, 2].map(() => [1, 3, 6]),
@@ -67,20 +67,21 @@ export const LONG: Named = {
     ],
   }),
   '2 at once, locks end at any moment, commands arrive however late': early({ ...TWO, tidy: false }),
-  '2 at once, beside another key of their counter, locks end at any moment, commands arrive however late': early({
+  '2 at once, next to another key of their counter, locks end at any moment, commands arrive however late': early({
     ...BESIDE,
     tidy: false,
   }),
   '2 at once, locks end at any moment, a vote is lost and asked for again': early({ ...TWO, resends: 1 }),
   '3 at once, locks end at any moment': early({ ...TWO, attempts: [0, 0, 0], proposals: [1, 2, 3].map(() => [1, 4]) }),
-  '1 after the other, beside another key of their counter, locks end at any moment, from all proposals': inTurn(BESIDE),
+  '1 after the other, next to another key of their counter, locks end at any moment, from all proposals':
+    inTurn(BESIDE),
   '2 at once of 2 at each of two keys, locks end at any moment': early({
     ...TWO,
     attempts: [0, 0, 1, 1],
     proposals: [1, 2, 3, 4].map(() => [1, 4]),
     atOnce: 2,
   }),
-  '2 at once, beside another key of their counter, no lock ends early': intact(BESIDE),
+  '2 at once, next to another key of their counter, no lock ends early': intact(BESIDE),
   '2 at once, no lock ends early, commands arrive however late': intact({ ...TWO, tidy: false }),
   '1 after the other, locks end at any moment, a node restarts with older data or none, clocks differ': inTurn({
     ...LOSS,
@@ -94,7 +95,7 @@ export const LONG: Named = {
   }),
   '1 after the other, locks end at any moment, a node loses its data, clocks differ, commands arrive however late':
     inTurn({ ...LOSS, tidy: false }),
-  '1 after the other, beside another key, a node restarts with older data or none, clocks differ': inTurn({
+  '1 after the other, next to another key, a node restarts with older data or none, clocks differ': inTurn({
     ...EXTREME,
     attempts: [0, 0, 1],
     proposals: [[AHEAD], [BEHIND], [AHEAD]],

@@ -64,7 +64,7 @@ describe('a part of the key that is a parameter of the route', () => {
     ['of the handler', controller('orders', ':id')],
     ['of the controller', controller('orders/:id', 'items')],
     ['of one of several paths', controller(['orders', 'orders/:id'], ['', 'x'])],
-    ['beside others in one part', controller('orders', 'v:version-:id.json')],
+    ['next to others in one part', controller('orders', 'v:version-:id.json')],
     ['that is optional', controller('orders', '{:id}')],
     ['of the global prefix', controller('orders', ''), (app) => app.setGlobalPrefix('tenants/:id')],
     ['of a path with a wildcard, whose names are not known here', controller('files', '*id')],

@@ -216,7 +216,7 @@ describe('an application with two registrations', () => {
     const closing = app.close();
     expect(await Promise.all(waiting)).toEqual([expect.any(LockUnavailableError), expect.any(LockUnavailableError)]);
     for (const service of [locks, billing])
-      await until(() => isRefusing(service), { what: 'it gives out no lock any more' });
+      await until(() => isRefusing(service), { what: 'it no longer grants locks' });
 
     works[0]!.finish.open();
     expect(await works[0]!.call).toBe('first');
@@ -255,7 +255,7 @@ describe('an application with two registrations', () => {
     );
     const { call, finish } = await working(locks, 'order', () => billing.withLock('bill', ({ isHeld }) => isHeld));
     const closing = app.close();
-    await until(() => isRefusing(billing), { what: 'it gives out no lock any more' });
+    await until(() => isRefusing(billing), { what: 'it no longer grants locks' });
     finish.open();
     expect(await call).toBe(true);
     await closing;

@@ -103,7 +103,7 @@ describe('A failover by Sentinel', () => {
     await group.primary.kill();
     const promoted = await group.failedOver();
     await until(async () => ((await promoted.command('PUBSUB', 'CHANNELS', 'lock:inbox:*')) as string[]).length === 1, {
-      what: 'who waits listens to the new primary',
+      what: 'the waiting call listens to the new primary',
     });
     await isInQueue(promoted);
     await group.follows(promoted);
@@ -112,7 +112,7 @@ describe('A failover by Sentinel', () => {
     const told = await messagesOf(promoted);
     expect(await lock.release()).toBe(true);
     const second = await waiting;
-    await until(() => told.length > 0, { what: 'he is told' }); // so it does not have to poll
+    await until(() => told.length > 0, { what: 'it is notified' }); // so it does not have to poll
     expect(told.map((text) => readMessage(text).ticket)).toEqual([second.owner]);
     expect(second.fencingToken).toBeGreaterThan(lock.fencingToken);
     expect(await ownerOn(promoted, 'key')).toBe(second.owner);

@@ -122,7 +122,7 @@ describe('With waitForReplicas', () => {
       primary.cutOff();
       await expect(locks.adopt(parcel)).rejects.toMatchObject(fewer(1, 100));
       const holder = async () => (await sender.inspect(key))!;
-      await until(async () => (await holder()).holder?.detached, { what: 'the parcel has it again' });
+      await until(async () => (await holder()).holder?.detached, { what: 'the parcel has the lock again' });
       expect((await holder()).remainingMs).toBeGreaterThan(3_000_000);
       await primary.letIn();
       expect(await sender.release(parcel)).toBe(true);

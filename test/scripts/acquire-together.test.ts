@@ -68,7 +68,7 @@ const read = (ticket: string) => `s ${CHANNEL} ${ticket}`;
 const permit = (ticket: string, count: number, limit: number) => `p${count}/${limit} ${CHANNEL} ${ticket}`;
 const exclusive = (ticket: string) => `g ${CHANNEL} ${ticket}~1`;
 const told = async (...tickets: string[]) => {
-  await until(() => heard.length >= tickets.length, { what: 'it is told' });
+  await until(() => heard.length >= tickets.length, { what: 'it is notified' });
   expect(heard.map(({ ticket }) => ticket)).toEqual(tickets);
 };
 
@@ -199,7 +199,7 @@ describe('the queue of a lock that several hold', () => {
     expect(await run(FORCE_RELEASE, 'inbox:', 'k', 'nobody')).toBe(0);
     expect(await run(FORCE_RELEASE, 'inbox:', 'k', '')).toEqual(['together', 'alive/1', 'w']);
     expect(await client.exists(LOCK, QUEUE)).toBe(0);
-    await until(() => heard.length >= 3, { what: 'it is told' });
+    await until(() => heard.length >= 3, { what: 'it is notified' });
     expect(heard.map(({ ticket, takenKey }) => [ticket, takenKey])).toEqual([
       ['alive/2', 'k'],
       ['w', undefined],

@@ -58,7 +58,7 @@ const hold = (owner: string) => client.set(LOCK, `${owner}@${TOKEN}+`, 'PX', TTL
 const ownerOf = (value: unknown) => /^(.*)@\d{16}\+$/.exec(String(value))?.[1] ?? value;
 const holder = async (lock = LOCK) => ownerOf(await client.get(lock));
 const told = (...messages: string[]) =>
-  until(() => heard.length >= messages.length, { what: 'it is told' }).then(() =>
+  until(() => heard.length >= messages.length, { what: 'it is notified' }).then(() =>
     expect(heard.map(({ ticket }) => ticket)).toEqual(messages),
   );
 
@@ -184,7 +184,7 @@ describe('a release', () => {
   });
 });
 
-describe('who waits', () => {
+describe('a waiting process', () => {
   it('has its place where its number says, and takes it again there after it was lost', async () => {
     await hold('other');
     const ask = async (ticket: string, number: number | '', placed = 0) =>
@@ -246,7 +246,7 @@ describe('who waits', () => {
   });
 });
 
-describe('who gives a lock back and asks for it again', () => {
+describe('a process that gives a lock back and asks for it again', () => {
   it('queues behind the waiting processes, and the first of them is told how far it may go', async () => {
     await hold('me');
     await client.zadd(QUEUE, 10, entryOf('a', 'grant', 'inbox:alive', 3));

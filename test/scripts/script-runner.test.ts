@@ -135,7 +135,7 @@ describe('A client that an application has wrapped or patched', () => {
       for (let asked = 0; asked < RELEASE.locksPerCall; asked++)
         faulty.run(RELEASE, ['fence', 'key', 'key:queue'], ['me@'], (fault) => faults.push(fault));
       expect(faults).toEqual([]);
-      await until(() => faults.length === RELEASE.locksPerCall, { what: 'all are told' });
+      await until(() => faults.length === RELEASE.locksPerCall, { what: 'all are notified' });
       for (const fault of faults) {
         expect(fault).toBeInstanceOf(ScriptFault);
         expect(fault).toMatchObject({ message: 'patched' });

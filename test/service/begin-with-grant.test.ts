@@ -50,7 +50,7 @@ async function untilAskedAgain(times: number): Promise<void> {
   await until(async () => (await scriptCalls(server)) === times, { what: 'it has asked again' });
 }
 
-describe('who is handed a lock', () => {
+describe('a call that is handed a lock', () => {
   it('a waiter that was handed a lock has lost it when the grant is over and no extension was answered, and nothing stays behind [G101]', async () => {
     const { proxy, locks, lock } = await handed('in-vain');
     await until(() => lock.signal.aborted, { what: 'it is lost', timeoutMs: 5_000 });

@@ -163,7 +163,7 @@ it('a store that throws when it is asked to extend one lock costs no other lock'
   await locks.acquire('bad');
   const lock = await locks.acquire('good');
   const end = performance.now() + 3_000;
-  await until(() => performance.now() > end, { what: 'three times the ttl is over' });
+  await until(() => performance.now() > end, { what: 'three times the ttl has passed' });
   expect(lock.isHeld).toBe(true);
   expect(thrown).toEqual([expect.objectContaining({ message: 'of the store' })]);
 });

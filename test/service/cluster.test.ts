@@ -113,7 +113,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     await migration.move(migration.counter);
     await expect(locks.tryAcquire('free')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     await migration.end();
-    const lock = await until(() => locks.tryAcquire('free').catch(() => undefined), { what: 'it can be had' });
+    const lock = await until(() => locks.tryAcquire('free').catch(() => undefined), { what: 'it can be acquired' });
     expect(lock.fencingToken).toBeGreaterThan(before.fencingToken);
   });
 
@@ -143,7 +143,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     await migration.end();
     const tokens: number[] = [];
     for (const key of ['counted', besideOf('counted')]) {
-      const lock = await until(() => locks.tryAcquire(key).catch(() => undefined), { what: 'it can be had' });
+      const lock = await until(() => locks.tryAcquire(key).catch(() => undefined), { what: 'it can be acquired' });
       tokens.push(lock.fencingToken);
       await lock.release();
     }

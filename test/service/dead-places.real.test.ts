@@ -54,7 +54,7 @@ async function grantsThatRunOut({ nodes, startProcess, open, areCounted }: Place
     ((await node.command('ZRANGE', `lock:{${KEY}}:queue`, '-inf', '(0', 'BYSCORE')) as string[]).filter((sign) =>
       sign.startsWith('h'),
     ).length;
-  if (areCounted) await until(async () => (await total(nodes, signs)) === DEAD, { what: 'they have said so' });
+  if (areCounted) await until(async () => (await total(nodes, signs)) === DEAD, { what: 'they have reported it' });
   const turns = alive.map(takeTurns);
   await until(waiting(DEAD + 2), { what: 'two services wait behind them' });
   await Promise.all(processes.map((each) => each.kill()));

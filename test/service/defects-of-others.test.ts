@@ -137,7 +137,7 @@ describe('permits', () => {
     await expect(short!.tryAcquirePermits('short', brief)).resolves.toBeNull();
     await one.release();
     const other = await short!.acquirePermits('short', brief);
-    await until(() => !other.isHeld, { what: 'its ttl is over' });
+    await until(() => !other.isHeld, { what: 'its ttl has passed' });
     await expect(short!.acquirePermits('short', { ...brief, permits: 2, waitMs: 500 })).rejects.toMatchObject({
       code: 'LOCK_CONTENDED',
     });

@@ -82,7 +82,7 @@ describe('a lock that is detached', () => {
   it('ends with its new holder, not later: it is extended as soon as it is adopted [G1002]', async () => {
     const [sender, receiver] = [await open(), await open({ ttlMs: 600_000 })];
     const adopted = await receiver.adopt(await detached(sender, 'ends'));
-    await until(async () => (await leftMs('ends')) <= 600_000, { what: 'it stands no longer' });
+    await until(async () => (await leftMs('ends')) <= 600_000, { what: 'it is free' });
     expect(await adopted.release()).toBe(true);
   });
 
@@ -380,7 +380,9 @@ describe('a reply that is lost', () => {
     await expect(locks.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     expect(await ownerOn(server, 'no-adopt')).not.toBe(parcel.owner);
     proxy.passReplies();
-    await until(async () => (await ownerOn(server, 'no-adopt')) === parcel.owner, { what: 'the parcel has it again' });
+    await until(async () => (await ownerOn(server, 'no-adopt')) === parcel.owner, {
+      what: 'the parcel has the lock again',
+    });
     expect(await leftMs('no-adopt')).toBeGreaterThan(3_000_000);
     const adopted = await until(() => locks.adopt(parcel).catch(() => undefined), { what: 'it is adopted' });
     expect(await adopted.release()).toBe(true);
@@ -425,7 +427,7 @@ describe('a reply that is lost', () => {
       proxy.dropReplies();
       await expect(locks.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
       proxy.passReplies();
-      await until(async () => (await ownerOn(server, key)) === parcel.owner, { what: 'the parcel has it again' });
+      await until(async () => (await ownerOn(server, key)) === parcel.owner, { what: 'the parcel has the lock again' });
       const left = await leftMs(key);
       expect(left).toBeGreaterThan(least);
       expect(left).toBeLessThanOrEqual(most);

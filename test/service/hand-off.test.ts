@@ -104,7 +104,7 @@ describe('a hot key', () => {
   );
 });
 
-describe('who waits', () => {
+describe('a waiting process', () => {
   it('waiters ask Redis at most a few times a second [G100]', async () => {
     const [locks, others] = [await open(), await open()];
     await handedOver(others, locks, 'few-warm');

@@ -48,7 +48,7 @@ it('a lock whose handle was garbage-collected does not delay the end of the appl
     await until(() => other.remainingMs < remainingMs - 15_000, { what: 'a while' });
     await until(() => other.remainingMs > remainingMs - 15_000, { what: 'their extensions' });
   });
-  await until(() => (collectGarbage(), isWarned), { what: 'it is said' });
+  await until(() => (collectGarbage(), isWarned), { what: 'it is reported' });
   await locks.onModuleDestroy();
   await locks.beforeApplicationShutdown();
   expect(await locks.isLocked('forgotten')).toBe(false);

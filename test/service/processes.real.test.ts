@@ -178,7 +178,7 @@ it('a lock whose process is killed between detach and adopt remains valid for it
   await second.acquire('order');
   const lost = await second.detach('order', 400);
   await second.kill();
-  await until(async () => (await ownerOn(server, 'order')) === null, { what: 'its ttl is over' });
+  await until(async () => (await ownerOn(server, 'order')) === null, { what: 'its ttl has passed' });
   await expect(adopter.adopt(lost)).rejects.toThrow(/\(expired\)/);
   const next = await others.acquire('order');
   expect(next.fencingToken).toBeGreaterThan(adopted.fencingToken);

@@ -76,7 +76,7 @@ async function nextGrant() {
     if (Number(token) > 0) tickets.push(ticket!);
   });
   await listener.psubscribe('lock:inbox:*');
-  return () => until(() => tickets[0], { what: 'a grant is told of' });
+  return () => until(() => tickets[0], { what: 'a grant is reported' });
 }
 
 describe('a waiter that', () => {

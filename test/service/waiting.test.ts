@@ -33,7 +33,7 @@ describe('calls of one process that want the same lock', () => {
     await server.resetCalls();
     const calls = Array.from({ length: 1_000 }, () => locks.acquire('thousand', { waitMs: 60_000 }));
     await until(async () => (await waiters(locks, 'thousand')) === 1_000, { what: 'all wait' });
-    await until(async () => (await scriptCalls(server)) > 5, { what: 'their line has asked again' });
+    await until(async () => (await scriptCalls(server)) > 5, { what: 'their queue has asked again' });
     const asked = (await scriptCalls(server)) - 1;
     expect(asked).toBeLessThan(50);
     await holder.release();

@@ -53,7 +53,7 @@ describe('in a Cluster', () => {
       await until(async () => String(await heldBeside(1)) === '0,0', { what: 'the others are released' });
       expect(await releasing).toBe(false); // not confirmed by all
       await expect(locks.acquireAll(keys)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: keys[1] });
-      await until(async () => String(await heldBeside(1)) === '0,0', { what: 'what it acquired is given back' });
+      await until(async () => String(await heldBeside(1)) === '0,0', { what: 'its lock is released' });
     } finally {
       hangs.resume();
     }

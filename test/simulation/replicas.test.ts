@@ -149,7 +149,7 @@ describe('Sentinels', () => {
     await group.primary.kill();
     const promoted = await group.failedOver();
     expect(promoted.port).toBe(replicas[0]);
-    await until(() => messages.length > 0, { what: 'it is told' });
+    await until(() => messages.length > 0, { what: 'it is notified' });
     const { name } = group.options;
     expect(messages).toEqual([`${name} 127.0.0.1 ${group.primary.port} 127.0.0.1 ${promoted.port}`]);
 

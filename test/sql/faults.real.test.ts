@@ -53,7 +53,7 @@ const isHad = (backend: LockBackend, key = freshKey()) =>
       const claim = claimOn(key);
       return (await acquireOn(backend, claim)).status === 'acquired' ? claim : undefined;
     },
-    { what: `${key} is had` },
+    { what: `${key} is acquired` },
   );
 
 describe('Locks in PostgreSQL', () => {

@@ -119,7 +119,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
         const now = await listening(server);
         return !now.includes(pid!) && now.length > before.length;
       },
-      { what: 'it listens anew' },
+      { what: 'it listens again' },
     );
     await held.release();
     expect((await waits).isHeld).toBe(true);
@@ -222,7 +222,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
     const tell = (to: string, of: string) => server.query('SELECT pg_notify($1, $2)', [channel, `${to} 1 1 1 ${of}`]);
     await tell(kept.owner, kept.key);
     await tell(owner, key);
-    await until(async () => !(await isHeld(key)), { what: 'what nobody has is given back' });
+    await until(async () => !(await isHeld(key)), { what: 'the lock that nobody has is released' });
     expect(await isHeld(kept.key)).toBe(true);
   });
 });

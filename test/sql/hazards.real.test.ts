@@ -107,7 +107,7 @@ describe('S5: a transaction guards the lock while its lease ends', () => {
   });
 });
 
-describe('S9: several locks are taken at once, by everybody in another order', () => {
+describe('S9: several locks are taken at once, each time in another order', () => {
   it('this library locks rows in the order of their keys, in every statement for many locks: there is no deadlock [G757]', async () => {
     await (await locksOn(server)).withLock(freshKey(), () => {});
     const source = await openPostgres(server.url, PATIENT.commandTimeoutMs);
@@ -203,7 +203,7 @@ describe('S12: a statement that was given up runs late', () => {
   });
 });
 
-describe('S13: the server only reads, as after a failover', () => {
+describe('S13: the server is read-only, as after a failover', () => {
   it('this library says that locks are unavailable, and what to do, instead of claiming that another holder has the lock [G767]', async () => {
     const replica = await ownPostgres();
     await replica.query(ddl('"resource_lock"'));
@@ -221,7 +221,7 @@ describe('S13: the server only reads, as after a failover', () => {
   });
 });
 
-describe('S14: whoever waits is not told of its turn', () => {
+describe('S14: a waiting process is not notified of its turn', () => {
   it('this library finds its turn although the connection on which it listens is half open [G768]', async () => {
     const proxy = await proxyTo(server.port);
     const [holder, waiter] = [await locksOn(server), await locksOn({ url: urlBy(proxy) })];

@@ -66,7 +66,7 @@ export function describeHazards(name: string, start: () => Promise<HazardDatabas
       database = await start();
     });
 
-    describe('S1: the end of the lease is a time of the clients', () => {
+    describe('S1: the clients compute the end of the lease', () => {
       it.each([
         ['ahead', HOUR_MS],
         ['behind', -HOUR_MS],
@@ -179,7 +179,7 @@ export function describeHazards(name: string, start: () => Promise<HazardDatabas
         await database.run('TRUNCATE TABLE truncated');
         const lockOfB = await b.acquire(key, { ttlMs: TTL_MS, waitMs: 0 });
         expect(lockOfB.fencingToken).toBeGreaterThan(lockOfA.fencingToken);
-        await until(() => lockOfA.signal.aborted, { what: 'A is told' });
+        await until(() => lockOfA.signal.aborted, { what: 'A is notified' });
         expect(await lockOfB.release()).toBe(true);
       });
     });

@@ -57,7 +57,7 @@ it.each(['/no/such/postgres', process.execPath])(
     vi.stubEnv('POSTGRES_SERVER', path);
     onTestFinished(() => void vi.unstubAllEnvs());
     await expect(providePostgres()).rejects.toThrow(
-      `POSTGRES_SERVER must name an executable file that has initdb beside it, got "${path}": correct or unset it.`,
+      `POSTGRES_SERVER must name an executable file that has initdb next to it, got "${path}": correct or unset it.`,
     );
   },
 );

@@ -75,7 +75,7 @@ type Refusal = Error & { status?: number; isRepeated?: boolean };
  */
 export class EtcdLocks implements PromiseBackend {
   readonly name = 'etcd';
-  readonly whyOnlyExclusive = 'etcd holds locks exclusively: keep shared locks and permits in Redis or PostgreSQL.';
+  readonly whyOnlyExclusive = 'etcd supports only exclusive locks: keep shared locks and permits in Redis.';
   readonly bounds = {
     shortestTtlMs: { ms: 3_000, because: 'The leases of etcd last a whole number of seconds, at least two.' },
   };
