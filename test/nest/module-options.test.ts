@@ -55,7 +55,7 @@ it.each<[options: object | undefined, message: string]>([
   [{ memory: true, connectTimeoutMs: 0 }, 'connectTimeoutMs must be a whole number of milliseconds from 10 to 600000'],
   [
     { memory: true, ttlMs: 1_000, marginMs: 950 },
-    'marginMs must be at most nine tenths of ttlMs: got marginMs 950 with ttlMs 1000.',
+    'marginMs must be less than nine tenths of ttlMs: got marginMs 950 with ttlMs 1000.',
   ],
   [{ memory: true, onTransaction: 'refuse' }, 'onTransaction "refuse" needs the module option insideTransaction'],
   [

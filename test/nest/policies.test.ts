@@ -154,7 +154,7 @@ describe('policies of a registration', () => {
     ],
     [
       { slow: { ttlMs: 100 } },
-      'In policies.slow: marginMs must be at most nine tenths of ttlMs: got marginMs 95 with ttlMs 100.',
+      'In policies.slow: marginMs must be less than nine tenths of ttlMs: got marginMs 95 with ttlMs 100.',
       { marginMs: 95 },
     ],
     [

@@ -41,7 +41,7 @@ const OF_SERVICES: [options: unknown, message: string | RegExp][] = [
   [{ memory: true, commandTimeoutMs: 0 }, `commandTimeoutMs ${MS} from 10 to 60000: got 0.`],
   [
     { memory: true, ttlMs: 1_000, marginMs: 900 },
-    'marginMs must be at most nine tenths of ttlMs: got marginMs 900 with ttlMs',
+    'marginMs must be less than nine tenths of ttlMs: got marginMs 900 with ttlMs',
   ],
   [{ memory: true, watchdog: 1 }, 'watchdog must be true or false: got 1.'],
   [{ memory: true, onLost: 'throw' }, 'onLost must be "reject" or "ignore": got "throw".'],
@@ -79,7 +79,7 @@ const permits = (options: unknown) => (locks: LockService) => locks.acquirePermi
 const OF_CALLS: [call: (locks: LockService) => Promise<unknown>, message: string | RegExp][] = [
   ...[acquire, tryAcquire, withLock].flatMap((call): [(locks: LockService) => Promise<unknown>, string | RegExp][] => [
     [call({ ttlMs: 5 }), `ttlMs ${MS} from 20`],
-    [call({ ttlMs: 105 }), 'marginMs must be at most nine tenths of ttlMs'],
+    [call({ ttlMs: 105 }), 'marginMs must be less than nine tenths of ttlMs'],
     [call({ watchdog: 'on' }), 'watchdog must be true or false: got "on".'],
     [call({ reentrant: 0 }), 'reentrant must be true or false: got 0.'],
     [call({ signal: {} }), 'signal must be'],

@@ -178,7 +178,7 @@ export function checkBounds(
 export function checkMargin(ttlMs: number, marginMs: number): void {
   if (marginMs >= ttlMs * 0.9) {
     throw new LockOptionsError(
-      `marginMs must be at most nine tenths of ttlMs: got marginMs ${marginMs} with ttlMs ${ttlMs}.`,
+      `marginMs must be less than nine tenths of ttlMs: got marginMs ${marginMs} with ttlMs ${ttlMs}.`,
     );
   }
 }
