@@ -142,7 +142,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(await client.call('PING')).toBe('PONG');
     });
 
-    it('puts the prefix of the application before the keys of scripts, and before nothing else', async () => {
+    it('puts the prefix of the application before the keys of scripts only', async () => {
       const server = await redisServer();
       const { client } = await opened(driver, withPrefix(server.url, 'app:'));
       await ready(client);

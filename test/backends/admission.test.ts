@@ -107,7 +107,7 @@ describe('A node of a Redlock', () => {
     expect(abstaining(await attempt(backend))).toContain(nodes.names(1)[0]);
   });
 
-  it('a Redlock node that restarted waits for the longest ttl that any node has heard of, not only for its own [G94]', async () => {
+  it('a Redlock node that restarted waits for the longest ttl that any node knows, not only for its own [G94]', async () => {
     const short = await open({ ttlMs: 100 });
     await granted(short, claimOn(freshKey(), 100));
     const other = await connected({ redlock: nodes.urls, ttlMs: LONG_MS }); // it uses a longer ttl

@@ -94,7 +94,7 @@ it.each([
   ['lost', ['echo', 'closes', 'not open']],
   ['broken', ['echo']],
   ['refused', ['echo', 'closes', 'not open', 'reports']],
-] as const)('An ear whose message to itself is %s does what that says', async (echo, log) => {
+] as const)('An ear whose message to itself is %s acts on that', async (echo, log) => {
   const ear = await listening();
   ear.echoes[0] = echo;
   ear.check();
@@ -144,7 +144,7 @@ it('An ear whose connection ends before it has proved that it hears is not open'
   expect([ear.isOpen(), ear.log]).toEqual([false, ['connects', 'echo', 'closes']]);
 });
 
-it('An ear that was refused pauses, then has to prove once that it hears, and reports the next refusal only after that', async () => {
+it('An ear that was refused pauses, must then prove once that it hears, and only then reports the next refusal', async () => {
   const ear = await listening();
   const report = () => void ear.log.push('reports');
   ear.refuse(report);

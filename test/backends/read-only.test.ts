@@ -58,7 +58,7 @@ describe('A primary that became a replica and kept its connections', () => {
     await acquired(backend);
   });
 
-  it('a demoted primary is asked again at most once a second while its address leads to no other server [G65]', async () => {
+  it('a client asks a demoted primary again at most once a second while its address leads to no other server [G65]', async () => {
     const [old, next] = [await address(), await redisServer()];
     const backend = await inUse({ redis: old.door.url });
     await becomesReplica(old, next);

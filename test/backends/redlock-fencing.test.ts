@@ -38,7 +38,7 @@ describe('Fencing tokens of a Redlock', () => {
     await nodes.stop();
   });
 
-  it('a fencing token of a Redlock is the highest of the counters that granted, and a majority knows it before it is issued [G17]', async () => {
+  it('a fencing token of a Redlock is the highest counter of the granting nodes, and a majority knows it before it is issued [G17]', async () => {
     const claim = claimOn(freshKey());
     await nodes.setFence(0, claim.key, HIGH);
     await nodes.setFence(1, claim.key, HIGH + 50);

@@ -203,7 +203,7 @@ describe('Extending a lock of a Redlock', () => {
     expect(await nodes.owners(claim.key)).toEqual([other, other, null]);
   });
 
-  it('does not put it back when it was released before a slow node says that it lost it', async () => {
+  it('does not put it back if it was released before a slow node reports its loss', async () => {
     await backend.close();
     backend = await connected({ redlock: nodes.urls, commandTimeoutMs: 60_000 });
     const claim = await held();
@@ -298,7 +298,7 @@ describe('A Redlock of 3', () => {
   };
 
   it.each(['acquire', 'extend'])(
-    'a lock is kept also on a slow node that did not know the script of the %s, and for no longer [G334]',
+    'a lock is also kept on a slow node that did not know the script of the %s, and not longer [G334]',
     async (late) => {
       const claim = await givenBackBeforeItIsSentAgain(late, KEEP, 30_000);
       for (const server of nodes.servers) {

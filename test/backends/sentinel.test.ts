@@ -30,7 +30,7 @@ async function silentSentinel() {
   return { host: '127.0.0.1', port: (server.address() as AddressInfo).port, sockets };
 }
 
-it('where the Sentinels of a client of node-redis hang, calls are refused and say so, and the start does not hang [G858]', async () => {
+it('while the Sentinels of a client of node-redis hang, calls are refused and say so, and the start does not hang [G858]', async () => {
   const { host, port } = await silentSentinel();
   const redis = createSentinel(ofNodeRedis([{ host, port }], 'main'));
   redis.on('error', () => {});
@@ -125,7 +125,7 @@ const FORMS: Form[] = [
 const hasPrefix = '_keyPrefix' in createSentinel({ name: 'main', sentinelRootNodes: [{ host: '127.0.0.1', port: 1 }] });
 
 it.each(hasPrefix ? FORMS : FORMS.slice(0, 1))(
-  'behind Sentinels a lock of ioredis excludes one of node-redis with the same prefix, given as %s [G860]',
+  'behind Sentinels a lock of ioredis excludes a lock of node-redis with the same prefix, given as %s [G860]',
   async (_, sourceOf) => {
     const group = await sentinelGroup();
     const { sentinels, name } = group.options;

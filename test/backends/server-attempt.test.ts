@@ -124,7 +124,7 @@ it.each<[string, Reply[], object]>([
   expect(await turn(replies)).toEqual(expected);
 });
 
-it('A mistake in a store with servers is an outcome, and its close waits for nothing', async () => {
+it('A bug in a store with servers becomes an outcome, and its close waits for nothing', async () => {
   const mistake = vi.fn<() => never>(() => {
     throw new Error('a mistake');
   });
@@ -147,7 +147,7 @@ it.each<[string, Reply[], Partial<AwaitedReplicas>?]>([
   ['its second attempt, after the connection broke', [[BROKEN]]],
   ['the wait for replicas', [[GRANTED]], { extend: () => Promise.reject(new Error('a mistake')) }],
 ])(
-  'A mistake of a store in %s is an outcome, and what may have been granted is given back',
+  'A bug of a store in %s becomes an outcome, and a lock that may have been granted is given back',
   async (_what, replies, replicas) => {
     const server = new Server(replies, replicas as AwaitedReplicas);
     let isCalled = false;
@@ -160,7 +160,7 @@ it.each<[string, Reply[], Partial<AwaitedReplicas>?]>([
   },
 );
 
-it('An attempt for more than one call that may have run, and is refused when it is sent again, keeps its place and gives back the others', async () => {
+it('An attempt for several calls that may have run, and is refused when it is sent again, keeps its place and releases the others', async () => {
   const server = new Server([[BROKEN], [REFUSED]]);
   const request = {
     ...REQUEST,

@@ -150,7 +150,7 @@ describe('a sharded inbox', () => {
     });
   });
 
-  it('leaves the channels that nobody has waited on for a minute, and the masters where it has none, and no timer [G299]', async () => {
+  it('leaves channels that nobody has waited on for a minute, then masters without channels, and no timer [G299]', async () => {
     const { inbox, log, heard, opened } = setUp();
     for (const key of [KEY, OTHER_SLOT]) inbox.open(key);
     await opened();

@@ -46,7 +46,7 @@ describe('One Redis server', () => {
       backend = await connected({ redis: proxy.url, commandTimeoutMs: 10_000 });
     });
 
-    it('an attempt whose reply is lost with the connection has been granted the lock, and finds that out by itself [G52]', async () => {
+    it('an attempt whose reply is lost with the connection has been granted the lock, and finds this out by itself [G52]', async () => {
       const claim = claimOn(freshKey());
       const cut = proxy.cutAfterRequest(ACQUIRE.sha);
       const before = now();
@@ -127,7 +127,7 @@ describe('One Redis server', () => {
     await backend.forceRelease(kept.key);
   });
 
-  it('an attempt that the server runs only when its lease would be over is undone [G69]', async () => {
+  it('an attempt that the server runs only when its lease would have ended is undone [G69]', async () => {
     const claim = claimOn(freshKey(), 500);
     const { del = 0 } = await server.calls();
     server.pause();

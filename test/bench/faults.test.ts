@@ -103,7 +103,7 @@ it('the resource counts an overwritten update, and refuses an old token, even on
   expect(sum()).toEqual({ writes: 2, lost: 1, lostFenced: 0, refusedWrites: 1 });
 });
 
-it('a run in which a control does not fail is refused', () => {
+it('a run is refused if a control does not fail', () => {
   const cell = (contestant: string, fault: string, lost: number): Cell => ({
     contestant,
     fault,

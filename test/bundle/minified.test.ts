@@ -35,7 +35,7 @@ describe('in a minified bundle', () => {
   }, 120_000);
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  it('each error in a minified bundle has its name, though its class has lost it [G216]', () => {
+  it('each error in a minified bundle has its name, although its class has lost the name [G216]', () => {
     const made = {
       LockContendedError: new bundle.LockContendedError('k', 1),
       LockKeyError: new bundle.LockKeyError('no key'),

@@ -167,7 +167,7 @@ describe('the checker of histories', () => {
     });
   });
 
-  it('a token that is given twice is found, unless its holders share the lock', () => {
+  it('a token that is issued twice is found, unless its holders share the lock', () => {
     const tokens = (of: TurnOf) => [...turn(0, 10, 20, { token: 5, asked: 1, ...of }), ...turn(1, 22, 23, { token: 5, asked: 2, ...of })]; // prettier-ignore
     finds('token given twice', { bad: [tokens({})], good: [tokens({ hold: SHARED })] });
   });
@@ -290,12 +290,12 @@ describe('the checker of histories', () => {
     finds('reader without a token', { bad: [reader(0, undefined, 10)], good: [permits(0, 1, 10)] });
   });
 
-  it('a turn that held its lock for longer than its maxHoldMs is found, but for the drift of clocks', () => {
+  it('a turn that held its lock for longer than its maxHoldMs, apart from clock drift, is found', () => {
     const held = (to: number, until?: number) => turn(0, 10, to, { until, grant: { maxHoldMs: 200 } });
     finds('held for too long', { bad: [held(213)], good: [held(212), held(300, 210)], terms: { slackMs: 0 } });
   });
 
-  it('a lock that is passed on after the process took it away itself is found, from when the process knew [G146]', () => {
+  it('a lock that is passed on after the process itself took it away is found, from the time when the process knew [G146]', () => {
     const had = turn(0, 10, 100, { token: 5, grant: { owner: 'x' } });
     const passed = turn(0, 101, 102, { token: 6, grant: { owner: 'x' } });
     const own = forced('0.0', 20, 30);
@@ -319,7 +319,7 @@ describe('the checker of histories', () => {
     });
   });
 
-  it('a lock that is passed on when it must have been found lost is found, after a restart when its lease is over', () => {
+  it('a lock that is passed on although its loss must have been noticed is found; after a restart, when its lease has ended', () => {
     const had = turn(0, 10, 100, { token: 5, grant: { owner: 'x' } });
     const passed = (from: number) => turn(0, from, from + 1, { token: 6, grant: { owner: 'x' } });
     const flushed = fault('flush', 20, 30, { forgets: true });
@@ -390,7 +390,7 @@ describe('the checker of histories', () => {
     });
   });
 
-  it('a lock that nobody holds for too long after a server went back to old data, though a call waits, is found [G1050]', () => {
+  it('a lock that is free for too long after a server went back to old data, while a call waits, is found [G1050]', () => {
     const old = fault('restart-old', 90, 100);
     const next = (from: number, asked = 120) => turn(0, from, from + 5, { token: 6, asked });
     const terms = { regainMs: 400, answerMs: Infinity };

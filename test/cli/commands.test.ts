@@ -29,7 +29,7 @@ it('the command doctor exits with 0 when all is well, 2 for warnings if they cou
   expect(nowhere).toMatchObject({ code: 69, out: '', err: expect.stringContaining('ECONNREFUSED') });
 });
 
-it('no text from Redis or the command line reaches the terminal with control characters [G478]', async () => {
+it('control characters in texts from Redis or the command line never reach the terminal [G478]', async () => {
   const key = `${ESC}${CSI}${BIDI}evil\nsecond line`;
   await server.command('SET', `lock:{${key}}`, `${ESC}owner${CSI}`, 'PX', 60_000);
   const called = [

@@ -126,7 +126,7 @@ describe('run', () => {
     expect(process.listenerCount(signal)).toBe(before);
   });
 
-  it('the command run does not run the command while another holds the lock, and exits with 75 [G481]', async () => {
+  it('the command run does not start the command while another process holds the lock, and exits with 75 [G481]', async () => {
     const key = freshKey();
     const file = freshFile();
     const lock = await locks.acquire(key);
@@ -182,7 +182,7 @@ describe('run', () => {
 describe('run as a process', () => {
   beforeAll(() => void compileLibrary(), 60_000);
 
-  it('a signal to the command line is passed on to the command, and the lock is held until that has ended [G483]', async () => {
+  it('a signal to the command line is passed on to the command, and the lock is held until the command has ended [G483]', async () => {
     const key = freshKey();
     const file = freshFile();
     const { cli, ended } = start(

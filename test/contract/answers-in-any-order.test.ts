@@ -34,7 +34,7 @@ it('a call whose turn comes before the refusal that put it into the queue asks a
   await (await waiting).release();
 });
 
-it('calls that have tied for a lock ask again after a pause by chance, not when a message says that it is their turn', async () => {
+it('calls that have tied for a lock ask again after a random pause, not when a message announces their turn', async () => {
   const asked: AcquireRequest[] = [];
   let refused = 0;
   let listener: WaitListener | undefined;

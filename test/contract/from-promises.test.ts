@@ -150,7 +150,7 @@ it.each(FAILURES)('a backend of promises that %s is unavailable, and says why', 
   expect(transferred).toEqual({ ...unavailable, mayHaveRun: true });
 });
 
-it('a lease of a backend of promises counts from before its method was called', async () => {
+it('a lease of a backend of promises begins before its method is called', async () => {
   let calledAt = Infinity;
   const toy = new ToyBackend(now, 10);
   const acquire = (request: AcquireRequest) => {
@@ -259,7 +259,7 @@ it('a backend of promises without a time limit for attempts uses the limit of al
   await backend.close();
 });
 
-it('a backend that is closed twice at once has closed for both when its releases have been answered', async () => {
+it('a backend that is closed twice at once settles both calls when its releases have been answered', async () => {
   const answered = new Gate();
   const backend = broken({ release: () => answered.opened.then(() => ({ status: 'released' })) }, 10_000);
   const released = releaseOn(backend, claimOn('key'));
@@ -327,7 +327,7 @@ it.each(FAILURES)('a ping of a backend of promises that %s answers with the prob
   expect(await broken({ ping: fails }).ping()).toEqual(answer);
 });
 
-it('a mistake in the code of a backend of promises does not read as an outage, and keeps its stack [G1063]', async () => {
+it('a mistake in the code of a backend of promises does not look like an outage, and keeps its stack [G1063]', async () => {
   const mistake = new TypeError('no is not a function');
   const outage = new TypeError('fetch failed', { cause: new Error('ECONNREFUSED') });
   const causes = [];

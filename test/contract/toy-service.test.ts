@@ -11,7 +11,7 @@ import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
 import { ToyWatched } from './toy-watched.js';
 
-it('a set that has waited for one lock has for the others what is left of its time, though the store owes their answers [G499]', async () => {
+it('a set that has waited for one lock waits for the others only for the rest of its time, even if the store does not answer [G499]', async () => {
   const toy = new ToyBackend(now);
   const { acquire } = toy;
   let asked = 0;
@@ -271,7 +271,7 @@ it.each<[how: string, make: () => ToyBackend, most: number]>([
   },
 );
 
-it('a call that asks after pauses asks when the lease of the holder ends, and again at once where the store is a little behind', async () => {
+it('a polling call asks when the lease of the holder ends, and again at once if the store is a little behind', async () => {
   const toy = new ToyBackend(now);
   const [one, other] = pairOn(toy);
   const holder = await one.acquire('key', { ttlMs: 3_000, watchdog: false });
@@ -375,7 +375,7 @@ it('a store of an application has a second for an operation, or what commandTime
   }
 });
 
-it('a store that answers nothing at the start is refused with the time that it was given', async () => {
+it('a store that does not answer at the start is refused, with its time limit', async () => {
   const backend = () => Object.assign(new ToyBackend(now), { inspect: never });
   const opening = composeLocks(BACKEND, { backend, connectTimeoutMs: 2_000, commandTimeoutMs: 900 }).open();
   await expect(opening).rejects.toThrow(/no answer within [1-9]\d* ms/);

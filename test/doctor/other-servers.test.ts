@@ -105,7 +105,7 @@ it.each([
   ['Dragonfly', '1.31.0', DRAGONFLY],
   ['KeyDB', '6.3.4', KEYDB],
   ['Garnet', '1.0.19', GARNET],
-])('the doctor names %s %s, and not the Redis that it resembles [G401]', async (server, version, info) => {
+])('the doctor names %s %s, not the Redis that it resembles [G401]', async (server, version, info) => {
   const { node } = await diagnose(info);
   expect(node).toMatchObject({ server, version, notChecked: [] });
   expect(node.summary).toMatch(new RegExp(`^${server} ${version.replaceAll('.', '\\.')}, `));

@@ -132,7 +132,7 @@ describe('A user of Redis with the rights that docs/rights.md names', () => {
     expect(needed((await Promise.all(servers.map((server) => refusals(server)))).flat())).toEqual([]);
   });
 
-  it('a user with the documented rights may do all that a Cluster needs, with the further rights that are documented for it [G234]', async () => {
+  it('a user with the documented rights may do all that a Cluster needs, with the additional rights that are documented for it [G234]', async () => {
     const cluster = await starting;
     await Promise.all(cluster.nodes.map(refusals)); // commands of the earlier tests
     const sharded = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
@@ -264,7 +264,7 @@ describe('A right that is missing', () => {
     },
   );
 
-  it('the error of a call names the right that a script lacks in the words of Redis 7.2 and Valkey, too [G407]', () => {
+  it('the error of a call also names the right that a script lacks in the wording of Redis 7.2 and Valkey [G407]', () => {
     const { advice } = nodeError(
       'a:6379',
       "ERR ACL failure in script: User locks has no permissions to run the 'set' command script: bd6f, on @user_script:1.",

@@ -30,7 +30,7 @@ async function proxied(timeoutMs?: number) {
 const [TXN, REVOKE] = ['/v3/kv/txn', '/v3/lease/revoke'];
 const NO_LEASE = { message: expect.stringContaining('lease not found') };
 
-it('a command that would take a lock once more after its release fails, as its lease was revoked with the release [G1110]', async () => {
+it('a command that would take a lock again after its release fails, because the release revoked its lease [G1110]', async () => {
   const { beside, once, sent } = await proxied();
   const claim = claimOn(freshKey());
   once(TXN, 'kept');
@@ -82,7 +82,7 @@ it('a command of an attempt that was refused takes no lock when it comes late [G
   expect(await alone.inspect(claim.key)).toBeUndefined();
 });
 
-it('an extension that is not answered leaves its lock held, whether it ran or not [G1113]', async () => {
+it('an unanswered extension leaves its lock held, whether it ran or not [G1113]', async () => {
   for (const fate of ['lost', 'kept'] as const) {
     const { proxy, alone, sent } = await proxied(300);
     const claim = claimOn(freshKey());

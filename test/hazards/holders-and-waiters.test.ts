@@ -14,7 +14,7 @@ const TTL_MS = 400;
 const sent = () => new Promise(setImmediate);
 
 describe('H7: the client is paused while it acquires, and reads the answers after the ttl', () => {
-  it('a naive lock counts its lease from the answer, so that a client paused while acquiring holds what another has', async () => {
+  it('a naive lock counts its lease from the answer, so that a client that was paused while acquiring holds the lock of another', async () => {
     const server = await redisServer();
     const [a, b] = [clientOf(server), clientOf(server)];
     await Promise.all([a.ping(), b.ping()]);

@@ -153,7 +153,7 @@ describe('H13: three clients win one of three nodes each', () => {
     expect(values).toEqual(['client 0', 'client 1', 'client 2']); // for all of the ttl
   });
 
-  it('this library keeps no minority of a split vote, and each contender wins in turn, long before the ttl is over [G162]', async () => {
+  it('this library keeps no minority of a split vote, and each contender wins in turn, long before the ttl has passed [G162]', async () => {
     const nodes = await redisServers(3);
     const ways = await waysTo(nodes);
     const services = await Promise.all(
@@ -336,7 +336,7 @@ describe('H25: a node of a Redlock restarts with an older snapshot', () => {
     expect(stock.write('as A saw it', tokenOfA)).toBe(true);
   });
 
-  it('this library gives the next holder a greater token than all whose counts a node with an older snapshot has forgotten [G179]', async () => {
+  it('this library gives the next holder a greater token than all tokens that a node with an older snapshot has forgotten [G179]', async () => {
     const nodes = await redisServers(3);
     const options = { redlock: nodes.map(({ url }) => url), ttlMs: SNAPSHOT_TTL_MS, commandTimeoutMs: 2_000 };
     const [a, b] = [await openLocks(options), await openLocks(options)];

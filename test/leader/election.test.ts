@@ -46,7 +46,7 @@ function work(locks: LockService, key: string, options = {}) {
 }
 
 describe('an election', () => {
-  it('there is one election for each registration and key, however often it is asked for, and refuses other options [G316]', async () => {
+  it('there is one election for each registration and key, however often it is requested, and it refuses other options [G316]', async () => {
     const [a, other] = await Promise.all([open(), openLocks({ redis: server.url }, 'other')]);
     const leader = a.leader('outbox', { ttlMs: 15_000 });
     expect(a.leader('outbox')).toBe(leader);
@@ -169,7 +169,7 @@ describe('the work of a leader', () => {
     ofB.gate.open();
   });
 
-  it('work for leaders is skipped when work of a lost term asks for it, whether another process leads by then or not [G505]', async () => {
+  it('work for leaders is skipped when work of a lost term calls it, whether another process leads by then or not [G505]', async () => {
     const [a, b] = await Promise.all([open(), open()]);
     await elected(a.leader('outbox'));
     const next = b.leader('outbox');
@@ -188,7 +188,7 @@ describe('the work of a leader', () => {
 });
 
 describe('a call that would wait for the leader of its own process', () => {
-  it('a call that would wait for the leader of its own process fails at once and says why, and one that tries once finds the lock taken [G317]', async () => {
+  it('a call that would wait for the leader of its own process fails at once and says why, and a call that tries once finds the lock taken [G317]', async () => {
     const locks = await open();
     await elected(locks.leader('outbox'));
     const refused = await locks.acquire('outbox').catch((error: unknown) => error);
@@ -265,7 +265,7 @@ describe('a leader whose Redis fails', () => {
     expect(leader.term).toBeGreaterThan(term!);
   });
 
-  it('a leader that another one has replaced after FLUSHALL steps down at its next extension, and its term is smaller [G325]', async () => {
+  it('a leader that was replaced after FLUSHALL steps down at its next extension, and its term is smaller [G325]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
     const ttlMs = 2_000; // the other holder must be faster than the next extension

@@ -62,7 +62,7 @@ afterAll(async () => {
 const lastTerm = () => journal.entries('began').at(-1)!.term;
 const byTime = (entries: Entry[]) => [...entries].sort((one, other) => Number(one.at - other.at));
 
-it('of three processes one leads after the other, through kill -9, SIGSTOP, a resignation and a shutdown, in rising terms [G311]', () => {
+it('three processes lead one after the other, through kill -9, SIGSTOP, a resignation and a shutdown, in rising terms [G311]', () => {
   const began = journal.entries('began');
   expect(began.map(({ process }) => process)).toEqual(['a', successor, other, successor, other]);
   const terms = began.map(({ term }) => term);

@@ -29,7 +29,7 @@ function elapsed({ now }: Clock, happen: () => void): number {
 }
 
 describe('Clock', () => {
-  it('the clock counts a wall clock that is set ahead as time that passed [G10]', () => {
+  it('the clock counts a jump of the wall clock ahead as time that passed [G10]', () => {
     const clock = new Clock();
     pass(100);
     expect(elapsed(clock, () => (wallMs += 3_600_000))).toBe(3_600_000);
@@ -41,7 +41,7 @@ describe('Clock', () => {
     expect(elapsed(clock, () => pass(40))).toBe(40);
   });
 
-  it('counts each suspend once and in full, also one that comes after the wall clock was set back', () => {
+  it('counts each suspend once and in full, even after the wall clock was set back', () => {
     const clock = new Clock();
     elapsed(clock, () => (wallMs -= 90));
     expect(elapsed(clock, () => (wallMs += 150))).toBe(150);
@@ -70,7 +70,7 @@ describe('the clock of a server', () => {
   const timeAt = (ms: number, ppm = 0, aheadUs = AHEAD_US) => Math.round(aheadUs + ms * 1_000 * (1 + ppm / 1e6));
 
   it.each([0, 100, -100])(
-    'is known to half of the best round trip, wherever on the way the server has read it (drift %i ppm)',
+    'is known to within half of the best round trip, wherever on the way the server has read it (drift %i ppm)',
     (ppm) => {
       const random = randomOf(7);
       const clock = new ServerClock();

@@ -106,7 +106,7 @@ describe('a lease', () => {
     expect([lease.checkState(), lease.checkRemainingMs()]).toEqual(['lost', 0]);
   });
 
-  it('a lease that is unknown is lost when a call has held it for too long, though its extension may be granted', () => {
+  it('a lease that is unknown is lost when a call has held it for too long, although its extension may have been granted', () => {
     const { lease, clock } = leaseIn('unknown');
     lease.demands.endBy(GRANT_TTL_MS + 100);
     expect(lease.checkState()).toBe('unknown');

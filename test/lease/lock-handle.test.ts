@@ -96,7 +96,7 @@ describe('extend', () => {
     },
   );
 
-  it('that is not answered rejects, counts as if it had run where it is shorter, and leaves no key behind where it ran and is longer', async () => {
+  it('that is not answered rejects; if shorter, it counts as if it had run; if longer, it leaves no key behind where it ran', async () => {
     const proxy = await proxyTo(server);
     const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 100, watchdog: false });
     for (const [ttlMs, extendedTo] of [

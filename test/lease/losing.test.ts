@@ -50,7 +50,7 @@ describe('a holder whose key was', () => {
     expect(await server.command('GET', 'lock:{replaced}')).toBe('other');
   });
 
-  it('a holder whose key was taken by FLUSHALL learns of the loss within about a third of the ttl, and tokens go on growing [G14]', async () => {
+  it('a holder whose key was taken by FLUSHALL learns of the loss within about a third of the ttl, and tokens keep growing [G14]', async () => {
     const own = await redisServer();
     const [locks, others] = [await openLocks({ redis: own.url }), await openLocks({ redis: own.url })];
     const before = await locks.acquire('flushed', { ttlMs: TTL_MS });

@@ -20,7 +20,7 @@ const listed = async (locks: { list(): Promise<{ locks: LockInfo[] }> }, key: st
   (await locks.list()).locks.find((lock) => lock.key === key);
 
 it.each(STORES)(
-  'inspect and list show all who hold permits, and how many of how many (%s) [G890]',
+  'inspect and list show all holders of permits, and how many of how many (%s) [G890]',
   async (store, options) => {
     const locks = await openLocks(options());
     const first = await locks.acquirePermits('mail', { limit: 5, permits: 2, ttlMs: 60_000 });

@@ -154,7 +154,7 @@ it('list() refuses options that it does not know, or that are out of bounds [G43
   }
 });
 
-it('a list of a Redis that hangs ends in time, and is sent nothing more until it answers [G419]', async () => {
+it('a list of a hanging Redis ends in time, and sends it nothing more until it answers [G419]', async () => {
   const server = await redisServer();
   const locks = await openLocks({ redis: server.url, commandTimeoutMs: 200 });
   await locks.acquire('key', { ttlMs: 60_000 });

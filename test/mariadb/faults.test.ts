@@ -136,7 +136,7 @@ describe('Locks in MariaDB', () => {
     expect(after.grant!.fencingToken).toBeGreaterThan(fencingToken);
   });
 
-  it('fail at once with the connection that they were asked for on, when that is closed', async () => {
+  it('fail at once when the connection of their request is closed', async () => {
     const source = await openMysql(server.url, PATIENT.commandTimeoutMs);
     const client = await source.connect(() => {});
     const asking = client.query({ name: 'sleep', text: 'SELECT SLEEP(20)' }, []);
@@ -162,7 +162,7 @@ describe('Locks in MariaDB', () => {
     expect(await again.release()).toBe(true);
   });
 
-  it('are neither granted nor extended by a server that was demoted, also where the user of the locks may still write there [G980]', async () => {
+  it('are neither granted nor extended by a demoted server, even if the user of the locks may still write there [G980]', async () => {
     const own = await ownMariaDb();
     const locks = await locksOn(own); // as root
     await locks.withLock('used', () => {});

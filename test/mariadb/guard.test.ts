@@ -142,7 +142,7 @@ describe('a guard in a MariaDB', () => {
     await tx.commit();
   });
 
-  it('guards all locks of a set, and names the one that is not held any more, and whether another owner holds it [G835]', async () => {
+  it('guards all locks of a set, and names the one that is no longer held, and whether another owner holds it [G835]', async () => {
     const [a, b] = [await openAnother(), await openAnother()];
     const keys = [freshKey('z'), freshKey('é'), freshKey('a')];
     const locks = await a.acquireAll(keys, { watchdog: false });
@@ -172,7 +172,7 @@ describe('a guard in a MariaDB', () => {
     await isFree(b, key);
   });
 
-  it('is refused on a connection with callbacks, which is no promise of anything, and runs on its promise() [G837]', async () => {
+  it('is refused on a connection with callbacks, which returns no promises, and runs on its promise() [G837]', async () => {
     const lock = await (await openAnother()).acquire(freshKey());
     const connection = createCallbackConnection(server.url);
     onTestFinished(() => connection.destroy());

@@ -61,7 +61,7 @@ describe('In a MariaDB alone', () => {
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
   });
 
-  it('S9: there is no deadlock, whatever order callers name their keys in, while rows are inserted, changed and swept [G791]', async () => {
+  it('S9: there is no deadlock, whatever order callers name their keys in, while rows are inserted, changed and deleted [G791]', async () => {
     const own = await ownMariaDb();
     const deadlocks = async () => {
       const [row] = await own.query(
@@ -96,7 +96,7 @@ describe('In a MariaDB alone', () => {
     expect(await deadlocks()).toBe(0);
   });
 
-  it('S12: a statement that waits for the table is given up by the server when its time is over, and takes nothing later [G792]', async () => {
+  it('S12: a statement that waits for the table is given up by the server when its time has passed, and takes nothing later [G792]', async () => {
     const own = await ownMariaDb();
     const locks = await locksOn(own, { commandTimeoutMs: 500 });
     await until(() => locks.withLock('key', () => true).catch(() => false), { what: 'the row is there' });

@@ -220,7 +220,7 @@ describe('with policies that are declared', () => {
   }, 120_000);
 
   it.each(OF_POLICIES)(
-    'a policy that is not among the declared ones, or lacks what it must have, is one error of the compiler: %s [G864]',
+    'an undeclared policy, or one that lacks a required option, is one error of the compiler: %s [G864]',
     (_, message, index) => {
       expect(compiled.of(index)).toEqual([expect.stringContaining(message)]);
       expect(compiled.behind).toEqual([]);

@@ -75,7 +75,7 @@ const orders = async () => {
   return { ...test, orders: test.app.get(Orders) };
 };
 
-it('a locked method is refused with who holds it, skipped, or answered by a function of its arguments, without running', async () => {
+it('a locked method is refused with the name of the holder, skipped, or answered by a function of its arguments, without running', async () => {
   const { orders: service, locks } = await orders();
   const held = await locks.acquire('order');
   const error = await service.throwing().catch((reason: unknown) => reason);
@@ -103,7 +103,7 @@ it('a refused locked method names the locks of the methods that called it [G372]
   await expect(service.throwing()).rejects.toMatchObject({ holding: [] });
 });
 
-it('a method that lost its lock rejects with its outcome, also if it held it too long, unless onLost is "ignore"', async () => {
+it('a method that lost its lock, or held it too long, rejects with its outcome, unless onLost is "ignore"', async () => {
   const { orders: service, locks } = await orders();
   await expect(service.hangs()).rejects.toMatchObject({
     code: 'LOCK_LOST',

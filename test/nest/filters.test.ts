@@ -84,7 +84,7 @@ describe.each(FILTERED)('clients of $transport.name', ({ transport, filter, arou
     ['the filter of the transport', filter],
     ['the filter for all', LockExceptionFilter],
   ])(
-    'clients see from %s whether a lock is busy or down, or their request has no key, and nothing else [G198]',
+    'clients of %s see whether a lock is busy or unavailable, or their request has no key, and nothing else [G198]',
     async (_what, by) => {
       const { ask, locks, log } = await transport.open(ordersOf(transport), { memory: true }, by);
       const held = await locks.acquire('secret-key');

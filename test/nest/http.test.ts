@@ -165,7 +165,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(await Promise.all([locks.isLocked('missing'), locks.isLocked('odd')])).toEqual([false, false]);
   });
 
-  it('a held lock is answered with 409, which names neither key nor holder to the client, but the log does [G184]', async () => {
+  it('a held lock is answered with 409, which names neither key nor holder to the client, while the log does [G184]', async () => {
     const { app, url, locks, log } = await start();
     await using _held = await locks.acquire('secret-key');
     const response = await post(`${url}/static`, {});
@@ -174,7 +174,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(log.lines.join()).toContain(`Lock "secret-key" is held by pid ${process.pid}`);
   });
 
-  it('a Redis that is gone is answered with 503, which names no node to the client, but the log does [G185]', async () => {
+  it('a missing Redis is answered with 503, which names no node to the client, while the log does [G185]', async () => {
     const redis = await RedisServer.start();
     const lock = { redis: redis.url, commandTimeoutMs: 200 };
     const { app, url, log } = await start(lock).finally(() => redis.stop());

@@ -72,7 +72,7 @@ describe('@LeaderOnly', () => {
     expect(second.app.get(Ticker).ran).toEqual([]);
   });
 
-  it('a method with @LeaderOnly runs with a handle of its own: one that releases it resigns nothing [G327]', async () => {
+  it('a method with @LeaderOnly runs with a handle of its own: releasing it does not resign [G327]', async () => {
     const { app, locks } = await makeApp({ providers: [Ticker] });
     await untilElected(locks);
     expect(await app.get(Ticker).releases()).toBe(true);

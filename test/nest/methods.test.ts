@@ -65,7 +65,7 @@ const orders = async () => {
   return { ...test, orders: test.app.get(Orders) };
 };
 
-it('a locked method gets its object and arguments, runs once at a time for each key, and settles as it does by itself', async () => {
+it('a locked method gets its object and arguments, runs once at a time for each key, and settles as without the lock', async () => {
   const { orders: service, locks, acquired } = await orders();
   expect(await service.add('k', 1, 2, 3)).toBe('orders,k,6');
   expect(await service.thenable()).toBe('later');

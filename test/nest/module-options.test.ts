@@ -91,7 +91,7 @@ it.each([
   ...[null, [], Promise.resolve({})].map((options) => () => LockTestingModule.forRoot(options as never)),
   () => LockTestingModule.forRoot({ name: 5 as never }),
   () => LocksPageModule.register({ path: 'locks', guards: 'none', imports: class {} as never }),
-])('the modules for tests and for the page take no options of another type: %s', (register) => {
+])('the modules for tests and for the page refuse options of another type: %s', (register) => {
   expect(register).toThrow(LockOptionsError);
 });
 

@@ -100,7 +100,7 @@ describe.each(STAND_INS)('with %s in the place of the service', (_, make, got) =
   });
 });
 
-it('a service of another copy of the library is no mock', async () => {
+it('a service of another copy of the library is not taken for a mock', async () => {
   class LockService {
     readonly registration = 'billing';
     async withLockOr(): Promise<void> {}

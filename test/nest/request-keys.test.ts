@@ -4,7 +4,7 @@ import { Fenced, FENCE_STORE, FencingToken, LockExceptionFilter, Locked, LockOpt
 import { describe, expect, it } from 'vitest';
 import { makeApp, post, startApp } from '../support/nest-app.js';
 
-/** A controller with one handler, whose key is made of `{params.id}` unless told otherwise. */
+/** A controller with one handler, whose key is made from `{params.id}` by default. */
 function controller(controllerPath: string | string[], path: string | string[], key = 'order:{params.id}'): Type {
   @Controller(controllerPath)
   class Orders {

@@ -136,7 +136,7 @@ it.each<[string, () => ModuleMetadata]>([
   await until(async () => (await connections('refused')).length === 0, { what: 'the connections are closed' });
 });
 
-it('logs that it still waits for permits until the last of them is released, and with how many of a key [G897]', async () => {
+it('logs that it still waits for permits, and how many of each key, until the last of them is released [G897]', async () => {
   const { app, locks, log, events } = await makeApp({}, { memory: true, shutdownTimeoutMs: 60_000 });
   const take = (permits: number) => locks.acquirePermits('leaked', { limit: 9, permits });
   const [first, ...leaked] = [await take(4), await take(2), await take(1)];
@@ -155,7 +155,7 @@ it('logs that it still waits for permits until the last of them is released, and
   await closing;
 });
 
-it('closing the application leaves a client that it was handed open and as it was [G192]', async () => {
+it('closing the application leaves a client of the application open and unchanged [G192]', async () => {
   const client = new Redis(redis.port, { connectionName: 'handed' });
   onTestFinished(() => client.disconnect());
   await client.ping();
@@ -227,7 +227,7 @@ describe('an application with two registrations', () => {
     expect(await keysOfLocks(redis)).toEqual([]);
   });
 
-  it('closing an application with two registrations waits for all work for one shutdownTimeoutMs in total, the longest [G218]', async () => {
+  it('closing an application with two registrations waits for all work for a total of one shutdownTimeoutMs, the longest one [G218]', async () => {
     const { app, locks, billing } = await makeShop(
       { memory: true, shutdownTimeoutMs: 30_000 },
       { memory: true, shutdownTimeoutMs: 60_000 },
@@ -248,7 +248,7 @@ describe('an application with two registrations', () => {
     ]);
   });
 
-  it('work that holds a lock of one registration gets the locks of the other while the application closes, though nobody held any there [G219]', async () => {
+  it('work that holds a lock of one registration gets the locks of the other while the application closes, though no call held any there [G219]', async () => {
     const { app, locks, billing } = await makeShop(
       { memory: true, shutdownTimeoutMs: 600_000 },
       { memory: true, shutdownTimeoutMs: 0 },

@@ -39,7 +39,7 @@ describe.each(HTTP_ADAPTERS)('spellings of one account on %s', (_name, makeAdapt
     return app.acquired;
   }
 
-  it('are one key of the arguments, which the pipes have folded, or the key function does [G565]', async () => {
+  it('are one key of the arguments, which the pipes or the key function have normalized [G565]', async () => {
     expect(
       await keysOf(await start(), [
         ['int/17'],

@@ -113,7 +113,7 @@ it('a stream that is unsubscribed from while it waits, or when its lock is grant
   expect(feed.calls).toBe(0);
 });
 
-it('a stream whose lock another holder has fails, is empty with "skip", or emits what onContended returns', async () => {
+it('a stream whose lock is held elsewhere fails, is empty with "skip", or emits what onContended returns', async () => {
   const { feed, locks } = await start();
   await using _held = await locks.acquire('feed');
   await expect(lastValueFrom(feed.impatient())).rejects.toBeInstanceOf(LockContendedError);

@@ -61,7 +61,7 @@ class OrdersController {
   }
 }
 
-it('a request has the tenant of its middleware, and the page shows the locks of all tenants apart, and releases them', async () => {
+it('a request has the tenant of its middleware, and the page shows the locks of each tenant separately, and releases them', async () => {
   const page = LocksPageModule.register({ path: 'locks', guards: [Anyone], allowRelease: true });
   const { url, locks } = await startApp(
     { imports: [page], controllers: [OrdersController] },

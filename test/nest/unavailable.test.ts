@@ -126,7 +126,7 @@ const OUTAGES: [what: string, begin: (test: Test) => unknown][] = [
 ];
 
 describe.each(OUTAGES)('while the server %s', (_, begin) => {
-  it('a method throws by default, and with onUnavailable is skipped, or a function answers without a lock [G929]', async () => {
+  it('a method throws by default; with onUnavailable it is skipped, or a function answers without a lock [G929]', async () => {
     const test = await start();
     const { orders } = test;
     await begin(test);

@@ -102,7 +102,7 @@ it('an error of the store is shown, costs the list no more than its turn, and an
   expect([looking.closed, look().looking.closed]).toEqual([true, true]);
 });
 
-it('all pages of a service share one watch, and a viewer who comes while the application closes holds it up no longer than others [G494]', () => {
+it('all pages of a service share one watch, and a viewer who comes while the application closes does not delay it more than others [G494]', () => {
   const watches = new LockWatches();
   expect(watches.of(locks)).toBe(watches.of(locks));
   watches.onModuleDestroy();

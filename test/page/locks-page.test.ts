@@ -263,7 +263,7 @@ describe.each(HTTP_ADAPTERS)('an application on %s that closes', (_adapter, make
   });
 });
 
-it('a client that does not read is cut off when its stream has ended, and holds up no server that closes [G465]', async () => {
+it('a client that does not read is cut off when its stream has ended, and does not delay a closing server [G465]', async () => {
   const server = createServer((_request, response) => {
     Readable.from(Array.from({ length: 800 }, () => Buffer.alloc(50_000))).pipe(response); // more than fits into the sockets
     cutOff(response);
@@ -325,7 +325,7 @@ describe('LocksPageModule.register', () => {
     expect(lock.isHeld).toBe(true);
   });
 
-  it('a page of another registration shows the locks of that one, and a store that does not answer is reported as that', async () => {
+  it('a page of another registration shows the locks of that registration, and reports a store that does not answer', async () => {
     const second = RedisLockModule.forRoot({ ...atOnce, name: 'second' });
     const { app, url, log } = await start({ registration: 'second', allowRelease: true, guards: 'none' }, second);
     expect(log.lines).toEqual([expect.stringMatching(/^warn The page "locks" has no guards of its own/)]);

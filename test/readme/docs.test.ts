@@ -122,7 +122,7 @@ describe('what is written about import type', () => {
   // A class that is imported as a type does not exist at run time: no pipe validates with it, nothing is injected by
   // it.
   it.each(advice)(
-    'is in %s that it is for interfaces and type aliases, and that classes are imported as values',
+    'is explained in %s: it is for interfaces and type aliases, and classes are imported as values',
     (_, text) => {
       expect(text).toMatch(/interfaces and type aliases[^.;]* `import type`/);
       expect(text).toMatch(/classes[^.;]* as values/);
@@ -144,7 +144,7 @@ describe('the README', () => {
     expect(contents).toHaveLength(sections.length);
   });
 
-  it('names the costs that the pages on performance and on scale have', () => {
+  it('names the costs that are on the pages on performance and on scale', () => {
     const read = (page: string) => readFileSync(`${root}docs/${page}.md`, 'utf8');
     /** The cells after the first one of a row, in the first table of a text that has such a row. */
     const rowOf = (text: string, first: string) =>

@@ -183,7 +183,7 @@ describe('docs/start.md', () => {
   });
 });
 
-it('the tables of docs/options.md and docs/tuning.md name every option there is', async () => {
+it('the tables of docs/options.md and docs/tuning.md name every option', async () => {
   const complaint = await failureOf({ memory: true, surely: 'not' } as never);
   const options = /expected ([^.]*)\./.exec(complaint.message)![1]!.split(', ');
   expect(options).toContain('ttlMs');

@@ -177,7 +177,7 @@ const MARGIN_MS = 17_500;
 const AHEAD_MS = 16_500;
 
 describe('marginMs', () => {
-  it('marginMs ends a lease before a promoted replica does whose clock is ahead by less, and without it there are two holders [G79]', async () => {
+  it('marginMs ends a lease before a promoted replica whose clock is ahead by less does so; without marginMs there are two holders [G79]', async () => {
     const group = await sentinelGroup();
     const waitForReplicas = { count: 2, timeoutMs: 6_000 };
     const [guarded, unguarded] = [

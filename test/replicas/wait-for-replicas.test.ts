@@ -106,7 +106,7 @@ describe('With waitForReplicas', () => {
   });
 
   describe('a lock that the replica does not get in time', () => {
-    it('a lock that the replica does not get in time is refused and given back, and the error says how many replicas had it [G74]', async () => {
+    it('a lock that the replica does not get in time is refused and given back, and the error says how many replicas had got it [G74]', async () => {
       const locks = await open(BRIEFLY);
       primary.cutOff();
       const key = freshKey();
@@ -128,7 +128,7 @@ describe('With waitForReplicas', () => {
       expect(await sender.release(parcel)).toBe(true);
     });
 
-    it('a lock that was handed over and does not reach the replica in time is refused to the waiter, and goes on to nobody [G75]', async () => {
+    it('a lock that was handed over and does not reach the replica in time is refused to the waiter, and passed on to nobody [G75]', async () => {
       const [holder, waiter] = [await open(undefined), await open(BRIEFLY)];
       const key = freshKey();
       const held = await holder.acquire(key);
@@ -158,7 +158,7 @@ describe('With waitForReplicas', () => {
     });
   });
 
-  it('a client that cannot be closed when its server hangs costs the locks of that round, and no later ones', async () => {
+  it('a client that cannot be closed while its server hangs costs the locks of that round, but no later ones', async () => {
     const client = new Redis(primary.url);
     onTestFinished(() => client.disconnect());
     const { duplicate } = client;

@@ -113,7 +113,7 @@ it('assertFenced refuses a write that has changed no row, with an error like the
 });
 
 it.each([[null], [undefined], [Number.NaN], [-1], [0.5], [2], ['1'], [true], [[{ fence: 33 }]]])(
-  'assertFenced does not take %j for the number of rows that a write to one row has changed',
+  'assertFenced does not accept %j as the number of rows that a write to one row has changed',
   (changedRows) => {
     expect(() => assertFenced(changedRows as never, { fencingToken: 33 })).toThrow(LockOptionsError);
   },
@@ -127,7 +127,7 @@ it.each(['order:17', 'a=1, b=2', '100 %', '%3A', 'ключ:🔑', ' ', '"', 'lin
   },
 );
 
-it('the header names key and token, up to the largest, and what is no key or no token is refused', () => {
+it('the header names key and token, up to the largest, and invalid keys or tokens are refused', () => {
   const largest = { key: 'order:17', fencingToken: Number.MAX_SAFE_INTEGER };
   expect(fencingHeaders(largest)).toEqual({ 'Fencing-Token': 'order:17=9007199254740991' });
   expect(readFencingHeader('order:17=9007199254740991')).toEqual(largest);

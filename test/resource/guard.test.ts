@@ -186,7 +186,7 @@ describe('FencingTokenGuard', () => {
     expect(log.lines.join()).toContain("StockController.named has a FencingTokenGuard but no key: write @Fenced('…')");
   });
 
-  it('lets requests without a token pass where it is optional, and no stale or unreadable one', async () => {
+  it('accepts requests without a token where it is optional, but no stale or unreadable token', async () => {
     const { url, writes } = await startShop(redisFence());
     const path = `${url}/stock/tea/optional`;
     expect((await put(path, undefined, 'POST')).status).toBe(201);

@@ -134,7 +134,7 @@ describe.each(DATABASES)('on %s', (_name, open) => {
   });
 
   describe('a transaction', () => {
-    it('a transaction that claimed the row first makes an older writer wait, which is refused after the commit [G28]', async () => {
+    it('a transaction that claimed the row first makes an older writer wait, and the older writer is refused after the commit [G28]', async () => {
       const newer = await database.pool.connect();
       await newer.query('BEGIN');
       const claim = fencedUpdate({ table, where: { sku: 'tea' }, fence: 34 });
@@ -164,7 +164,7 @@ describe.each(DATABASES)('on %s', (_name, open) => {
       await Promise.all(writers.map((writer) => writer.kill()));
     });
 
-    it('two processes do not overwrite each other when one is paused and the row looks at the token [G27]', async () => {
+    it('two processes do not overwrite each other when one is paused and the row checks the token [G27]', async () => {
       const [first, second] = [writers[0]!, writers[1]!];
       const key = `${table}:tea`;
       const token = await first.acquire(key, { ttlMs: 1_000 });

@@ -52,7 +52,7 @@ export const RUNTIMES: Readonly<Record<'bun' | 'deno', Runtime>> = {
       },
       {
         file: 'service/lock-order.test.ts',
-        title: 'a call that takes them the other way round is reported',
+        title: 'a call that takes them in the opposite order is reported',
         because: FRAMES,
       },
     ],

@@ -11,7 +11,7 @@ afterAll(removeSampleApp);
 describe('npm start', () => {
   // Two at a time: they mostly wait for nights, leases and starting processes.
   it.concurrent(
-    'shows three instances on Redis: the stock sold exactly, one nightly job, a killed holder replaced',
+    'shows three instances on Redis: they sell exactly the stock, run one nightly job, and replace a killed holder',
     async () => {
       const sample = new SampleApp(['--json']);
       expect(await sample.exitCode(), sample.stderr).toBe(0);

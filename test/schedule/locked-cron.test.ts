@@ -45,7 +45,7 @@ it('a run of @LockedCron is skipped at once, and nothing logged, while another h
   expect(await app.get(Jobs).nightly()).toBe('ran');
 });
 
-it('the start of an application warns of @LockedCron without ScheduleModule, which would run its jobs, and names the import [G556]', async () => {
+it('the start of an application warns about @LockedCron without ScheduleModule, which would run its jobs, and names the import [G556]', async () => {
   class MoreJobs extends Jobs {}
   const { log } = await makeApp({ providers: [Jobs, MoreJobs, { provide: 'alias', useExisting: Jobs }] });
   expect(log.lines).toEqual([

@@ -64,11 +64,11 @@ describe('a job of @LockedCron that is due each second in two instances whose cl
     await redis.stop();
   });
 
-  it('runs once each time, in one of them, if holdMs is longer than their clocks differ [G380]', () => {
+  it('runs once each time, in one of them, if holdMs is longer than the difference of their clocks [G380]', () => {
     for (const did of didOf('quick')) expect(did).toEqual(['run', 'skip']);
   });
 
-  it('runs once each time also if it throws [G384]', () => {
+  it('runs once each time even if it throws [G384]', () => {
     for (const did of didOf('throwing')) expect(did).toEqual(['run', 'skip']);
   });
 });

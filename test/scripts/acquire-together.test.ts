@@ -154,7 +154,7 @@ describe('the queue of a lock that several hold', () => {
     expect(await queue()).toEqual([exclusive('y'), read('c')]);
   });
 
-  it('lets in those behind a place that is given up [G855]', async () => {
+  it('lets in the places behind one that is given up [G855]', async () => {
     await share('a');
     await alone('x', exclusive('x'), 10);
     await share('b', { place: read('b'), number: 20 });

@@ -127,7 +127,7 @@ describe('Of the operations of one tick', () => {
     ]);
   });
 
-  it('all fail after the last of them was asked for when the connection is lost meanwhile, and none is sent', async () => {
+  it('all fail after the last request when the connection is lost meanwhile, and none is sent', async () => {
     let isReady = true;
     runner = atWork(Object.defineProperty(noting(calls), 'isReady', { get: () => isReady }));
     isReady = false;

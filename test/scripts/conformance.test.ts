@@ -481,7 +481,7 @@ async function outcomes(script: string, before: string, names: string[], each: n
   return { states, tokens, counter: (await minted()) - counted || 0 }; // for an absent counter it does not matter
 }
 
-describe('A script does for one lock alone, and for each of many', () => {
+describe('A script does the same for a single lock and for each of many', () => {
   it.each(CASES)('%s finds %s, and so it is: %s', async (script, before, outcome) => {
     const alone = await outcomes(script, before, ['one'], 0);
     expect(alone.states).toEqual([outcome]);

@@ -78,7 +78,7 @@ describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) 
   );
 
   it.each(['9000000000000000', '8999999999999999', '9e18', 'inf', '17999999999999999'])(
-    'stays as it is when it is out of range, and the lock is free, however often it is asked for: %s',
+    'stays as it is when it is out of range, and the lock remains free, however often it is requested: %s',
     async (value) => {
       await client.set(FENCE, value);
       for (let round = 0; round < 2; round++) {

@@ -124,7 +124,7 @@ describe('a release', () => {
     expect(await client.exists(QUEUE)).toBe(0);
   });
 
-  it('frees the lock when it may not publish, rather than grant it to processes that hear nothing of it', async () => {
+  it('frees the lock when it may not publish, instead of granting it to processes that do not learn of it', async () => {
     await server.command('ACL', 'SETUSER', 'mute', 'on', '>secret', 'allkeys', 'allchannels', '+@all', '-publish');
     const mute = new Redis({ port: server.port, username: 'mute', password: 'secret' });
     onTestFinished(() => mute.disconnect());
@@ -221,7 +221,7 @@ describe('a waiting process', () => {
     expect(await client.pttl(QUEUE)).toBeLessThanOrEqual(10_000);
   });
 
-  it('gives a sign for its process with each attempt, for as long as it has a place', async () => {
+  it('gives a sign for its process with each attempt, as long as it has a place', async () => {
     const sign = async (kind: string) => -Number(await client.zscore(QUEUE, `${kind} inbox:alive`));
     await hold('other');
     await turn('a', { entry: entryOf('a'), sign: UNVERIFIED });

@@ -88,7 +88,7 @@ describe('A server that hangs', () => {
     expect(await server.calls()).toMatchObject({ evalsha: 2 }); // the first one and the last one
   });
 
-  it('may answer after the limit: what was late is not the answer to what came next', async () => {
+  it('may answer after the limit: a late answer is not taken for the answer to the next command', async () => {
     const runner = await runnerOn(proxy.port);
     proxy.hold();
     await faultOf(acquire(runner));
@@ -125,7 +125,7 @@ describe('A server that hangs', () => {
     expect(await server.calls()).toMatchObject({ evalsha: 2 });
   });
 
-  it('is not what a blocked event loop is: an answer that has come counts, however late it is read', async () => {
+  it('is not the same as a blocked event loop: an answer that has arrived counts, however late it is read', async () => {
     const runner = await runnerOn(server.port, {}, 50);
     const answer = acquire(runner);
     await new Promise<void>((resolve) =>

@@ -90,7 +90,7 @@ it.each([
     true,
   ],
   ['NOPERM this user has no permissions to run the readonly command', false],
-])('an error of Redis that says %s is one of a replica: %s', (message, isReadOnly) => {
+])('an error of Redis that says %s is recognized as an error of a replica: %s', (message, isReadOnly) => {
   expect(new ScriptFault(message, false)).toMatchObject({ isReadOnly });
 });
 

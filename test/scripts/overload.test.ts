@@ -229,7 +229,7 @@ describe('Of the operations for a server that is busy', () => {
       expect(calls).toHaveLength(COMMANDS_IN_FLIGHT);
     });
 
-    it('a command that the server passes over has the time of one limit, and blocks its slot only', async () => {
+    it('a command that the server skips has the time of one limit, and blocks only its slot', async () => {
       Object.assign(client.topology, { isCluster: true, routeOf: (key: string) => [clusterSlot(key), 'node'] });
       run(EXTEND, '{a}');
       await endOfTick();
@@ -313,7 +313,7 @@ describe('A burst', () => {
     expect(service.size).toBe(0);
   });
 
-  it('only gives a lock back whose next call has given up before its turn was sent [G642]', async () => {
+  it('only releases a lock whose next call has given up before its turn was sent [G642]', async () => {
     const service = await openLocks({ redis: server.url, ttlMs: 60_000, waitMs: 300_000, cohortMs: 0 });
     const lock = await service.acquire('given back');
     const controller = new AbortController();

@@ -99,7 +99,7 @@ describe('A ScriptRunner', () => {
     expect(outcomes[60]).toMatchObject({ reason: { message: expect.stringMatching(/NOPERM/), mayHaveRun: false } });
   });
 
-  it('fills the script cache of the server by the first use of a script, and when that was flushed, also for many calls', async () => {
+  it('fills the script cache of the server with the first use of a script, and again after a flush, also for many calls', async () => {
     const calls = async (ask: () => Promise<unknown>) => {
       await server.resetCalls();
       await ask();

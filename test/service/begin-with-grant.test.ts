@@ -51,7 +51,7 @@ async function untilAskedAgain(times: number): Promise<void> {
 }
 
 describe('a call that is handed a lock', () => {
-  it('a waiter that was handed a lock has lost it when the grant is over and no extension was answered, and nothing stays behind [G101]', async () => {
+  it('a waiter that was handed a lock has lost it when the grant has ended and no extension was answered, and nothing is left behind [G101]', async () => {
     const { proxy, locks, lock } = await handed('in-vain');
     await until(() => lock.signal.aborted, { what: 'it is lost', timeoutMs: 5_000 });
     expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'unavailable' });
@@ -201,7 +201,7 @@ describe('a call that is handed a lock', () => {
     expect(await owner('busy')).toBeNull();
   });
 
-  it('begins, also where a client that sends later has written the extension, and the process is busy before it reads the answer [G1061]', async () => {
+  it('begins even if a client that sends later has written the extension, and the process is busy before it reads the answer [G1061]', async () => {
     const { locks, others } = await services('busy-between', { url: server.url });
     const holder = await locks.acquire('busy-between');
     let turns = 0;

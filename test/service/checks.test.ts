@@ -75,7 +75,7 @@ describe('the fair calls of a process', () => {
     return { server, proxy, holder, order, calls };
   };
 
-  it('the fair calls of a process whose place was lost have it again as soon as that has noticed [G303]', async () => {
+  it('the fair calls of a process whose place was lost get it back as soon as the process has noticed [G303]', async () => {
     const { server, holder, order, calls } = await waitingTen();
     await server.command('DEL', 'lock:{key}:queue');
     const isBack = async () => (await queued(server, 'key')) === 1;
@@ -104,14 +104,14 @@ describe('BackOff', () => {
     expect(Math.max(...many(() => backOff.next(20)))).toBe(21);
   });
 
-  it('waits some round trips after a split vote, by chance', () => {
+  it('waits a random number of round trips after a split vote', () => {
     const sleeps = many(() => pauseAfterTieMs(4));
     expect(Math.min(...sleeps)).toBeGreaterThanOrEqual(4);
     expect(Math.max(...sleeps)).toBeLessThanOrEqual(36);
     expect(new Set(sleeps).size).toBeGreaterThan(400);
   });
 
-  it('comes due with all others of its process once it has waited for some time, where one statement asks for all of them [G787]', () => {
+  it('comes due together with all others of its process once it has waited for some time, if one statement asks for all of them [G787]', () => {
     const dues = many(() => {
       const backOff = new BackOff(25);
       const pauses = Array.from({ length: 10 }, () => backOff.next(LONG_MS));

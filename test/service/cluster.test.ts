@@ -55,7 +55,7 @@ describe('In a Cluster', () => {
     expect(held.every((lock) => lock.isHeld)).toBe(true);
   });
 
-  it('a lock that was taken is lost, and no other that is extended with it [G286]', async () => {
+  it('a lock that was taken away is lost, but no other lock that is extended with it [G286]', async () => {
     const locks = await openLocks({ redis: client, ttlMs: TTL_MS });
     const keys = Array.from({ length: LOCKS }, (_, index) => `lost:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key)));

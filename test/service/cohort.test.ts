@@ -47,7 +47,7 @@ async function served(key: string, waiters: number[], settings: RedisLockSetting
 }
 
 describe('a lock is passed on among the calls of one process', () => {
-  it('a lock is passed on within a process in the order of the calls, each with a larger fencing token, also past those who give up [G112]', async () => {
+  it('a lock is passed on within a process in the order of the calls, each with a larger fencing token, even past calls that give up [G112]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('order');
     const tokens = [holder.fencingToken];

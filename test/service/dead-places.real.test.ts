@@ -75,7 +75,7 @@ function placeIn({ nodes }: RedisCluster, areCounted: boolean): Place {
   };
 }
 
-it('when twenty that wait for a lock are killed, two others go on at once, although they had never waited before [G271]', async () => {
+it('when twenty processes that wait for a lock are killed, two others continue at once, although they had never waited before [G271]', async () => {
   const server = await redisServer();
   const options = { redis: server.url };
   const place = {
@@ -87,13 +87,13 @@ it('when twenty that wait for a lock are killed, two others go on at once, altho
   expect(await grantsThatRunOut(place)).toBe(0);
 });
 
-it('when twenty that wait for a lock of a Cluster without sharded publish/subscribe are killed, two others go on after two grants have run out at most [G272]', async () => {
+it('when twenty processes that wait for a lock of a Cluster without sharded publish/subscribe are killed, two others continue after at most two expired grants [G272]', async () => {
   const cluster = await redisCluster();
   await cluster.forbid();
   expect(await grantsThatRunOut(placeIn(cluster, false))).toBeLessThanOrEqual(2);
 });
 
-it('when twenty that wait for a lock of a Cluster are killed, two others go on at once [G290]', async () => {
+it('when twenty processes that wait for a lock of a Cluster are killed, two others continue at once [G290]', async () => {
   const cluster = await redisCluster();
   expect(await grantsThatRunOut(placeIn(cluster, true))).toBe(0);
 });

@@ -101,7 +101,7 @@ describe('a lock that is shared', () => {
     ['has waited for its time', () => {}, 5_000],
     ['was aborted', (controller: AbortController) => controller.abort(new Error('gone')), PATIENT.waitMs],
   ])(
-    'lets in the readers behind a writer that %s in the step in which that one leaves [G921]',
+    'lets in the readers behind a writer that %s in the step in which the writer leaves [G921]',
     async (_why, end, waitMs) => {
       const [holding, giving, ...reading] = await openSeveral(4);
       const key = `withdrawn ${waitMs}`;
@@ -195,7 +195,7 @@ const endOf = async (key: string, owner: string) =>
 const ownersOf = async (locks: LockService, key: string) =>
   (await locks.inspect(key))?.holders.map(({ holder }) => holder.owner) ?? [];
 
-it('a reader that is killed keeps a writer away until its ttl is over, not for longer while others renew theirs, and these do not notice [G911]', async () => {
+it('a reader that is killed keeps a writer away until its ttl is over, not longer while others extend theirs, and the others do not notice [G911]', async () => {
   const locks = await open();
   const dying = await mortal();
   const readers = [dying.locks, ...(await Promise.all([1, 2, 3, 4].map(() => open())))];

@@ -79,7 +79,7 @@ describe('a lock that is detached', () => {
     expect(await ownerOn(server, 'adopted')).toBeNull();
   });
 
-  it('ends with its new holder, not later: it is extended as soon as it is adopted [G1002]', async () => {
+  it('ends with its new holder, not later, because it is extended as soon as it is adopted [G1002]', async () => {
     const [sender, receiver] = [await open(), await open({ ttlMs: 600_000 })];
     const adopted = await receiver.adopt(await detached(sender, 'ends'));
     await until(async () => (await leftMs('ends')) <= 600_000, { what: 'it is free' });
@@ -417,7 +417,7 @@ describe('a reply that is lost', () => {
     ['longer', 60_000, HOUR.ttlMs, 3_000_000, 3_600_000],
     ['shorter', HOUR.ttlMs, 60_000, 50_000, 60_000],
   ])(
-    'of adopt: a parcel that was extended by a %s time has what was left of that [G999]',
+    'of adopt: a parcel that was extended by a %s time has the rest of that time [G999]',
     async (name, ttlMs, extended, least, most) => {
       const { proxy, locks } = await throughProxy(300);
       const sender = await open();

@@ -150,7 +150,7 @@ describe('a text that a stranger may have chosen', () => {
     expect(node.message).not.toMatch(UNSAFE);
   });
 
-  it('makes no long message of the value of another program, however long that is [G586]', async () => {
+  it('keeps messages short, however long the value of another program is [G586]', async () => {
     const redis = await redisServer();
     const locks = await openLocks({ redis: redis.url });
     const value = 'x'.repeat(5_000_000);

@@ -46,7 +46,7 @@ describe('with fair: true', () => {
     expect(await server.keys('lock:{order}*')).toEqual([]);
   });
 
-  it('with fair: true a process orders its first call that waits by when it came, too', async () => {
+  it('with fair: true a process also orders its first waiting call by the time when it came', async () => {
     const locks = await openLocks({ redis: server.url, fair: true });
     const [others] = await openFair(1);
     const holder = await locks.acquire('first wait');
@@ -172,7 +172,7 @@ describe('with fair: true', () => {
     return { order, owners };
   }
 
-  it('in fair mode passes the lock on to those who came before all that wait elsewhere, and later by the slack [G624]', async () => {
+  it('in fair mode passes the lock on to calls that came before all that wait elsewhere, or later by up to the slack [G624]', async () => {
     const calls: [string, number][] = [
       ['first', 0],
       ['earlier', 90],
@@ -185,7 +185,7 @@ describe('with fair: true', () => {
     expect(owners[1]).toBe(owners[0]); // passed on, not asked for again
   });
 
-  it('in fair mode passes the lock on within the slack for cohortMs only, and for as long as it takes to those who came before [G625]', async () => {
+  it('in fair mode passes the lock on within the slack only for cohortMs, but without a limit to calls that came before [G625]', async () => {
     const settings = { cohortMs: 100 };
     const within = await served(
       settings,

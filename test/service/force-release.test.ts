@@ -120,7 +120,7 @@ async function passedOnMeanwhile() {
   return { store, forcing, second };
 }
 
-it('a lock that was passed on while it was not taken by force does not count as forced when it is lost later', async () => {
+it('a lock that was passed on during a failed forced release does not count as forced when it is lost later', async () => {
   const { store, forcing, second } = await passedOnMeanwhile();
   await store.delete('key');
   store.gate.open();
@@ -128,7 +128,7 @@ it('a lock that was passed on while it was not taken by force does not count as 
   await expect(second.extend()).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'expired' });
 });
 
-it('a lock that was passed on while it was taken by force is found lost soon, also if the answer is lost', async () => {
+it('the loss of a lock that was passed on during a forced release is found soon, even if the answer is lost', async () => {
   const { store, forcing, second } = await passedOnMeanwhile();
   store.loses = 'answer';
   store.gate.open();
@@ -137,7 +137,7 @@ it('a lock that was passed on while it was taken by force is found lost soon, al
   expect(second.signal.reason).toMatchObject({ reason: 'forced' });
 });
 
-it('a lock that the store still has after a request by force was lost does not count as forced when it is lost later', async () => {
+it('a lock that the store still has because a forced release was lost does not count as forced when it is lost later', async () => {
   const { store, forcing, second } = await passedOnMeanwhile();
   store.loses = 'request';
   store.gate.open();

@@ -139,7 +139,7 @@ describe('a call whose hold is not confirmed', () => {
     await until(async () => (await store.standsMs('key')) === 0 && locks.size === 0, { what: 'nothing to be left' });
   });
 
-  it('is refused when the time of an attempt is over, where it tries once', async () => {
+  it('is refused when the time of an attempt has passed, if it tries once', async () => {
     const { store, locks } = setUp();
     store.attemptTimeoutMs = () => 300;
     const gate = new Gate();

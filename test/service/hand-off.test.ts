@@ -34,7 +34,7 @@ async function handedOver(locks: LockService, others: LockService, key: string):
 }
 
 describe('a lock that is released while another service waits', () => {
-  it('a released lock reaches a waiter in another process by one release and one confirmation [G99]', async () => {
+  it('a released lock reaches a waiter in another process with one release and one confirmation [G99]', async () => {
     const [locks, others] = [await open(), await open()];
     await handedOver(locks, others, 'before'); // from now on it listens
     expect(await handedOver(locks, others, 'direct')).toBe(2);
@@ -123,7 +123,7 @@ it.each([
   ['nobody else waits', false],
   ['another process waits', true],
 ])(
-  'A lock that is given back and asked for in one step is not called lost where no token can be minted for the next call: %s [G646]',
+  'A lock that is given back and asked for in one step is not reported as lost if no token can be created for the next call: %s [G646]',
   async (key, othersWait) => {
     const [locks, others] = [await open({ cohortMs: 0 }), await open({ cohortMs: 0 })];
     const holder = await locks.acquire(key);

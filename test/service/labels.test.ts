@@ -52,7 +52,7 @@ describe('labels', () => {
     expect(labels).toContain('_other');
   });
 
-  it('are _key for keys without a colon, which may be data as a whole, unless the call has one [G567]', async () => {
+  it('are _key for keys without a colon, which may consist of data only, unless the call has a label [G567]', async () => {
     const locks = await openLocks({ memory: true });
     const { of } = eventsOf(locks);
     for (const key of ['ada@example.org', ':ada@example.org', 'nightly']) await locks.withLock(key, nothing);
@@ -126,7 +126,7 @@ describe('labels', () => {
     expect(of('released')[0]!.heldMs).toBeLessThan(10_000);
   });
 
-  it('what is held and waited for is counted by label [G413]', async () => {
+  it('held locks and waiting calls are counted by label [G413]', async () => {
     const locks = await open();
     expect(locks.stats()).toEqual([]);
     const held = await locks.acquireAll(['stock:1', 'stock:2']);

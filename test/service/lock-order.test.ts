@@ -83,7 +83,7 @@ describe('the check of the order of locks', () => {
     expect(warnings[1]).toMatch(/ takes "a" under "d"; .* takes "b" .* takes "c" under "b"; .* takes "d" under "c"\. /);
   });
 
-  it('a second key of one kind has to be greater than the one that the call holds [G375]', async () => {
+  it('a second key of the same kind must be greater than the key that the call holds [G375]', async () => {
     const [locks, warnings] = await open();
     await take(locks, 'account:1', 'account:2');
     expect(warnings).toEqual([]);
@@ -105,7 +105,7 @@ describe('the check of the order of locks', () => {
 });
 
 describe('the order inside a set', () => {
-  it('a set takes its locks in the order of their keys, so a call that takes them the other way round is reported with both places [G508]', async () => {
+  it('a set takes its locks in the order of their keys, so a call that takes them in the opposite order is reported with both places [G508]', async () => {
     const [locks, warnings] = await open();
     const moves = () => locks.withLock(['stock:1', 'order:1'], work);
     const pays = () => locks.withLock('stock:2', () => locks.withLock('order:2', work));
@@ -151,7 +151,7 @@ describe('the order inside a set', () => {
 });
 
 describe("lockOrder: 'throw'", () => {
-  it("with lockOrder 'throw' such a call is refused each time, before Redis is asked [G378]", async () => {
+  it("with lockOrder 'throw' each such call is refused, before Redis is asked [G378]", async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url, lockOrder: 'throw' });
     await take(locks, 'a', 'b');

@@ -15,7 +15,7 @@ const open = () => openLocks({ redis: server.url });
 const aTime = expect.any(Number) as number;
 
 describe('a lock', () => {
-  it('is taken in one round trip and given back in another, and says what it is', async () => {
+  it('is taken in one round trip and given back in another, and describes itself', async () => {
     const locks = await open();
     await server.resetCalls();
     const lock = await locks.acquire('told', { ttlMs: 10_000 });
@@ -28,7 +28,7 @@ describe('a lock', () => {
     expect(await scriptCalls(server)).toBe(2);
   });
 
-  it('that others hold is refused with who holds it, for how long, and how long the call has waited', async () => {
+  it('that others hold is refused with its holder, its remaining time, and how long the call has waited', async () => {
     const [locks, others] = [await open(), await open()];
     const { owner } = await others.acquire('contended', { ttlMs: 60_000 });
     const refusal = { code: 'LOCK_CONTENDED', status: 409, key: 'contended' };
@@ -62,7 +62,7 @@ describe('a lock', () => {
 });
 
 describe('tryAcquire', () => {
-  it('returns null after one attempt where another process holds the lock, and after none where this one does', async () => {
+  it('returns null after one attempt if another process holds the lock, and without one if this process holds it', async () => {
     const [locks, others] = [await open(), await open()];
     await others.acquire('taken');
     await server.resetCalls();
@@ -71,7 +71,7 @@ describe('tryAcquire', () => {
     expect(await scriptCalls(server)).toBe(1);
   });
 
-  it('waits for what the attempt under way finds: one of several calls has the lock, or all reject', async () => {
+  it('waits for the result of the attempt under way: one of several calls gets the lock, or all reject', async () => {
     const own = await redisServer();
     const locks = await openLocks({ redis: own.url, commandTimeoutMs: 100 });
     const three = () => Promise.allSettled([1, 2, 3].map(() => locks.tryAcquire('at-once')));

@@ -32,7 +32,7 @@ describe('several locks, all or none', () => {
     expect(await areFree('a', 'b', 'B')).toBe(true);
   });
 
-  it('what is free is held and what is behind a refusal is given back, while the refused lock is waited for [G351]', async () => {
+  it('while a set waits for a refused lock, it holds the free locks before it, and gives back the locks behind it [G351]', async () => {
     const [locks, others] = [await open(), await open()];
     const middle = await others.acquire('q2');
     const acquiring = locks.acquireAll(['q3', 'q1', 'q2']);
@@ -45,7 +45,7 @@ describe('several locks, all or none', () => {
     await set.release();
   });
 
-  it('a call that gives up has nothing of its set any more [G352]', async () => {
+  it('a call that gives up keeps nothing of its set [G352]', async () => {
     const [locks, others] = [await open(), await open()];
     const held = await others.acquire('g2');
     const gaveUp = await locks.acquireAll(['g1', 'g2', 'g3'], { waitMs: 500 }).catch((error: unknown) => error);

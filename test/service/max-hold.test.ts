@@ -215,7 +215,7 @@ describe('a lock that was held for too long', () => {
 });
 
 describe('the time of maxHoldMs', () => {
-  it('the time of maxHoldMs begins when the call has its lock, also one that is handed over or passed on within the process [G804]', async () => {
+  it('the time of maxHoldMs begins when the call has its lock, even one that is handed over or passed on within the process [G804]', async () => {
     const [locks, others] = [await open({ cohortMs: 60_000 }), await open()];
     const holder = await others.acquire('turns');
     const first = locks.acquire('turns', { maxHoldMs: 1_000 });

@@ -55,7 +55,7 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     expect(await locks.inspect('weights')).toBeNull();
   });
 
-  it('exclude a lock of the same key and are excluded by it, are refused in time, and given back with their handle', async () => {
+  it('exclude a lock of the same key and are excluded by it, are refused in time, and released with their handle', async () => {
     const locks = await open();
     const CONTENDED = { code: 'LOCK_CONTENDED' };
     const lock = await locks.acquire('both');
@@ -126,7 +126,7 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     expect(await locks.inspect('ends')).toBeNull();
   });
 
-  it('the smaller one of two limits counts for all while such a call holds permits, and a warning says so once', async () => {
+  it('the smaller of two limits applies to all while a call with that limit holds permits, and a warning says so once', async () => {
     const locks = await open();
     const warnings: string[] = [];
     locks.events$.subscribe((event: LockEvent) => {
@@ -146,7 +146,7 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
     ]);
   });
 
-  it('a call that holds permits takes as many or fewer of the key again, and is refused more of them, or the lock [G904]', async () => {
+  it('a call that holds permits can take as many or fewer of the same key again, but not more of them, or the lock [G904]', async () => {
     const locks = await open();
     await locks.withPermits('nested', { limit: 2, permits: 2 }, async () => {
       await locks.withPermits('nested', { limit: 2 }, ({ permits }) => expect(permits).toBe(2));
@@ -306,7 +306,7 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     expect(order).toEqual(['writer', 'reader']);
   });
 
-  it('is taken again under itself, and shared under the same lock held alone; alone under a shared one it fails at once [G910]', async () => {
+  it('is taken again under itself, or shared under an exclusive hold of it; an exclusive call under a shared one fails at once [G910]', async () => {
     const locks = await open();
     await locks.withLock('nested', SHARED, async (outer) => {
       await locks.withLock('nested', SHARED, (inner) => expect(inner.fencingToken).toBe(outer.fencingToken));
@@ -319,7 +319,7 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     expect(locks.size).toBe(0);
   });
 
-  it('is not shortened by an extension of one of its readers, and lasts no longer than one that holds it asks for [G1003]', async () => {
+  it('is not shortened by an extension of one of its readers, and lasts no longer than any of its holders requests [G1003]', async () => {
     const locks = await openLocks({ redis: server.url, ttlMs: 10_000 });
     const [one, other] = await Promise.all([locks.acquire('readers', SHARED), locks.acquire('readers', SHARED)]);
     expect(one.owner).toBe(other.owner);
@@ -355,7 +355,7 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     },
   );
 
-  it('is forgotten when its first call is refused at once, as too many others wait for the key', async () => {
+  it('is forgotten when its first call is refused at once because too many others wait for the key', async () => {
     const locks = await open({ maxWaiters: 1 });
     const calls = [locks.acquire('crowded'), locks.acquire('crowded')];
     await expect(locks.acquire('crowded', SHARED)).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });

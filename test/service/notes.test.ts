@@ -19,7 +19,7 @@ const ROOM = 512;
 const noteOf = async (locks: LockService, key: string) => (await locks.inspect(key))?.holder.note;
 const refused = (call: Promise<unknown>) => call.catch((error: unknown) => error as LockContendedError);
 
-it('the note of a call is shown by inspect and list, and by the refusal of a call that waits, in its process and elsewhere [G1125]', async () => {
+it('inspect, list and the refusal of a waiting call show the note of a call, in its process and elsewhere [G1125]', async () => {
   const [locks, others] = [await open(), await open()];
   const { owner } = await locks.acquire('shown', { note: NOTE });
   const holder = { owner, ...HOLDER, note: NOTE };

@@ -47,7 +47,7 @@ describe('while acquiring, Redis', () => {
     await until(() => locks.tryAcquire('key').catch(() => null), { what: 'the lock can be had again' });
   });
 
-  it('a call whose Redis is stopped is rejected at the end of a shorter waitMs, and names the node that owes an answer [G127]', async () => {
+  it('a call whose Redis is stopped is rejected at the end of a shorter waitMs, with the node that owes an answer [G127]', async () => {
     const locks = await open({ commandTimeoutMs: 20_000 });
     await (await locks.acquire('other')).release();
     server.pause();

@@ -11,7 +11,7 @@ function warnings() {
 }
 
 it.each(Object.entries(PACKAGES))(
-  'fifteen registrations on one client of %s, for a server or a Cluster, warn of no leak, and leave its limit as it was [G1027]',
+  'fifteen registrations on one client of %s, for a server or a Cluster, cause no warning about a leak, and leave its limit unchanged [G1027]',
   async (_name, { clientOf, clusterOf }) => {
     const server = await redisServer();
     const cluster = await redisCluster();

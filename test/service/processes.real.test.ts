@@ -23,7 +23,7 @@ const endOf = async (key: string, owner: string) =>
 const ownersOf = async (locks: LockService, key: string) =>
   (await locks.inspect(key))?.holders.map(({ holder }) => holder.owner) ?? [];
 
-it('a reader that is stopped for longer than its ttl learns its loss when it wakes up, and its token is refused once a writer has written [G914]', async () => {
+it('a reader that is stopped for longer than its ttl learns of its loss when it resumes, and its token is refused once a writer has written [G914]', async () => {
   const report = new FencedStore();
   const [locks, stopped] = [await open(), await start()];
   const stays = await locks.acquire('stopped', { mode: 'shared' });
@@ -49,7 +49,7 @@ it('a reader that is stopped for longer than its ttl learns its loss when it wak
   expect(await writer.release()).toBe(true);
 });
 
-it('who holds permits and is stopped for longer than its ttl learns its loss when it wakes up, and gives back none of what others hold [G915]', async () => {
+it('a holder of permits that is stopped for longer than its ttl learns of its loss when it resumes, and releases nothing that others hold [G915]', async () => {
   const [locks, stopped] = [await open(), await start()];
   const stays = await locks.acquirePermits('paused', { limit: 2 });
   const { owner } = await stopped.acquirePermits('paused', { limit: 2, ttlMs: TTL_MS });
@@ -67,7 +67,7 @@ it('who holds permits and is stopped for longer than its ttl learns its loss whe
   await expect(locks.tryAcquirePermits('paused', { limit: 2 })).resolves.toBeNull();
 });
 
-it('what a process that was stopped between detach and adopt does with the parcel later changes nothing for the adopter [G916]', async () => {
+it('a process that was stopped between detach and adopt can change nothing for the adopter with its parcel later [G916]', async () => {
   const proxy = await proxyTo(server);
   const [sender, adopter] = [await LockProcess.start({ redis: proxy.url, commandTimeoutMs: 60_000 }), await start()];
   const held = await sender.acquire('parcel', { ttlMs: TTL_MS });
@@ -140,7 +140,7 @@ describe('A process that is frozen between two calls', () => {
     await until(turn, { what: 'a call succeeds' });
   });
 
-  it('leaves a lock that it did not give back to others when its ttl is over, and knows when it goes on [G928]', async () => {
+  it('leaves an unreleased lock to others when its ttl has passed, and knows that when it resumes [G928]', async () => {
     const a = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: COMMAND_MS });
     const b = await openLocks({ redis: server.url, commandTimeoutMs: COMMAND_MS });
     const left = await a.acquire('key', { ttlMs: 1_000, watchdog: false });

@@ -213,7 +213,7 @@ describe('a source function that returns no client', () => {
     await opening;
   });
 
-  it('a start ends, with a sentence, when the promise of a source function is not settled in time [G1075]', async () => {
+  it('a start fails with an explanation when the promise of a source function does not settle in time [G1075]', async () => {
     const client = lazy();
     let give!: (client: Redis) => void;
     const promise = new Promise<Redis>((resolve) => (give = resolve));

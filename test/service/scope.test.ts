@@ -29,7 +29,7 @@ describe('the scope of a call', () => {
     await acme.release();
   });
 
-  it('is shown apart by inspect and list, and the key that they show names the lock where the scope is null [G940]', async () => {
+  it('is shown separately by inspect and list, and the shown key names the lock if the scope is null [G940]', async () => {
     const lock = await as('a/b:c%', () => locks.acquire('order:1'));
     const plain = await as(null, () => locks.acquire('order:1'));
     const info = await as('a/b:c%', () => locks.inspect('order:1'));
@@ -130,7 +130,7 @@ describe('the scope of a call', () => {
     );
   });
 
-  it('never makes two scopes share a key, nor a key too long or wrong', async () => {
+  it('never makes two scopes share a key, and makes no key too long or invalid', async () => {
     const keyOf = async (tenant: string, key: string) =>
       as(tenant, () => locks.withLock(key, async (lock) => lock.key));
     const keys = [

@@ -38,28 +38,25 @@ describe('an application that closes', () => {
   it.each([
     ['granted', false],
     ["refused as it is another's", true],
-  ])(
-    'refuses a call whose attempt under way is %s, and those that come later, and leaves no orphan',
-    async (_, isTaken) => {
-      const proxy = await proxyTo(server);
-      const locks = await openLocks({ redis: proxy.url, shutdownTimeoutMs: 10_000 });
-      const others = await open();
-      const other = isTaken ? await others.acquire('under-way') : undefined;
-      const mine = await locks.acquire('mine');
-      proxy.hold();
-      const acquiring = locks.acquire('under-way', { ttlMs: 60_000, waitMs: 60_000 });
-      await new Promise((resolve) => setImmediate(resolve));
-      const closing = locks.onApplicationShutdown();
-      proxy.release();
-      await expect(acquiring).rejects.toMatchObject(IS_CLOSING); // while the other one is still held: closing continues
-      for (const later of [locks.acquire('later'), locks.tryAcquire('later'), locks.withLock('later', () => {})])
-        await expect(later).rejects.toMatchObject({ ...IS_CLOSING, key: 'later' });
-      expect(await mine.release()).toBe(true);
-      await closing;
-      expect(await ownerOn(server, 'under-way')).toBe(other?.owner ?? null);
-      await other?.release();
-    },
-  );
+  ])('refuses a call whose attempt under way is %s, and later calls, and leaves no orphan', async (_, isTaken) => {
+    const proxy = await proxyTo(server);
+    const locks = await openLocks({ redis: proxy.url, shutdownTimeoutMs: 10_000 });
+    const others = await open();
+    const other = isTaken ? await others.acquire('under-way') : undefined;
+    const mine = await locks.acquire('mine');
+    proxy.hold();
+    const acquiring = locks.acquire('under-way', { ttlMs: 60_000, waitMs: 60_000 });
+    await new Promise((resolve) => setImmediate(resolve));
+    const closing = locks.onApplicationShutdown();
+    proxy.release();
+    await expect(acquiring).rejects.toMatchObject(IS_CLOSING); // while the other one is still held: closing continues
+    for (const later of [locks.acquire('later'), locks.tryAcquire('later'), locks.withLock('later', () => {})])
+      await expect(later).rejects.toMatchObject({ ...IS_CLOSING, key: 'later' });
+    expect(await mine.release()).toBe(true);
+    await closing;
+    expect(await ownerOn(server, 'under-way')).toBe(other?.owner ?? null);
+    await other?.release();
+  });
 });
 
 describe('the signal "closing" of a lock', () => {

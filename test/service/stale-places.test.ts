@@ -43,7 +43,7 @@ describe('places that are in the queue of a lock although nobody waits there', (
     ['shared locks', (locks, key) => locks.acquire(key, { mode: 'shared' })],
     ['permits', (locks, key) => locks.acquirePermits(key, { limit: PROCESSES })],
   ])(
-    'the places of %s that come back with an older state of the store cost the next holder no grant that nobody confirms [G1010]',
+    'the places of %s that come back with an older state of the store cost the next holder no unconfirmed grant [G1010]',
     async (what, wait) => {
       const key = `back ${what}`;
       const { next, others } = await wentBack(key, (locks) => wait(locks, key));

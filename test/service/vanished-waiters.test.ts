@@ -44,7 +44,7 @@ describe('a subscription that', () => {
   });
 });
 
-describe('those who wait in several services are all served after', () => {
+describe('the waiting calls of several services are all served after', () => {
   it('the waiters of several services are all served after a restart that lost everything [G122]', async () => {
     const restarted = await redisServer();
     const { served } = await crowd(restarted, 'restarted');

@@ -45,7 +45,7 @@ describe('calls of one process that want the same lock', () => {
     expect(held).toBe(1_000);
   });
 
-  it('have what the first extension says also if the lock was passed on before that was answered [G628]', async () => {
+  it('get the answer of the first extension even if the lock was passed on before it came [G628]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('passed on soon');
     const calls = [locks.acquire('passed on soon'), locks.acquire('passed on soon')];
@@ -64,7 +64,7 @@ describe('calls of one process that want the same lock', () => {
 describe('the signal of a call', () => {
   const reason = new Error('the caller has gone');
 
-  it('that is aborted before ends it at once, without a command', async () => {
+  it('that was aborted before ends the call at once, without a command', async () => {
     const locks = await open();
     await server.resetCalls();
     await expect(locks.acquire('before', { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
@@ -73,7 +73,7 @@ describe('the signal of a call', () => {
   });
 
   it.each(['here', 'elsewhere'])(
-    'ends its wait while the lock is held %s, also just when it was given to the call: the next one has it',
+    'ends its wait while the lock is held %s, even just when the call gets the lock: the next call has it then',
     async (where) => {
       const [locks, others] = [await open(), await open()];
       for (const isJustThen of [false, true]) {
@@ -93,7 +93,7 @@ describe('the signal of a call', () => {
     },
   );
 
-  it('leaves what was asked for on its behalf to the next call, unless that wants it for another time', async () => {
+  it('leaves the lock that was requested for it to the next call, unless that call wants another ttl', async () => {
     const proxy = await proxyTo(server);
     const locks = await openLocks({ redis: proxy.url });
     await locks.isLocked('otherwise'); // it is connected
@@ -192,7 +192,7 @@ describe('a store that owes an answer', () => {
     expect(await locks.isLocked('owed')).toBe(false);
   });
 
-  it('refuses a call that tries once when the time of an attempt is over, though the store still owes the answer [G521]', async () => {
+  it('refuses a call that tries once when the time of an attempt has passed, though the store still owes the answer [G521]', async () => {
     const store = new OwingStore(now, 0);
     const backend = Object.assign(fromPromises(store, now, 60_000), { attemptTimeoutMs: () => 1_000 });
     const locks = serviceOn(backend);

@@ -62,7 +62,7 @@ describe('a set whose Redis fails', () => {
     await untilFree('gone:');
   });
 
-  it('a set is refused when its time is over, though its server owes the answers for longer than that [G498]', async () => {
+  it('a set is refused when its time has passed, although its server takes longer to answer [G498]', async () => {
     const { proxy, locks } = await throughProxy({ commandTimeoutMs: 10_000 });
     await locks.withLock('warm', () => {});
     proxy.hold();

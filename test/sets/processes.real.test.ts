@@ -43,7 +43,7 @@ async function nothingIsLeft(): Promise<void> {
   expect(await Promise.all(processes.map((each) => each.size()))).toEqual([0, 0, 0]);
 }
 
-it('of 1 000 random pairs of overlapping sets in three processes all end, none keeps a part, and each key has one holder at a time [G390]', async () => {
+it('1 000 random pairs of overlapping sets in three processes all end, none keeps a part, and each key has one holder at a time [G390]', async () => {
   const random = randomOf(17);
   const keys = [...'abcdefghijkl'].map((letter) => `pair:${letter}`);
   const randomWish = (): Wish => {

@@ -23,7 +23,7 @@ describe('The explorer', () => {
     ['sentinel', 1],
     ['cluster', 1],
   ])(
-    'the explorer finds nothing wrong on %s in seed %i: tokens rise, and nobody holds what another one has [G247]',
+    'the explorer finds nothing wrong on %s in seed %i: tokens rise, and nobody holds a lock that another one has [G247]',
     async (topology, seed) => {
       const { violations, figures } = await simulate(planOf(seed, topology, SHORT), copies);
       expect(violations).toEqual([]);
@@ -74,7 +74,7 @@ describe('The explorer', () => {
     expect(found.rule).toBe(rule);
   });
 
-  it('finds that a lock is held again within ttl + 2 s when a replica that lags has taken over, though eight processes wait, and a library in which it is not [G1019]', async () => {
+  it('finds that a lock is held again within ttl + 2 s when a lagging replica has taken over while eight processes wait, and finds a library in which it is not [G1019]', async () => {
     const plan = planOf(6, 'sentinel', STALE_PLACES);
     expect((await simulate(plan, copies)).violations).toEqual([]);
     const { violations } = await simulate({ ...plan, mutant: 'stale-places-served' }, copies);

@@ -40,7 +40,7 @@ describe('A replica', () => {
     expect((await replication(replica)).master_replid).toBe((await replication(primary)).master_replid);
   });
 
-  it('that is promoted has a history of its own from there on, in which other replicas go on', async () => {
+  it('that is promoted has its own history from there on, which other replicas follow', async () => {
     const primary = await redisServer();
     const [promoted, other] = [await replicaOf(primary), await replicaOf(primary)];
     await primary.command('SET', 'key', 1);

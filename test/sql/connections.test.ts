@@ -124,7 +124,7 @@ const refused = (postgres: PostgresSource, more?: object): Promise<LockError> =>
     (error: LockError) => error,
   );
 
-it('no error, log or diagnosis has a password or a key of TLS in it: with a password that is wrong, a URL that cannot be read, a server that is not there [G704]', async () => {
+it('no error, log or diagnosis contains a password or a TLS key: with a wrong password, an unreadable URL, or a missing server [G704]', async () => {
   const wrong = url().replace(SECRET, `${SECRET}-wrong`);
   const short = { connectTimeoutMs: 10 };
   const nowhere = `postgres://guarded:${SECRET}@no-such-host.invalid/postgres`;
@@ -159,7 +159,7 @@ it('no error, log or diagnosis has a password or a key of TLS in it: with a pass
   expect(all).not.toContain(KEY);
 });
 
-it('a password that the server repeats is hidden in a message, as by a policy of the application [G990]', async () => {
+it('a password that the server repeats, as in the message of a policy, is hidden [G990]', async () => {
   await server.query(
     `CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no lock for %, who has ${SECRET}', current_user; END $$`,
   );

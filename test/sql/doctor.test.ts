@@ -152,7 +152,7 @@ describe('The doctor of locks in PostgreSQL', () => {
     },
   );
 
-  it('the doctor says that there is no table, and how to make one, and finds nothing wrong with a PGlite, which may forget', async () => {
+  it('the doctor says that there is no table, and how to create one, and finds nothing wrong with a PGlite, which may forget', async () => {
     const locks = await openLocks({ postgres: server.url, table: 'nowhere', lazyConnect: true });
     const { findings } = await diagnosed(locks);
     expect(findings).toMatchObject([{ severity: 'error', code: 'no-table' }]);

@@ -95,7 +95,7 @@ describe('Locks in PostgreSQL', () => {
     expect(await releaseOn(backend, held)).toEqual({ status: 'released' });
   });
 
-  it('cannot be taken while the server takes connections and never answers, and can once it answers [G657]', async () => {
+  it('cannot be acquired while the server accepts connections and never answers, but once it answers [G657]', async () => {
     const { backend, proxy } = await proxied(300);
     proxy.dropReplies();
     expect(await acquireOn(backend, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
@@ -110,7 +110,7 @@ describe('Locks in PostgreSQL', () => {
     await isHad(backend);
   });
 
-  it('go on when a server that was stopped goes on, and nothing is left of what it did not answer [G658]', async () => {
+  it('continue when a stopped server resumes, and nothing is left of unanswered requests [G658]', async () => {
     const backend = await backendOn({ commandTimeoutMs: 500 });
     const [one, other] = (await usedKeys(backend, 2)) as [string, string];
     const [held, late] = [claimOn(one, 600_000), claimOn(other, 600_000)];
@@ -124,7 +124,7 @@ describe('Locks in PostgreSQL', () => {
     await isHad(backend, held.key);
   });
 
-  it('are still held after a crash of the server, and tokens go on growing [G659]', async () => {
+  it('are still held after a crash of the server, and tokens keep growing [G659]', async () => {
     const backend = await backendOn();
     const [kept, freed] = [claimOn(freshKey(), 60_000), claimOn(freshKey())];
     await granted(backend, kept);
@@ -168,7 +168,7 @@ describe('Locks in PostgreSQL', () => {
     expect(said).toBeGreaterThan(0);
   });
 
-  it('are refused with advice by a replica, and can be taken once it is the primary, without a restart [G661]', async () => {
+  it('are refused with advice by a replica, and can be acquired once it is the primary, without a restart [G661]', async () => {
     const replica = await ownPostgres();
     const before = await backendOn({ postgres: replica.url });
     await granted(before, claimOn(freshKey()));
@@ -187,7 +187,7 @@ describe('Locks in PostgreSQL', () => {
     await isHad(before);
   });
 
-  it('are refused while an operator has stopped all writes, and can be taken once that is over', async () => {
+  it('are refused while an operator has stopped all writes, and can be acquired again afterwards', async () => {
     const stopped = await ownPostgres();
     await stopped.query('ALTER ROLE postgres SET default_transaction_read_only = on');
     await expect(locksOn(stopped, { connectTimeoutMs: 3_000 })).rejects.toThrow(/read-only/);
@@ -253,7 +253,7 @@ describe('Locks in PostgreSQL', () => {
   });
 
   it.each(['paused', 'killed'])(
-    'let a process end at once that closes them while the server is %s [G664]',
+    'let a process that closes them end at once while the server is %s [G664]',
     async (how) => {
       const own = await ownPostgres();
       const worker = await LockWorker.start(own.url);

@@ -132,7 +132,7 @@ describe.each(LEVELS)('a transaction at %s', (level, ifTaken) => {
   );
 
   it.each(TAKEOVERS)(
-    'keeps a lock that it guards first, so that it is not so that %s before it ends [G695]',
+    'keeps a lock that it guards first, so it cannot be that %s before it ends [G695]',
     async (_, takeOver) => {
       const { lock, statement } = await begun();
       expect(await guarded(statement)).toBe('held');

@@ -128,7 +128,7 @@ describe('a transaction that guards a lock', () => {
     await isFree(b, key);
   });
 
-  it('guards all locks of a set, and names the one that is not held any more, and whether another owner holds it [G687]', async () => {
+  it('guards all locks of a set, and names the one that is no longer held, and whether another owner holds it [G687]', async () => {
     const { a, b, tx } = await stage();
     const keys = [freshKey('z'), freshKey('é'), freshKey('a')];
     const locks = await a.acquireAll(keys, { watchdog: false });

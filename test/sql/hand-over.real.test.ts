@@ -90,7 +90,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
     expect((await shown()).holder).toMatchObject({ detached: true, note });
   });
 
-  it('are found by a check when the message is lost [G667]', async () => {
+  it('are noticed by a check when the message is lost [G667]', async () => {
     const losing = ({ text }: Query) => !text.includes('pg_notify');
     const holder = await openSqlLocks({ postgres: watched(losing) });
     const waiter = await openSqlLocks({ postgres: server.url });
@@ -125,7 +125,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
     expect((await waits).isHeld).toBe(true);
   });
 
-  it('cost the grant of one process where several died that were first in the queue, not one of each [G669]', async () => {
+  it('cost only one grant if several processes died at the head of the queue, not one for each [G669]', async () => {
     const key = freshKey();
     const [holder, survivor] = (await Promise.all([1, 2].map(() => openSqlLocks({ postgres: server.url })))) as [
       LockService,

@@ -85,7 +85,7 @@ describe('S2: the end of the lease is a local time, and clocks are changed to su
 });
 
 describe('S5: a transaction guards the lock while its lease ends', () => {
-  it('this library takes it over once that transaction has ended, whether it is asked for at once, waited for, or had no holder [G754]', async () => {
+  it('this library takes the lock over once that transaction has ended, whether a call asks at once, waits, or comes later [G754]', async () => {
     const [a, b] = [await locksOn(server), await locksOn(server)];
     const key = freshKey();
     const lock = await a.acquire(key, { ttlMs: TTL_MS });
@@ -147,7 +147,7 @@ describe('S9: several locks are taken at once, each time in another order', () =
     expect(granted).toBeGreaterThan(keys.length);
   });
 
-  it('this library waits for no row with its statement for many locks: it is answered while another session holds one, and holds up no INSERT of that [G788]', async () => {
+  it('this library waits for no row with its statement for many locks: the statement is answered while another session holds one, and delays no INSERT of that session [G788]', async () => {
     const [one, other] = [freshKey(), freshKey()].sort() as [string, string];
     const locks = await locksOn(server);
     for (const key of [one, other]) await locks.acquire(key, { ttlMs: TTL_MS });
@@ -175,7 +175,7 @@ const askedAt = (key: string) =>
   until(async () => (await rowOf(server, key))?.waiters[0]?.split(' ')[3], { what: 'another one waits' });
 
 describe('S12: a statement that was given up runs late', () => {
-  it('this library has the server give up a statement when its time is over, so that it takes nothing later [G765]', async () => {
+  it('this library makes the server give up a statement when its time has passed, so that it takes nothing later [G765]', async () => {
     const locks = await locksOn(server, { commandTimeoutMs: 400 });
     const key = freshKey();
     await locks.withLock(key, () => {});
@@ -285,7 +285,7 @@ describe('S16: the row of a lock is swept while the lock is taken', () => {
     expect((await rowOf(server, taken))!).toMatchObject({ holder: 'a process', isHeld: true });
   });
 
-  it('this library leaves a row whose tokens are ahead of the clock, as after that was set back: the next one is greater [G946]', async () => {
+  it('this library keeps a row whose tokens are ahead of the clock, as after the clock was set back: the next token is greater [G946]', async () => {
     const locks = await locksOn(server);
     const key = freshKey();
     await locks.withLock(key, () => {});

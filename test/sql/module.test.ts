@@ -132,7 +132,7 @@ it.each([
   await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
 });
 
-it('the server is the one that PGHOST names where options of pg have no host, as pg takes it', () => {
+it('the server is the one that PGHOST names if options of pg have no host, as in pg itself', () => {
   onTestFinished(() => void vi.unstubAllEnvs());
   const resolve = (postgres: object) => () => resolveOptions(SQL, { postgres });
   vi.stubEnv('PGHOST', 'a');
@@ -202,7 +202,7 @@ describe('the table', () => {
     expect(await locks.withLock('k', ({ fencingToken }) => fencingToken)).toBeGreaterThan(0);
   });
 
-  it('the table may be in another schema, and be called like a word of SQL: upper and lower case count, everywhere [G701]', async () => {
+  it('the table may be in another schema, and have the name of an SQL keyword: upper and lower case matter everywhere [G701]', async () => {
     const postgres = await pglite();
     await postgres.exec('CREATE SCHEMA IF NOT EXISTS "Select"');
     const settings = { postgres, createTable: true, commandTimeoutMs: 20_000 };
@@ -224,7 +224,7 @@ describe('the table', () => {
     expect(rows).toEqual([{ table_name: 'From' }, { table_name: 'from' }]);
   });
 
-  it('ddl returns one statement, which may run again, for the table that it is asked for', async () => {
+  it('ddl returns one statement, which can run again, for the requested table', async () => {
     const postgres = await pglite();
     const statement = ddl('postgres', { table: 'of_a_migration' });
     await postgres.exec(`${statement};\n${statement};`);
@@ -250,7 +250,7 @@ it('SqlLockModule and RedisLockModule under one name are refused: their locks wo
   }
 });
 
-it('two registrations of SqlLockModule under one name are one if they are the same, and are refused if they are not [G706]', async () => {
+it('two registrations of SqlLockModule under one name are one if they are equal, and are refused if they differ [G706]', async () => {
   const options = await onPGlite();
   const app = await startApp([SqlLockModule.forRoot(options), SqlLockModule.forRoot({ ...options, ttlMs: 30_000 })]);
   expect(await registered(app).withLock('k', () => 'ran')).toBe('ran');

@@ -88,7 +88,7 @@ describe('A lock in PostgreSQL whose data cannot be used', () => {
     });
   });
 
-  it('fails alone, and no lock that was asked for with it [G967]', async () => {
+  it('fails alone, without other locks of the same request [G967]', async () => {
     await server.query(`CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`);
     const postgres = server.url.replace(/postgres$/, 'latin');
     const locks = await locksOn({ url: postgres }, PATIENT);
@@ -102,7 +102,7 @@ describe('A lock in PostgreSQL whose data cannot be used', () => {
     expect(outcomes[11]).toContain('Other keys are not affected.');
   });
 
-  it('is no outage, and does not hide one that comes later [G969]', async () => {
+  it('is not an outage, and does not hide a later one [G969]', async () => {
     const table = freshTable();
     const log = new RecordingLogger();
     const own = await ownPostgres();

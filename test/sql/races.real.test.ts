@@ -29,7 +29,7 @@ describe('Many connections that race for few locks in a table of PostgreSQL', { 
     return { problems: problems.slice(0, 5), record };
   };
 
-  it('never have two holders, tokens that go back, a place that is lost, nor one served out of order [G653]', async () => {
+  it('never have two holders, decreasing tokens, or places that are lost or served out of order [G653]', async () => {
     const { problems, record } = await raced('read committed');
     expect(problems).toEqual([]);
     for (const count of [record.grants.length, record.handedOver, record.forced, record.swept])

@@ -59,7 +59,7 @@ describe('The URL of a database', () => {
     },
   );
 
-  it('that contradicts itself or the options about TLS is refused, where there would be none', async () => {
+  it('that contradicts itself or the options about TLS is refused if there would be no TLS', async () => {
     const connectionString = postgres('/shop?sslmode=disable').postgres;
     const uri = mysql('/shop?ssl=true').mysql;
     for (const source of [
@@ -105,7 +105,7 @@ describe('The URL of a database', () => {
     `://app:${SECRET}@host/shop%zz`,
     `://app:${SECRET}%E9@host/shop`,
     `://app:${SECRET}@host:5432,other:5432/shop`,
-  ])('%s is refused at once, as drivers read another host or password out of it [G986]', async (rest) => {
+  ])('%s is refused at once, as drivers would parse another host or password from it [G986]', async (rest) => {
     for (const source of [{ postgres: `postgres${rest}` }, { mysql: `mysql${rest}` }])
       expect(await refusalOf(source)).toMatch(/cannot read the URL|The URL of the database cannot be read/);
   });

@@ -228,7 +228,7 @@ describe('The statement that takes locks, gives them back and hands them over', 
     expect(await once({ key, give: 'b' })).toMatchObject({ first_token: ahead + 2, last_token: ahead + 2 });
   });
 
-  it('passes over all that have been silent for long, so that an attempt which does not wait finds a lock free', async () => {
+  it('passes over all processes that have long been silent, so that an attempt that does not wait finds a free lock', async () => {
     const key = await held(['dead'], ['gone']);
     for (const ticket of ['dead', 'gone']) await silence(key, ticket, 11_000);
     await expire(server, key);

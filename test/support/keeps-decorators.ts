@@ -109,7 +109,7 @@ function controllerOf(path: string, decorators: MethodDecorator[]): Type {
 
 /** @param ours locks the key `key:{body.id}` */
 export function describeDecorators(...ours: [name: string, decorator: MethodDecorator]): void {
-  describe('a handler with its decorators in the order, from the lowest,', () => {
+  describe('a handler with its decorators in this order, from the lowest,', () => {
     const cases = arrangements(ours).map(([names, decorators], index) => {
       const path = `arrangement-${index}`;
       return { names, path, controller: controllerOf(path, decorators) };

@@ -7,7 +7,7 @@ import { provideEtcd } from '../../servers/find-etcd.js';
 import { provideMysql } from '../../servers/find-mysql.js';
 import { provideServer } from '../../servers/find-redis-server.js';
 
-it('a kind of server that is not there and cannot be unpacked fails with what to do', async () => {
+it('a server that is not there and cannot be unpacked causes an error that says what to do', async () => {
   const nothing = await mkdtemp(join(tmpdir(), 'no-programs-'));
   onTestFinished(() => rm(nothing, { recursive: true }));
   vi.stubEnv('PATH', nothing); // no server, and no apt-get
@@ -20,7 +20,7 @@ it('a kind of server that is not there and cannot be unpacked fails with what to
   );
 });
 
-it('an etcd that is not there and cannot be unpacked fails with what to do', async () => {
+it('an etcd that is not there and cannot be unpacked causes an error that says what to do', async () => {
   const nothing = await mkdtemp(join(tmpdir(), 'no-programs-'));
   onTestFinished(() => rm(nothing, { recursive: true }));
   vi.stubEnv('PATH', nothing);
@@ -31,7 +31,7 @@ it('an etcd that is not there and cannot be unpacked fails with what to do', asy
   );
 });
 
-it('a MySQL that is not there and cannot be unpacked fails with what to do', async () => {
+it('a MySQL that is not there and cannot be unpacked causes an error that says what to do', async () => {
   const nothing = await mkdtemp(join(tmpdir(), 'no-programs-'));
   onTestFinished(() => rm(nothing, { recursive: true }));
   vi.stubEnv('PATH', nothing);
@@ -43,7 +43,7 @@ it('a MySQL that is not there and cannot be unpacked fails with what to do', asy
   );
 });
 
-it('MYSQL_SERVER is refused with what it must name', async () => {
+it('a wrong MYSQL_SERVER is refused, with what it must name', async () => {
   vi.stubEnv('MYSQL_SERVER', '/no/such/mysqld');
   onTestFinished(() => void vi.unstubAllEnvs());
   await expect(provideMysql()).rejects.toThrow(
@@ -52,7 +52,7 @@ it('MYSQL_SERVER is refused with what it must name', async () => {
 });
 
 it.each(['/no/such/postgres', process.execPath])(
-  'POSTGRES_SERVER=%s is refused with what it must name',
+  'POSTGRES_SERVER=%s is refused, with what it must name',
   async (path) => {
     vi.stubEnv('POSTGRES_SERVER', path);
     onTestFinished(() => void vi.unstubAllEnvs());

@@ -40,7 +40,7 @@ describe('candidatePort', () => {
     expect(Math.max(...ports)).toBeLessThan(20_000);
   });
 
-  it('keeps other processes out of the block of ports that it goes round in', async () => {
+  it('keeps other processes out of the block of ports that it uses in turn', async () => {
     const port = await candidatePort();
     const first = port - (port % 500);
     const another = createServer();

@@ -63,7 +63,7 @@ describe('the channel nest-redis-lock:acquire', () => {
     expect(inspect([withoutErrors, events], { depth: 9 })).not.toContain(owner.slice(0, owner.lastIndexOf('/')));
   });
 
-  it('publishes no error of contention where the caller goes on without the lock [G448]', async () => {
+  it('publishes no contention error if the caller goes on without the lock [G448]', async () => {
     const locks = await openLocks({ memory: true });
     const { of } = published<AcquireTrace>('nest-redis-lock:acquire');
     const held = await locks.acquire('k');
@@ -94,7 +94,7 @@ describe('the channel nest-redis-lock:acquire', () => {
     expect(of('error')).toHaveLength(4);
   });
 
-  it('has one trace of a call for several keys, by the first of them [G449]', async () => {
+  it('has one trace for a call for several keys, under the first of them [G449]', async () => {
     const locks = await openLocks({ memory: true });
     const { of } = published<AcquireTrace>('nest-redis-lock:acquire');
     const holds = published<HoldTrace>('nest-redis-lock:hold');
@@ -157,7 +157,7 @@ describe('the channel nest-redis-lock:event', () => {
 describe('permits and shared locks', () => {
   const OF_PERMITS = { mode: 'permits', permits: 2 };
 
-  it('events, messages and traces say how a lock is held, and nothing of one that is exclusive [G892]', async () => {
+  it('events, messages and traces say how a lock is held, and nothing for an exclusive lock [G892]', async () => {
     const locks = await openLocks({ memory: true });
     const acquires = published<AcquireTrace>('nest-redis-lock:acquire');
     const holds = published<HoldTrace>('nest-redis-lock:hold');

@@ -118,7 +118,7 @@ describe('spans', () => {
     ]);
   });
 
-  it('are errors where a call fails, by their codes, and not where it goes on without the lock [G457]', async () => {
+  it('are errors with their codes if a call fails, but not if it goes on without the lock [G457]', async () => {
     @Injectable()
     class Jobs {
       @Locked('job', { waitMs: 0, onContended: 'skip' })

@@ -99,7 +99,7 @@ const is = (status: string, options?: LockPingCheckOptions, check = indicator) =
 
 const ready = () => made.app.get(Health).ready();
 
-it('an application whose Redis is gone is not ready, and no address is shown unless details are wanted [G445]', async () => {
+it('an application whose Redis is gone is not ready, and no address is shown unless details are requested [G445]', async () => {
   proxy.refuse();
   proxy.cut();
   const down = { status: 'down', message: 'no lock can be taken', nodes: { voting: 0, of: 1 } };
@@ -112,7 +112,7 @@ it('an application whose Redis is gone is not ready, and no address is shown unl
   expect(await ready()).toMatchObject({ code: 503, body: { status: 'error', error: { one: down } } });
 });
 
-it('a Redlock without a node that it does not need is degraded, and up with a warning in Terminus 11 [Nest 12] [G446]', async () => {
+it('a Redlock that lacks an unneeded node is degraded, and up with a warning in Terminus 11 [Nest 12] [G446]', async () => {
   nodes.pause(2);
   const impaired = { nodes: { voting: 2, of: 3 }, warnings: ['1 of 3 nodes cannot vote'] };
   expect(await is('degraded', { registration: 'three' })).toEqual({ status: 'degraded', ...impaired });
@@ -124,7 +124,7 @@ it('a Redlock without a node that it does not need is degraded, and up with a wa
   for (const each of [indicator, ofEleven]) expect(await is('down', { registration: 'three' }, each)).toEqual(down);
 });
 
-it('a check that takes longer than its time limit is down, and so is one with a mistake in its options', async () => {
+it('a check that takes longer than its time limit reports down, and so does a check with wrong options', async () => {
   proxy.hold();
   expect(await is('down', { timeoutMs: 20 })).toEqual({ status: 'down', message: 'no answer within 20 ms' });
   proxy.release();

@@ -26,7 +26,7 @@ async function begin(key: string, onSignal: (signal: AbortSignal) => void = () =
   return { call, end };
 }
 
-it('guard accepts locks of the bench that are held, sends nothing, and rejects those that are lost [G954]', async () => {
+it('guard accepts held locks of the bench, sends nothing, and rejects lost locks [G954]', async () => {
   const { locks } = bench;
   const sent: string[] = [];
   const tx = { query: (text: string) => Promise.resolve(sent.push(text)) };
@@ -76,7 +76,7 @@ it('a lock held elsewhere on the bench refuses a call that does not wait, can be
   expect(await bench.locks.isLocked('scoped')).toBe(false);
 });
 
-it('a refusal of the bench is for a set of keys and names what the call held, but not for a call that holds the lock', async () => {
+it('a refusal of the bench applies to a set of keys and names what the call held, but not to a call that holds the lock', async () => {
   await bench.locks.withLock('k', async () => {
     bench.refuse('k', 'unavailable');
     expect(await bench.locks.withLock('k', () => 'ran')).toBe('ran');
@@ -209,7 +209,7 @@ describe('under fake timers', () => {
   });
 });
 
-it('permits that are held elsewhere leave the others to the code under test, and are handed over by their release [G896]', async () => {
+it('permits held elsewhere leave the remaining ones to the code under test, and are handed over by their release [G896]', async () => {
   const { locks } = bench;
   const other = await bench.holdElsewhere('mail', { limit: 3, permits: 2 });
   const own = await locks.acquirePermits('mail', { limit: 3 });

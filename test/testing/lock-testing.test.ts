@@ -64,7 +64,7 @@ const billing = RedisLockModule.forRootAsync({ name: 'billing', useFactory: () =
 class AppModule {}
 
 describe('LockTestingModule', () => {
-  it('LockTestingModule takes the place of registrations, by name, with a bench for each [G425]', async () => {
+  it('LockTestingModule replaces registrations, by name, with a bench for each [G425]', async () => {
     const testing = await Test.createTestingModule({
       imports: [LockTestingModule.forRoot(), LockTestingModule.forRoot({ name: 'billing' })],
       providers: [Orders],
@@ -91,7 +91,7 @@ describe('LockTestingModule', () => {
     expect(other.journal.map(({ event }) => event)).toEqual(['acquired', 'released', 'refused']);
   });
 
-  it('a refusal that no call got is an error in the log when the application closes, with its key and its line [G597]', async () => {
+  it('an unused refusal is an error in the log when the application closes, with its key and its line [G597]', async () => {
     const log = new RecordingLogger();
     const testing = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()] })
       .setLogger(log)
@@ -167,7 +167,7 @@ describe('withMemoryLocks', () => {
   });
 });
 
-it('a refusal on the bench is for the lock of a tenant by its key with the tenant or without [G1035]', async () => {
+it('a refusal on the bench applies to the lock of a tenant by its key with or without the tenant [G1035]', async () => {
   const bench = new LockBench({ scope: () => 'acme' });
   for (const key of ['price:tea', '@acme/price:tea']) {
     bench.refuse(key, 'contended');
