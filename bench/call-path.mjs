@@ -1,7 +1,7 @@
 /**
- * Lists the files of the library that run code in one call of a method with `@Locked('order:{0}')`, by the precise coverage of
- * V8: those of the built library, after a first call has made what is made once. It follows a call that nobody competes with,
- * on one Redis, on a Redlock and in PostgreSQL, one with a permit, one whose lock is lost, and one that waits until another
+ * Lists the files of the built library that run code in one call of a method with `@Locked('order:{0}')`, by the precise
+ * coverage of V8, after a first call has created what is created once. It follows a call without competition on one Redis,
+ * on a Redlock and in PostgreSQL, a call with a permit, a call whose lock is lost, and a call that waits until another
  * service hands the lock over.
  *
  *     npm run build && node bench/call-path.mjs

@@ -1,10 +1,11 @@
 /**
- * Measures what the operations of the library cost on one Redis: docs/scale.md and bench/scale.mjs have figures from here.
+ * Measures the cost of the library's operations on one Redis: docs/scale.md and bench/scale.mjs use its figures.
  *
  *     npm run build && node --expose-gc bench/costs.mjs
  *
- * CPU is that of the client process and of the server; bytes are those that the server read and wrote, by `INFO stats`. Memory
- * of the process is its heap after garbage collection, with many of something and without; of Redis, it is `MEMORY USAGE`.
+ * CPU means the CPU time of the client process and of the server. Bytes are what the server read and wrote, by `INFO stats`.
+ * The memory of the process is its heap after garbage collection, with many of something and without; the memory of Redis
+ * is `MEMORY USAGE`.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,13 +1,13 @@
 /**
- * Who takes part, and in which groups of scenarios. The order matters: what is compared with each other runs right
- * after each other.
+ * The contestants, and their groups of scenarios. The order matters: contestants that are compared run one right after
+ * the other.
  *
  * The module of a contestant, which is loaded only in the processes of its own cells, has
  *
  *   open({ ports, ttlMs, waitMs, fair, processes }) → { acquire(key) → handle, release(handle), close() }
  *
- * and its result, where it has them, `turn(key, work) → what the library answers to the release` (`work` gets `{ held(), token }`:
- * the best way that the library gives the work to know that it still has the lock, and the fencing token; `work` never rejects),
+ * and its result may have `turn(key, work) → the answer of the library to the release` (`work` gets `{ held(), token }`: the
+ * best check of the library whether the work still holds the lock, and the fencing token; `work` never rejects),
  * `prepare(keys)` (called once per cell, before anybody acquires) and
  * `hold(key, ttlMs) → { release() }` (a lock that is renewed until released), `acquireAll(keys) → handle` (all of these, or none).
  * Under faults `open` gets `settings` as well: `faults/settings.mjs`.

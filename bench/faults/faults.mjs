@@ -1,16 +1,16 @@
 /**
- * What happens in a cell, one fault each. `act(cell)` returns when the fault is over; `cell.begins()` and `cell.ends()` say when it
- * was. It hits the victim, process 0, in a turn that it orders.
+ * The faults, one for each cell. `act(cell)` returns when the fault is over; `cell.begins()` and `cell.ends()` record its
+ * time. It hits the victim, process 0, in a turn that it requests.
  *
  *   title      as on the page
  *   form       of the store: `one` by default, `replica`, `nodes` or `cluster` of Redis
- *   stores     where only some stores know this fault
+ *   stores     if only some stores know this fault
  *   keepsLock  the store keeps the lock of the holder, so that neither a holder nor its call has a reason to fail
  *   listens    only participants with a subscription notice it
- *   processes, ttlMs, workMs, watchMs   where a cell differs from `cell.mjs`
+ *   processes, ttlMs, workMs, watchMs   if a cell differs from `cell.mjs`
  *
- * Work has three lengths: `short` fits into the ttl; `long` does not, and is given only to libraries that renew, others get `short`;
- * `quick` is over soon after the fault.
+ * Work has three lengths: `short` fits into the ttl; `long` does not, and only libraries that renew get it (others get
+ * `short`); `quick` ends soon after the fault.
  */
 const INTO_TURN_MS = 300; // from the begin of the requested turn to the fault
 const HOUR_MS = 3_600_000;

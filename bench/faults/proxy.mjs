@@ -4,8 +4,8 @@ import { connect, createServer } from 'node:net';
 import { nowMs } from '../cell/statistics.mjs';
 
 /**
- * @returns `port`, where the process connects to; settings that a fault changes: `target`, the port of the server, `delayMs`,
- *   `isHole` (see `heal`) and `isDeaf` (subscriptions of now hear nothing more); and functions
+ * @returns `port`, to which the process connects; settings that a fault changes: `target`, the port of the server, `delayMs`,
+ *   `isHole` (see `heal`) and `isDeaf` (current subscriptions get nothing more); and functions
  */
 export async function startProxy(target) {
   const links = new Set();

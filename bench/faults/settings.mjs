@@ -1,19 +1,19 @@
 /**
- * Who takes part in the report on faults, and how. Each setting of a peer that is not its default has the sentence of its pages that
- * it comes from. Whoever maintains a peer can correct a line here, and run `npm run bench -- --faults --library <id>`.
+ * Who takes part in the report on faults, and how. Each setting of a peer that is not its default quotes a sentence of its
+ * pages as the source. If you maintain a peer, you can correct a line here, and run `npm run bench -- --faults --library <id>`.
  *
  *   module    in `bench/contestants`, if it has another name
  *   package   whose version the page prints
  *   store     where it keeps its locks
- *   renews    it extends a lease while the work runs: without that, no work is longer than the ttl but where that is the fault
+ *   renews    it extends a lease while the work runs: otherwise work is longer than the ttl only if that is the fault
  *   forms     in which it takes part; `one` includes a replica
  *   listens   it has a subscription
  *   fences    it has fencing tokens
- *   faults    where it takes part in some only
+ *   faults    if it takes part only in some
  *   isControl it must fail
- *   wire      what stands in its commands about the lock, where that is not the key
+ *   wire      the text in its commands about the lock, if it is not the key
  *   settings  given to the module
- *   says      for each setting, and for what asks whether the lock is still held, the sentence of its `page`
+ *   says      the sentence of its `page` for each setting, and for the check whether the lock is still held
  */
 export const TTL_MS = 3_000;
 

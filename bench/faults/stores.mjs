@@ -1,12 +1,12 @@
 /**
- * Where locks can be kept, by the `store` of a participant. `open(fault, scratch)` gives
+ * The stores of locks, by the `store` of a participant. `open(fault, scratch)` returns
  *
  *   ports, isCluster      of the servers that processes connect to
- *   hasProxies            whether each process reaches the first of them by a proxy of its own, which any TCP can pass
- *   stop(count), go()     pause servers, and let them go on
- *   and what the faults call whose `stores` name this store
+ *   hasProxies            whether each process reaches the first of them through its own proxy, which works for any TCP
+ *   stop(count), go()     pause servers, and resume them
+ *   and the functions that faults call whose `stores` name this store
  *
- * A server has to be this cell's own, which `open` checks, and dies with its process group.
+ * A server must belong to this cell, which `open` checks. It dies with the process group of the cell.
  */
 import { openRedisStore } from './redis-store.mjs';
 import { openMariaDbStore, openPostgresStore } from './sql-store.mjs';

@@ -1,9 +1,9 @@
 /**
- * What is measured. A scenario is an object with `title`, `groups` (which contestants take part), `baseline` (whom the
- * others are compared with), `coordinate(cell)` (runs in the process of the cell, returns its figures) and `tasks` (run
- * in its client processes). One with `once` is not repeated: chance has no part in its figures. One with `limitMs` takes long,
- * and may take so long. Of one with `beside`, the first process has the contestant, and each other one a baseline. One with
- * `node` runs on that version of Node.js.
+ * The scenarios. A scenario is an object with `title`, `groups` (which contestants take part), `baseline` (the others are
+ * compared with it), `coordinate(cell)` (runs in the process of the cell, returns its figures) and `tasks` (run in its
+ * client processes). A scenario with `once` is not repeated: its figures do not depend on chance. A scenario with `limitMs`
+ * may take that long. In a scenario with `beside`, the first process runs the contestant, and each other process a baseline.
+ * A scenario with `node` runs on that version of Node.js.
  */
 import { CONTESTANTS } from '../contestants/index.mjs';
 import { clusterHandOffs } from './cluster-hand-offs.mjs';

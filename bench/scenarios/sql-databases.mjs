@@ -11,16 +11,16 @@ import { runnerImport } from 'vite';
 const RAW_TABLE = 'CREATE TABLE raw_lock (name varchar(255) PRIMARY KEY, owner varchar(64) NOT NULL)';
 
 /**
- * The databases that locks are measured in, and what one writes by hand there:
+ * The databases of the measured locks, and the handwritten locks there:
  *
  *   start() → its URL, with the table of the raw locks
- *   options(url) → those of the library
+ *   options(url) → the options of the library
  *   countSent(add): calls `add` for each message that the library sends in this process
  *   connect(url) → a client of the driver
  *   take(client, name, owner) → whether it inserted the row; give(client, name, owner) deletes it
  *   lock(client), unlock(client): an advisory lock, for which the connection waits
  *   tableBytes(client) → the size of the library's table
- *   notify(url) → a bare wake-up, where the database has one
+ *   notify(url) → a bare wake-up, if the database has one
  */
 export const DATABASES = {
   postgres: {

@@ -62,7 +62,7 @@ export function uncontended({ title, inFlight, fair = false, awaitRelease = true
 
 /**
  * The library and both baselines, each in its own process: on Node.js 20 the first `AsyncLocalStorage` slows down all
- * promises of its process, even those of a raw client.
+ * promises of its process, even the promises of a raw client.
  * @param isCold measures only their first second
  * @param node the version of Node.js that the processes run on, if it is not the version of the bench
  */
