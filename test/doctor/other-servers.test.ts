@@ -111,7 +111,7 @@ it.each([
   expect(node.summary).toMatch(new RegExp(`^${server} ${version.replaceAll('.', '\\.')}, `));
 });
 
-it('the doctor measures the uptime of KeyDB as it does for Redis, but not of other servers', async () => {
+it('the doctor compares the version of KeyDB with the oldest one of Redis, but not the versions of other servers', async () => {
   const old = await diagnose(KEYDB.replace('6.3.4', '6.0.18').replace('active-replica', 'master'));
   expect(codes(old.findings)).toEqual(['error too-old']);
   expect(old.findings[0]!.message).toContain('runs KeyDB 6.0.18: locks need KeyDB 6.2 or newer');

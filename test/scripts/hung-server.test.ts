@@ -11,7 +11,7 @@ import { until } from '../support/until.js';
 
 const LIMIT_MS = 250;
 
-/** Makes a call of the script complete with this many operations, and counts the faults that they get at once. */
+/** Completes a call of the script with operations. @returns how many of them get their faults before `run` returns */
 function toldBeforeReturn(runner: ScriptRunner): number {
   let told = 0;
   for (let lock = 0; lock < EXTEND.locksPerCall; lock++) {
