@@ -116,7 +116,7 @@ const WARNINGS: Findings<ExaminedNode & { backend: RedisKind }, FindingCode> = {
     const [first, ...others] = oddCounters.filter(({ aheadMs }) => aheadMs === undefined);
     return (
       first &&
-      `has no number at ${counted(first.key, 1 + others.length)}, where a fencing counter should be: another program ` +
+      `has a fencing counter ${counted(first.key, 1 + others.length)} that is not a number: another program ` +
         'wrote it. If it is a string, the next lock replaces it with the time of the server; any other type makes all locks fail. Delete it.'
     );
   },
