@@ -111,7 +111,7 @@ describe('An application does not start', () => {
     client.on('error', () => {}); // which is all that ioredis does
     const error = await failureOf({ redis: client });
     expect(error).toBeInstanceOf(LockOptionsError);
-    expect(error.message).toMatch(/refuses the database of its client \(ERR .*\), which then uses another one/);
+    expect(error.message).toMatch(/refuses the database of its client \(ERR .*\), which then uses another database/);
   });
 
   it('an application does not start on a single replica that refuses writes, which is not unsafe, but unavailable [G229]', async () => {

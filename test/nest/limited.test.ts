@@ -227,7 +227,7 @@ describe('a registration without permits', () => {
     const starting = makeApp({ imports, providers: [OnRedlock] });
     await expect(starting).rejects.toThrow(LockOptionsError);
     await expect(starting).rejects.toThrow(
-      /^OnRedlock\.run in RootTestModule is @Limited of the registration "other"\. The store of this registration has no permits\. On a Redlock /,
+      /^OnRedlock\.run in RootTestModule is @Limited of the registration "other"\. The store of this registration has no permits\. A Redlock cannot enforce a limit/,
     );
   });
 });

@@ -80,7 +80,7 @@ async function start(replace: (builder: TestingModuleBuilder) => TestingModuleBu
 }
 
 const ADVICE =
-  'In a test import LockTestingModule.forRoot() of nest-redis-lock/testing, which needs no Redis, and leave LockService as it is.';
+  'In a test, import LockTestingModule.forRoot() of nest-redis-lock/testing, which needs no Redis, and leave LockService as it is.';
 
 describe.each(STAND_INS)('with %s in the place of the service', (_, make, got) => {
   const replaced = () => start((builder) => builder.overrideProvider(LockService).useValue(make()));

@@ -223,7 +223,7 @@ describe('a lock that is detached', () => {
     const servers = await redisServers(3);
     const locks = await openLocks({ redlock: servers.map(({ url }) => url) });
     const lock = await locks.acquire('redlock');
-    await expect(lock.detach(HOUR)).rejects.toMatchObject(REFUSED('On a Redlock a majority of the nodes'));
+    await expect(lock.detach(HOUR)).rejects.toMatchObject(REFUSED('On a Redlock, a majority of the nodes'));
     expect(lock.isHeld).toBe(true);
     const parcel = await detached(await open(), 'redlock');
     await expect(locks.adopt(parcel)).rejects.toMatchObject(REFUSED('cannot be adopted. On a Redlock'));

@@ -304,7 +304,7 @@ it('an application does not start when a method with @Limited has its locks in a
     SqlLockModule.forRoot({ ...(await onPGlite()), name: 'billing' }),
   ];
   await expect(startApp(imports, [Partners])).rejects.toThrow(
-    /^Partners\.call in RootTestModule is @Limited of the registration "billing"\. The store of this registration has no permits\. Locks in a database /,
+    /^Partners\.call in RootTestModule is @Limited of the registration "billing"\. The store of this registration has no permits\. A database supports only exclusive locks/,
   );
   await expect(startApp(imports)).resolves.toBeDefined();
 });
