@@ -99,7 +99,7 @@ describe('the scope of a call', () => {
   it('that is forgotten refuses the call: no lock is asked for [G942]', async () => {
     const refused = { code: 'LOCK_KEY', statusCode: 500 };
     const message =
-      'The scope of the key "order:1" is undefined. Pass a value, or check it beforehand. For a call that';
+      'The scope of the key "order:1" is undefined. Pass a value, or check it beforehand. For a call without a scope, return null.';
     await expect(locks.acquire('order:1')).rejects.toMatchObject({
       ...refused,
       message: expect.stringContaining(message),
