@@ -137,7 +137,11 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     () => new Pool(),
     'a pool of node-redis, whose connections have no common order. Give a client',
   ],
-  ['a client of another library', () => new OtherClient(), 'a client of another package (OtherClient). Give a client of'],
+  [
+    'a client of another library',
+    () => new OtherClient(),
+    'a client of another package (OtherClient). Give a client of',
+  ],
   ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a connection'],
   ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
   [
