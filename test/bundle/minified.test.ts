@@ -32,7 +32,7 @@ describe('in a minified bundle', () => {
   let bundle: Awaited<ReturnType<typeof minified>>;
   beforeAll(async () => {
     bundle = await minified();
-  }, 120_000);
+  });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   it('each error in a minified bundle has its name, although its class has lost the name [G216]', () => {

@@ -36,7 +36,7 @@ beforeAll(async () => {
       },
     });
   }
-}, 120_000);
+});
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -84,7 +84,7 @@ it('a second copy is found where one of them is bundled, and where both are in o
   const [one, within] = await Promise.all([warningsOf(bundle('one'), entryOf(second)), warningsOf(bundle('both'))]);
   expect(one).toEqual([expect.stringMatching(`from ${bundle('one')}:.* and ${join(second, 'dist/esm')}`)]);
   expect(within).toEqual([expect.stringContaining(`from ${bundle('both')}:`)]);
-}, 60_000);
+});
 
 it('a copy whose place is unknown causes no warning and no error', async () => {
   const script = `Error.stackTraceLimit = 0; Object.freeze(Error); await import('${entryOf(first)}');`;

@@ -155,7 +155,7 @@ describe('what the compiler says of @Locked', () => {
   beforeAll(() => {
     const members = MISTAKES.map(([member], index) => member.replace(/\bm(?=\(| = 5)/, `m${index}`));
     compiled = compile(HEAD, members, `}\n${RIGHT}`);
-  }, 120_000);
+  });
 
   it.each(MISTAKES)(
     'a mistake in @Locked is one error of the compiler, which says what is wrong: %s [G205]',
@@ -217,7 +217,7 @@ describe('with policies that are declared', () => {
   beforeAll(() => {
     const statements = OF_POLICIES.map(([statement]) => statement);
     compiled = compile(POLICIES, statements, RIGHT_POLICIES);
-  }, 120_000);
+  });
 
   it.each(OF_POLICIES)(
     'an undeclared policy, or one that lacks a required option, is one error of the compiler: %s [G864]',

@@ -213,7 +213,7 @@ describe('a registration without permits', () => {
   let nodes: RedlockNodes;
   beforeAll(async () => {
     nodes = await RedlockNodes.start(3);
-  }, 60_000);
+  });
   afterAll(() => nodes.stop());
 
   @Injectable()

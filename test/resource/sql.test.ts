@@ -50,7 +50,7 @@ describe.each(DATABASES)('on %s', (_name, open) => {
 
   beforeAll(async () => {
     [database, redis] = await Promise.all([open(), RedisServer.start()]);
-  }, 60_000);
+  });
 
   beforeEach(async () => {
     table = tableName();
@@ -154,7 +154,7 @@ describe.each(DATABASES)('on %s', (_name, open) => {
     beforeAll(async () => {
       const start = () => FencedWriter.start({ redis: redis.url, database: database.url });
       writers = await Promise.all([start(), start()]);
-    }, 60_000);
+    });
 
     beforeEach(async () => {
       await Promise.all(writers.map((writer) => writer.use(table)));

@@ -35,9 +35,9 @@ describe('npm start', () => {
     const sample = new SampleApp(['--serve', '--sql'], { REDIS_SERVER: '/no/such/server' });
     const { A, B, C } = await sample.addresses();
     expect(sample.stdout).toContain('locks kept in: a table of PostgreSQL (PGlite)');
-    const buyers = Array.from({ length: 18 }, (_, at) => buyTea([A, B, C][at % 3]!));
-    expect((await Promise.all(buyers)).map(({ status }) => status)).toEqual(Array(18).fill(201));
-    expect(await (await fetch(`${A}/products/tea`)).json()).toEqual({ sku: 'tea', boxes: 50 - 18 });
+    const buyers = Array.from({ length: 9 }, (_, at) => buyTea([A, B, C][at % 3]!));
+    expect((await Promise.all(buyers)).map(({ status }) => status)).toEqual(Array(9).fill(201));
+    expect(await (await fetch(`${A}/products/tea`)).json()).toEqual({ sku: 'tea', boxes: 50 - 9 });
     sample.kill('SIGINT');
     expect(await sample.exitCode(), sample.stderr).toBe(0);
   });
