@@ -17,7 +17,7 @@ export const release: Action = async (call) => {
   }
   if (owner === undefined && !force) {
     throw new UsageError(
-      'release needs --owner DIGEST, as inspect shows it, or --force, which takes it from all holders.',
+      'release needs --owner DIGEST, as inspect shows it, or --force, which takes the lock from all holders.',
     );
   }
   return withLocks(call, READ_ONLY_SETTINGS, async (locks) => {

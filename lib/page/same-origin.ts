@@ -13,7 +13,7 @@ export function refuseForeign({ headers }: PageRequest): void {
     site === undefined ? !isOwnOrigin(headers.origin, headers.host ?? headers[':authority']) : site !== 'same-origin'
   ) {
     throw new ForbiddenException(
-      'Only the page itself may send this. A proxy must forward the headers Host and Origin.',
+      'Only the page itself may send this request. A proxy must forward the headers Host and Origin.',
     );
   }
   const type = headers['content-type'];

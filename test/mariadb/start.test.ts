@@ -98,12 +98,12 @@ describe('An application with locks in MariaDB', () => {
     expect(await (await openSqlLocks({ mysql: trusting, ...PATIENT })).tryAcquire('key')).not.toBeNull();
   });
 
-  it('on a server whose binary log consists of statements is refused, with what to set there [G832]', async () => {
+  it('on a server whose binlog_format is STATEMENT is refused, with what to set there [G832]', async () => {
     const own = await ownMariaDb({ 'log-bin': 'log', 'binlog-format': 'STATEMENT' });
     const advice = 'Set binlog_format of the server to ROW or MIXED';
     const error = await refusalOf(own.url, { createTable: true });
     expect(error).toBeInstanceOf(LockOptionsError);
-    expect(error.message).toContain(`127.0.0.1:${own.port}/shop: its binary log consists of statements. ${advice}`);
+    expect(error.message).toContain(`127.0.0.1:${own.port}/shop: its binlog_format is STATEMENT. ${advice}`);
     const lazy = await locksOn(own, { lazyConnect: true });
     const { findings } = await lazy.diagnose<MysqlDiagnosis>();
     expect(findings).toMatchObject([{ severity: 'error', code: 'statement-log' }]);

@@ -162,12 +162,12 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
   [
     'multi() of a client of node-redis',
     () => createClient({ url: 'redis://a' }).multi(),
-    'what multi() or legacy() of a client of node-redis returns. Give the client itself.',
+    'the result of multi() or legacy() of a client of node-redis. Give the client itself.',
   ],
   [
     'legacy() of a client of node-redis',
     () => createClient({ url: 'redis://a' }).legacy(),
-    'what multi() or legacy() of a client of node-redis returns. Give the client itself.',
+    'the result of multi() or legacy() of a client of node-redis. Give the client itself.',
   ],
 ];
 

@@ -87,7 +87,7 @@ export interface CallsBehind {
 /** How a lock is released. */
 export interface Releasing {
   /**
-   * Until when the store keeps the lock, by the monotonic clock; then the lock expires. While the store keeps the lock, nobody can acquire or
+   * The store keeps the lock until then, by the monotonic clock; then the lock expires. While the store keeps the lock, nobody can acquire or
    * extend it, not even its owner. `inspect` shows it as kept, and `forceRelease` can take it. If the time has passed when the command is sent,
    * the lock is released as usual.
    */

@@ -77,7 +77,7 @@ export class Demands {
     return leftMs(this.#keptUntil);
   }
 
-  /** Until when the store keeps the lock if all calls that still wait for their lock get it. */
+  /** The store keeps the lock until then if all calls that still wait for it get it. */
   get keptAtMostUntil(): number {
     return this.#requested.length === 0 ? this.#keptUntil : Math.max(this.#keptUntil, ...this.#requested);
   }

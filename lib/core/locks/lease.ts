@@ -37,7 +37,7 @@ const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
 export interface Cohort {
   /** No call of another process came earlier than this, by the monotonic clock in milliseconds. Undefined: unknown. */
   readonly nobodyBefore?: number;
-  /** Until when it is passed on although others may wait, by the clock of the service. */
+  /** It is passed on until then, even if others wait, by the clock of the service. */
   readonly until: number;
   /** How many more calls can have it. */
   turnsLeft: number;
@@ -67,7 +67,7 @@ export interface Extension {
   lease: Lease;
   /** The deadline if the extension is granted. */
   readonly deadline: number;
-  /** Until when the store then keeps the lock, by the monotonic clock; 0: no longer than the ttl. */
+  /** The store then keeps the lock until this time, by the monotonic clock; 0: no longer than the ttl. */
   readonly keptUntil: number;
 }
 
@@ -126,7 +126,7 @@ export class Lease implements Linked<Lease> {
   #isDetaching = false;
   /** The error of its last extension or transfer, if it failed. */
   #fault?: Error;
-  /** Until when the store may keep it, if an extension was longer than the ttl, by the monotonic clock. */
+  /** The store may keep it until then if an extension was longer than the ttl, by the monotonic clock. */
   #lastsUntil = 0;
   /** When another call of this process passed it on, by the monotonic clock: a wall clock can be set back. */
   #passedOnAt = -Infinity;

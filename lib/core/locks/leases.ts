@@ -86,7 +86,7 @@ export class Leases {
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
   readonly #events: Subject<LockEvent>;
-  /** The watchdog: all leases until they end. Each is due when it should be extended, or ends. */
+  /** The watchdog: all leases until they end. Each comes due for its extension, or at its end. */
   readonly #watchdog: Pacer<Lease>;
   /** The same fraction of the ttl for all leases of this process, so that leases with the same ttl come due in order. */
   readonly #extendAfter = EXTEND_AFTER * (1 - JITTER * Math.random());
@@ -146,7 +146,7 @@ export class Leases {
     return lease;
   }
 
-  /** Watches a lease: it is due when it should be extended, or ends. */
+  /** Watches a lease: it comes due for its extension, or at its end. */
   watch(lease: Lease): void {
     const { ttlMs, sentAt, endsAt } = lease;
     const extendAt = sentAt + Math.min(ttlMs * this.#extendAfter, lengthMs(lease) * EXTEND_AFTER_AT_MOST);
@@ -437,7 +437,7 @@ export class Leases {
     if (outcome.status === 'lost' || !lease.checkHeld()) throw lostBefore('it could be kept', lease, 'kept');
   }
 
-  /** A call has to end by then, by the clock: after that its lease is lost. */
+  /** A call has to end by then, by the clock of the service: after that its lease is lost. */
   endBy(lease: Lease, until: number): void {
     lease.demands.endBy(until);
     if (lease.checkAlive() && until < lease.dueAt) this.watch(lease);

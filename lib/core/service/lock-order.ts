@@ -58,7 +58,7 @@ interface SeenLock {
 interface Added {
   readonly from: KeyClass;
   readonly to: KeyClass;
-  /** The step that was known before. */
+  /** The step that it replaces. */
   readonly known?: Step;
 }
 

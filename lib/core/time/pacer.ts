@@ -12,7 +12,7 @@ const NONE = 0;
 
 /** An item that comes due after a while, unless it is removed before. */
 export interface Paced<Item> extends Linked<Item> {
-  /** When it comes due, by the clock. */
+  /** When it comes due, by the clock of the pacer. */
   dueAt: number;
 }
 

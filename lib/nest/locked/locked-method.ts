@@ -103,8 +103,8 @@ export class LockedMethod {
   }
 
   /**
-   * Whether `LockedInterceptor` acquires the lock, if there is one. It runs before the pipes, so it has no arguments yet: neither for
-   * a key, nor for a function that is called instead of the method.
+   * Whether `LockedInterceptor` acquires the lock if the handler has that interceptor. The interceptor runs before the pipes, so it has no
+   * arguments yet: neither for a key, nor for a function that is called instead of the method.
    */
   get isForInterceptor(): boolean {
     const { origin } = this.source;

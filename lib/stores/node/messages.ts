@@ -8,7 +8,7 @@ export const GRANT_TTL_MS = 2_000;
 export const TAKEN = 'taken';
 
 export interface GrantMessage {
-  /** The first and the last token. Permits have none: their message has the time of the server here. */
+  /** The first and the last token. Permits have no tokens: their message has the time of the server instead. */
   fencingToken: number;
   lastToken: number;
   /** The number of the first place that remained in the queue, or the time of the server, in microseconds. */

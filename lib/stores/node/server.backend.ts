@@ -317,7 +317,7 @@ export abstract class ServerBackend implements LockBackend {
     }
   }
 
-  /** A key that users do not use. In a Redis Cluster the brace ends the hash tag, so it has the slot of `key`. */
+  /** A key that users do not use. In a Redis Cluster the brace ends the hash tag, so this key has the same slot as `key`. */
   probeKey(key: string): string {
     return `${key}}:probe`;
   }
@@ -501,7 +501,7 @@ export abstract class ServerBackend implements LockBackend {
       this.#undo(request, request.place);
       return { ...answer, hint: undefined }; // the place may have received the lock meanwhile
     }
-    // The other owners of the request are in the same value, so replicas that have one have all.
+    // All owners of the request are in one value, so a replica that has one owner has all of them.
     const cause = await this.#replicationProblem({ grant: answer.grant, ttlMs: request.ttlMs });
     if (!cause) return answer;
     this.#undo(request);

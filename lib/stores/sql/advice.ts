@@ -10,7 +10,7 @@ const ROW_SECURITY =
 /** For a user without rights on a table, MySQL does not reveal whether the table exists. */
 export const NO_TABLE_OR_RIGHTS = `${RIGHTS} If the table does not exist: ${NO_TABLE}`;
 export const WRONG_PASSWORD = 'Correct the user name and the password.';
-/** The sessions of locks use READ COMMITTED, under which MySQL refuses writes to a binary log of statements. */
+/** The sessions of locks use READ COMMITTED, under which MySQL refuses writes to a binary log in STATEMENT format. */
 export const BINARY_LOG =
   'Set binlog_format of the server to ROW or MIXED: with STATEMENT it refuses each write under READ COMMITTED, which locks need.';
 

@@ -6,7 +6,7 @@ export type Row = Readonly<Record<string, unknown>>;
 /** One connection to a database. The adapter of each driver implements it. */
 export interface SqlClient {
   /**
-   * Runs one statement. Wait for its result before the next.
+   * Runs one statement. Wait for its result before you run the next one.
    * @param text.name the name of the prepared statement
    * @throws the error of the driver, without credentials
    */

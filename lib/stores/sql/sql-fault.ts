@@ -35,7 +35,7 @@ const READ_ONLY_ERRORS = new Set([
 const CONNECTION_ERRORS =
   /^(57P0\d|08...|E[A-Z]+|ERR_\w+|PROTOCOL_\w+|ER_(SERVER_SHUTDOWN|CONNECTION_KILLED|NET_\w+|CLIENT_INTERACTION_TIMEOUT))$/;
 
-/** Whether a retry may succeed, with each operation sent alone. */
+/** Whether the operations of a statement may succeed if each is sent again alone. */
 export function isRetryable({ code }: SqlFault): boolean {
   return code !== undefined && RETRYABLE_ERRORS.has(code);
 }

@@ -102,7 +102,7 @@ function problemOfLookalike(source: unknown): string | undefined {
   if (typeof EVALSHA === 'function' && typeof destroy !== 'function') {
     return typeof isOpen === 'boolean' && typeof disconnect === 'function'
       ? `a client of redis 4. ${CLIENT_ADVICE}`
-      : 'what multi() or legacy() of a client of node-redis returns. Give the client itself.';
+      : 'the result of multi() or legacy() of a client of node-redis. Give the client itself.';
   }
   if (typeof evalsha === 'function') return `a client of another package (${classOf(source)}). ${CLIENT_ADVICE}`;
   if (Array.isArray(source)) {

@@ -17,7 +17,7 @@ import type { Raise } from './decisions.js';
 
 /** The known state of an attempt, or of its lock, on one node. */
 export class NodeAttempt {
-  /** Whether the lock may be on the node, by its last answer. Never true for a dead node, so no releases pile up for it. */
+  /** Whether the lock may be on the node, according to its last answer. Never true for a dead node, so no releases pile up for it. */
   mayBeThere = false;
   /** Whether an unanswered command may still take the lock. */
   mayComeLate = false;
@@ -58,7 +58,7 @@ export class RedlockAttempt extends StoredGrant {
   readonly #nodeAttempts: (NodeAttempt | undefined)[] = [];
   /** The caller, while the attempt is open. */
   asker?: AcquireRequest['asker'];
-  /** Until when the lock is kept after its work has ended, by the monotonic clock. */
+  /** The nodes keep the lock until then after its work has ended, by the monotonic clock. */
   keepUntil?: number;
 
   /** @param node its index */

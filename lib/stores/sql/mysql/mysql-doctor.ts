@@ -24,7 +24,7 @@ export type MysqlFindingCode =
   | 'no-table'
   /** Its user has no rights on the table, or the table does not exist. MySQL does not say which. */
   | 'no-table-or-rights'
-  /** Its binary log consists of statements, so it refuses all writes of locks. */
+  /** Its `binlog_format` is STATEMENT, so it refuses all writes of locks. */
   | 'statement-log'
   | 'too-old'
   /** The tests have not run on a MySQL that old. */

@@ -139,7 +139,7 @@ export class MysqlNode extends SqlNode {
     const isOn = (name: string) => !isOff(variables.get(name) ?? 'OFF');
     const logsStatements = isOn('log_bin') && variables.get('binlog_format') === 'STATEMENT';
     const problem = logsStatements
-      ? sqlError(this.name, 'its binary log consists of statements', 'ER_BINLOG_STMT_MODE_AND_ROW_ENGINE')
+      ? sqlError(this.name, 'its binlog_format is STATEMENT', 'ER_BINLOG_STMT_MODE_AND_ROW_ENGINE')
       : undefined;
     return { table: await this.#table(client), readsOnly: isOn('read_only'), problem };
   }
