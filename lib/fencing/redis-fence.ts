@@ -73,7 +73,7 @@ export class RedisFence implements FenceStore {
   ) {
     if (!isClient(client)) {
       throw new LockOptionsError(
-        'A RedisFence needs a client of ioredis, or one of node-redis 5.10 or later that is connected, for one server or a Cluster.',
+        'A RedisFence needs a client of ioredis, or a connected client of node-redis 5.10 or later, for one server or a Cluster.',
       );
     }
     // A brace would change the hash tag, and move the two keys to different slots of a Cluster.

@@ -139,7 +139,7 @@ export class LockBench {
     for (const lease of leases) this.#engine.lose(lease, reason);
   }
 
-  /** Only logs: Nest would also only log an error of a shutdown hook, so throwing could not fail a test. */
+  /** Logs an error instead of throwing it: Nest only logs errors of shutdown hooks, so throwing could not fail a test. */
   #reportUnused(): void {
     for (const { key, reason, times, left, at } of this.#engine.refusals) {
       const planned = times === 1 ? 'a call' : `${times} calls`;

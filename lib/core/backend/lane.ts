@@ -187,7 +187,8 @@ export class Lane<One extends AnyCommand<One>> {
   }
 
   /**
-   * The command that has waited longest for its answer, and since when. While the server answers other commands, it does not count as waiting.
+   * The command that has waited longest for its answer, and since when. While the server answers other
+   * commands, this command does not count as waiting.
    */
   get longestUnanswered(): { command: One; since: number } | undefined {
     const command = this.#open.first;

@@ -287,7 +287,7 @@ export interface LockBackend {
    * - A request with the same owner value is the same attempt: the store grants it again, and its ttl starts again.
    * - Fencing tokens grow for each key, even after a lock has expired or was deleted.
    * - After `unavailable` nothing stays behind: if the attempt may have run, the backend releases it in the background.
-   * - `sentAt` is a time of the clock of the service: the `now` that the backend was made with, or `monotonic`.
+   * - `sentAt` is a time on the clock of the service: the `now` that the backend was made with, or `monotonic`.
    */
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void;
   /** Takes any grant: another process may have made it. */
@@ -379,7 +379,7 @@ export interface LockBackend {
   /** A capability: lines have places in a queue of the store. Without it they ask again after pauses that grow. */
   readonly waitQueue?: WaitQueue;
   /**
-   * A capability of a backend without a wait queue, for which an attempt for many locks costs little more than for one. After a while, all
+   * A capability of a backend without a wait queue, if an attempt for many locks costs little more than an attempt for one. After a while, all
    * lines of a process ask at the same times: this is the period, in milliseconds. Without it, each line asks after its own pauses.
    */
   readonly pollEveryMs?: number;

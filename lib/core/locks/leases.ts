@@ -316,7 +316,7 @@ export class Leases {
         this.#reportReleased(lease, heldMs, keptUntil);
         return true;
       case 'gone':
-        // Nobody knows since when it was gone: the work may have overlapped with another holder.
+        // Nobody knows when it disappeared: the work may have overlapped with another holder.
         lease.markMissing();
         this.#events.next({ type: 'lost', reason: lease.lostReason, heldMs, ...this.identity(lease) });
         return false;

@@ -394,7 +394,7 @@ export class LockService {
   }
 
   /**
-   * Returns the holders of a lock, since when they hold it, when their leases expire, and which processes wait for it.
+   * Returns the holders of a lock, when they acquired it, when their leases expire, and which processes wait for it.
    * @returns null if the lock is free
    * @throws LockUnavailableError
    */

@@ -6,7 +6,7 @@ import { inTime } from '../time/time-limit.js';
 import { Closing } from '../locks/waiter.js';
 import type { Election } from './election.js';
 
-/** How long a store may take to close, in milliseconds, in addition to the time of some attempts. */
+/** How long a store may take to close, in milliseconds, on top of the time for `ATTEMPTS_TO_CLOSE` attempts. */
 const CLOSE_MS = 10_000;
 /** An attempt in flight, its undo, the releases in flight, their last retry, and the end of the connections. */
 const ATTEMPTS_TO_CLOSE = 5;

@@ -333,7 +333,7 @@ export function lockedMethodOf(method: object): LockedMethod | undefined {
   return Reflect.getOwnMetadata(LOCKED, method) as LockedMethod | undefined;
 }
 
-/** Makes a stream of the result of a method that is declared to return one. */
+/** Makes a stream of the result of a method that is declared to return a stream. */
 function streamOf(result: unknown): Observable<unknown> {
   if (isObservable(result)) return result;
   return from(Promise.resolve(result)).pipe(mergeMap((value) => (isObservable(value) ? value : of(value))));

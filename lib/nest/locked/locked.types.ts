@@ -31,14 +31,14 @@ export type OnUnavailable<Args extends unknown[] = [], Value = never, Way = WayO
 export interface LockedMethodOptions<Contended, Unavailable> {
   /**
    * What to do if others held the lock, or too many permits, for the whole `waitMs`. `throw` throws a `LockContendedError`. `skip`
-   * returns `undefined`, so the method's return type must allow that. A function is called, and its value returned. It gets the
+   * returns `undefined`, so the method's return type must allow that. A function runs instead, and its value is returned. It gets the
    * arguments of the method, or the `ExecutionContext` if the key comes from the request.
    * @default 'throw'
    */
   onContended?: Contended;
   /**
    * What to do if the store cannot be reached or does not answer in time. `throw` throws the `LockUnavailableError`. `skip` returns
-   * `undefined`, so the method's return type must allow that. A function is called, and its value returned. **The function runs
+   * `undefined`, so the method's return type must allow that. A function runs instead, and its value is returned. **The function runs
    * without a lock**: let it answer from a cache, or throw an error of your own, but never do the work. It gets the error, and then
    * the arguments of the method, or the `ExecutionContext` if the key comes from the request. This option does not cover errors of
    * the method itself, even a `LockUnavailableError` for another lock, nor losses, nor calls while the application closes.

@@ -181,7 +181,7 @@ export class StatementRunner {
     this.#answered(command, fault);
   }
 
-  /** One timer for the statement in flight. */
+  /** Sets the timer that checks whether the statement in flight is overdue. */
   #lookAfter(delayMs: number): void {
     this.#timer = outsideOfCalls(() => setTimeout(() => this.#lookForOverdue(), Math.ceil(delayMs))).unref();
   }

@@ -40,7 +40,7 @@ export function checkTlsOptions(options: object, understood: readonly string[], 
 export function unreadable(): LockOptionsError {
   // The URL may contain a password, so it is left out.
   return new LockOptionsError(
-    'The URL of the database cannot be read. Special characters in user and password must be encoded: % as %25, # as %23, / as %2F.',
+    'The URL of the database cannot be read. Special characters in the user name and the password must be encoded: % as %25, # as %23, / as %2F.',
   );
 }
 
@@ -48,6 +48,6 @@ function unknownTlsWord(where: string, word: string): LockOptionsError {
   const shown = /^[\w.-]{1,40}$/.test(word) ? word : 'a word';
   return new LockOptionsError(
     `${shown} ${where} is not understood, and the connection could be without TLS. ` +
-      'Write sslmode=verify-full in a URL of PostgreSQL, ssl=true in one of MySQL, or give ssl next to it: postgres: { connectionString, ssl: true }, mysql: { uri, ssl: {} }.',
+      'Write sslmode=verify-full in a URL of PostgreSQL, ssl=true in a URL of MySQL, or give ssl next to it: postgres: { connectionString, ssl: true }, mysql: { uri, ssl: {} }.',
   );
 }

@@ -116,7 +116,7 @@ export interface Admission {
   epoch: string;
 }
 
-/** The answer of a node to the question since when it knows all locks that it granted. */
+/** The time since which a node knows all locks that it granted, as the node answers. */
 export interface NodeAdmission {
   status: 'admitted';
   epoch: string;

@@ -51,7 +51,7 @@ export class AdmissionCheck {
   #problem?: NodeError;
   #checking?: Promise<void>;
   #asking?: Promise<unknown>;
-  /** The open question for the identity of a server. */
+  /** The request in flight for the identity of a server. */
   #identifying?: { generation: unknown; identity: Promise<ServerIdentity> };
 
   constructor(private readonly settings: AdmissionSettings) {}

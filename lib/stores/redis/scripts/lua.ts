@@ -491,8 +491,8 @@ return {'refused', gave, us, redis.call('PTTL', lock), holder, was_gone, 0, 0}`,
 });
 
 /**
- * Asks a node of a Redlock since when it knows all locks that it granted. The node stores the answer in a separate key, with the
- * longest ttl in use and the run of the server that was asked last. A node that loses its data also loses this key.
+ * Asks a node of a Redlock for the time since which it knows all locks that it granted. The node stores the answer in a
+ * separate key, with the longest ttl in use and the run of the server that was asked last. A node that loses its data also loses this key.
  */
 export const ADMIT = scriptOf({
   name: 'admit',
@@ -794,8 +794,7 @@ return set.err and {set.err} or 1`,
 
 /**
  * Releases a lock that its owner still holds: the lock goes to the first place in its queue, or becomes free. If the value does not
- * end in +, the queue is empty. The script also releases a kept lock: its time may have ended before the server confirmed that it keeps
- * the lock.
+ * end in +, the queue is empty. The script also releases a kept lock, whose time may have ended before the server confirmed it.
  */
 export const RELEASE = scriptOf({
   name: 'release',

@@ -293,7 +293,7 @@ FROM ask a LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
  * Gives a lock a new owner, if the expected owner holds it. If the new owner holds it already, the request has run twice: the ttl restarts,
  * and a longer remaining ttl can stay. The queue does not change.
  *
- * Like an acquisition it uses FOR UPDATE without waiting: a guarding transaction prevents it.
+ * Like an acquisition, the statement uses FOR UPDATE without waiting: a transaction that guards the lock prevents the transfer.
  *
  * $1 keys  $2 current owners  $3 new owners  $4 ttls in ms  $5 whether to mint a token  $6 whether a longer ttl stays
  */

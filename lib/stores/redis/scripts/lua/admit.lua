@@ -1,5 +1,5 @@
--- Asks a node of a Redlock since when it knows all locks that it granted. The node stores the answer in a separate key, with the
--- longest ttl in use and the run of the server that was asked last. A node that loses its data also loses this key.
+-- Asks a node of a Redlock for the time since which it knows all locks that it granted. The node stores the answer in a
+-- separate key, with the longest ttl in use and the run of the server that was asked last. A node that loses its data also loses this key.
 --
 -- KEYS   admission
 -- ARGV   run      changes with each start of a server that may have lost data

@@ -1,6 +1,5 @@
 -- Releases a lock that its owner still holds: the lock goes to the first place in its queue, or becomes free. If the value does not
--- end in +, the queue is empty. The script also releases a kept lock: its time may have ended before the server confirmed that it keeps
--- the lock.
+-- end in +, the queue is empty. The script also releases a kept lock, whose time may have ended before the server confirmed it.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
