@@ -161,7 +161,7 @@ describe('the README', () => {
       `; ${measured('200 in flight: rate to raw', 1)} times with 200 locks in flight`,
       `**Time to wake up**: ${rowOf(wakeUps, 'nest-redis-lock')[0]} ms from a release`,
       `${measured('4 × 25, 0 ms: commands a turn', 2)} a turn if 100 calls in four processes want one lock`,
-      `at most ${measured('2, 32 and 128 services on one key: most commands a turn', 0)} if it changes the process`,
+      `at most ${measured('2, 32 and 128 services on one key: most commands a turn', 0)} if each turn goes to another process`,
       `${bytesHere} bytes in the process, ${bytesInRedis} in Redis`,
     ]) {
       expect(readme).toContain(cost);

@@ -147,7 +147,9 @@ describe('With waitForReplicas', () => {
       const key = freshKey();
       await locks.isLocked(key); // connected
       primary.cutOff();
-      const attempt = expect(locks.acquire(key)).rejects.toThrow('no answer within 1500 ms whether replicas have it');
+      const attempt = expect(locks.acquire(key)).rejects.toThrow(
+        'no answer within 1500 ms on whether replicas have it',
+      );
       await primary.isWaitedFor();
       primary.server.pause();
       await attempt;

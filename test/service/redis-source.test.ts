@@ -69,7 +69,7 @@ const MISTAKES_IN_OPTIONS: [source: unknown, got: string][] = [
   ['redis://u:a%zz@a', 'a URL whose user or password cannot be read'],
   [{ url: 'redis://u:a%ff@a' }, 'encoded: % as %25'],
   [{ url: 'hunter2:6379' }, 'a string of another form. Write redis://host:port'],
-  [{ url: '/tmp/redis.sock' }, 'url that is the path of a socket. Write socket: { path }.'],
+  [{ url: '/tmp/redis.sock' }, 'a url that is the path of a socket. Write socket: { path }.'],
   [{ url: 5 }, 'url a number. Is the variable that it comes from set?'],
   [{ rootNodes: [{ url: 'redis://a' }, { url: 'hunter2:6379' }] }, 'a string of another form. Write redis://host:port'],
 

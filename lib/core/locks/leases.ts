@@ -90,7 +90,7 @@ export class Leases {
   readonly #watchdog: Pacer<Lease>;
   /** The same fraction of the ttl for all leases of this process, so that leases with the same ttl come due in order. */
   readonly #extendAfter = EXTEND_AFTER * (1 - JITTER * Math.random());
-  /** Leases that were found lost. `settle` does what follows. */
+  /** Leases whose loss was detected. `settle` does what follows. */
   readonly #lost = new Set<Lease>();
   readonly #lateReleases: LateReleases;
   /** Leases whose release is not answered yet. */
@@ -250,7 +250,7 @@ export class Leases {
     return this.#watchdog.lateMs > lengthMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
 
-  /** Called by a lease that was found lost. The code that found it so goes on first. */
+  /** Called by a lease whose loss was detected. The code that detected the loss goes on first. */
   onLossDetected(lease: Lease): void {
     this.#lost.add(lease);
     void SOON.then(() => this.settle()); // once for each lease: if a listener throws, the next loss is still settled

@@ -348,7 +348,7 @@ export class Line implements Paced<Line> {
     if (this.#waiters.size === 0) return this.#stopAsking();
     const { waitQueue } = this.engine.backend;
     if (waitQueue && !waitQueue.isListening(this.key)) waitQueue.listen(this.key, this.engine);
-    // It takes its place at once, even before messages arrive: after a random pause, calls for another mode would come first.
+    // The line takes its place at once, even before messages arrive: if it paused first, calls for another mode would overtake it.
     const needsPlace = waitQueue !== undefined && !this.#place && !nobodyWon;
     if (this.#isWoken || needsPlace) this.#ask();
     else this.#wait(refusal, askedAt, answeredAt);

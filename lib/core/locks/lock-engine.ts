@@ -198,7 +198,7 @@ export class LockEngine implements WaitListener {
     if (closing.phase === 'closed') throw closed(key);
     const waiter = new Waiter(key, request, closing, this, label);
     this.inFlight.begin();
-    this.leases.settle(); // a lease that was found lost a moment ago must not be in the way
+    this.leases.settle(); // a lease whose loss was detected a moment ago must not be in the way
     try {
       this.lineOf(key, waiter.hold.mode).join(waiter);
     } catch (bug) {

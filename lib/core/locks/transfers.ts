@@ -118,7 +118,7 @@ export class Transfers {
     const since = now();
     inFlight.begin();
     try {
-      leases.settle(); // a lease that was found lost a moment ago must not be in the way
+      leases.settle(); // a lease whose loss was detected a moment ago must not be in the way
       const outcome = (await this.#undoEarlier(owner)) ?? (await backend.transfer(transfer));
       if (outcome.status === 'lost') throw LockLostError.ofParcel(key, outcome.reason, digestOf(owner));
       if (outcome.status === 'unavailable') {

@@ -202,7 +202,7 @@ function problemOfServer(server: Given): string | undefined {
     return host && path && !isDefaultHost(host) ? SEVERAL_ADDRESSES : problemOfAddress(server);
   }
   if (typeof url !== 'string') return `url ${kindOf(url)}. ${VARIABLE_HINT}`;
-  if (url.startsWith('/')) return 'url that is the path of a socket. Write socket: { path }.';
+  if (url.startsWith('/')) return 'a url that is the path of a socket. Write socket: { path }.';
   const problem = problemOfUrl(url);
   if (problem !== undefined || agrees(new URL(url), server)) return problem;
   return 'options whose url contradicts socket or database. Give one of them, and rediss:// for TLS.';

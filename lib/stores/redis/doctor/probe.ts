@@ -179,7 +179,7 @@ function notChecked(info: Answer, settings: Answer): string[] {
   return checks;
 }
 
-/** Records the meaning of refusals, by the messages of Redis 6 to 8. Missing rights are left out: the first call that needs one names it. */
+/** Records what refusals mean, according to the messages of Redis 6 to 8. Missing rights are left out: the first call that needs one names it. */
 function addRefusals(diagnosis: ExaminedNode, write = '', script = '', select = ''): void {
   if (write.startsWith('READONLY')) {
     diagnosis.readOnly = true;

@@ -152,7 +152,7 @@ class Rounds {
       const node = this.#node;
       this.#node = undefined; // the next round opens another one
       node?.connection.close(); // this fails its commands in flight
-      return faulty(node?.name ?? 'Redis', `no answer within ${limitMs} ms whether replicas have it`);
+      return faulty(node?.name ?? 'Redis', `no answer within ${limitMs} ms on whether replicas have it`);
     });
   }
 }
@@ -193,7 +193,7 @@ function roundMs({ commandTimeoutMs }: NodeSettings, { timeoutMs }: ReplicaOptio
 }
 
 function waitFailed(error: unknown): Extension {
-  return faulty('Redis', `replicas could not be waited for: ${problemOf(error)}`);
+  return faulty('Redis', `waiting for replicas failed: ${problemOf(error)}`);
 }
 
 function faulty(node: string, problem: string): Extension {
