@@ -94,7 +94,7 @@ export class Waiter implements Linked<Waiter> {
     return this.request.hold ?? EXCLUSIVE;
   }
 
-  /** Whether it does not wait for a lock that others hold. */
+  /** Whether it gives up at once if others hold the lock. */
   get triesOnce(): boolean {
     return this.request.waitMs === 0 || this.request.isProbe === true;
   }

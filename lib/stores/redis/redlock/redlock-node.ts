@@ -178,8 +178,8 @@ export class RedlockNode {
   }
 
   /**
-   * Releases at once, and again if a command in flight runs afterwards. If the lock stays until `keepUntil`, both calls keep it: so a late
-   * vote or restoration adds one more node that keeps it.
+   * Releases at once, and again if a command in flight runs afterwards. If the lock stays until `keepUntil`, both commands keep it: so
+   * a node that grants or restores the lock late also keeps it.
    */
   release(attempt: RedlockAttempt, done: (answer: Answer<ReleaseOutcome>, at: number) => void): void {
     const nodeAttempt = attempt.knownNodeAttempt(this.at);
