@@ -327,6 +327,21 @@ it.each(FAILURES)('a ping of a backend of promises that %s answers with the prob
   expect(await broken({ ping: fails }).ping()).toEqual(answer);
 });
 
+it.each<[operation: string, answer: unknown, ask: (backend: LockBackend) => Promise<unknown>]>([
+  ['connect', undefined, (backend) => backend.connect(100).then(() => expect.unreachable(), String)],
+  ['inspect', { holders: [] }, (backend) => backend.inspect('key').then(() => expect.unreachable(), String)],
+  ['inspect', null, (backend) => backend.inspect('key').then(() => expect.unreachable(), String)],
+  ['forceRelease', true, (backend) => backend.forceRelease('key').then(() => expect.unreachable(), String)],
+  ['ping', undefined, async (backend) => (await backend.ping()).problems.join()],
+  ['report', {}, async (backend) => (await backend.report(100)).findings.map(({ message }) => message).join()],
+])(
+  'the error about an answer of %s of a backend of promises in another form names the operation: %o',
+  async (operation, answer, ask) => {
+    const backend = broken({ [operation]: () => Promise.resolve(answer) });
+    expect(await ask(backend)).toContain(`${operation}() must answer with `);
+  },
+);
+
 it('a mistake in the code of a backend of promises does not look like an outage, and keeps its stack [G1063]', async () => {
   const mistake = new TypeError('no is not a function');
   const outage = new TypeError('fetch failed', { cause: new Error('ECONNREFUSED') });

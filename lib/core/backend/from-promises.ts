@@ -222,22 +222,24 @@ class LimitedBackend implements LockBackend {
   }
 
   inspect(key: string): Promise<Holding | undefined> {
-    return this.#withLimit(() => this.backend.inspect(key)).catch((cause: NodeError) => {
+    return this.#withLimit(() => fitting('inspect', this.backend.inspect(key))).catch((cause: NodeError) => {
       throw LockUnavailableError.from('inspected', key, [cause]);
     });
   }
 
   list(request: ListRequest): Promise<Listed> {
     const limitMs = request.budgetMs + this.timeLimitMs;
-    return this.#withLimit(() => listedBy(this.backend.list(request)), limitMs).catch((cause: NodeError) => {
+    return this.#withLimit(() => fitting('list', this.backend.list(request)), limitMs).catch((cause: NodeError) => {
       throw LockUnavailableError.ofList([cause]);
     });
   }
 
   forceRelease(key: string, from?: string): Promise<Taken | undefined> {
-    return this.#withLimit(() => this.backend.forceRelease(key, from)).catch((cause: NodeError) => {
-      throw LockUnavailableError.from('released by force', key, [cause]);
-    });
+    return this.#withLimit(() => fitting('forceRelease', this.backend.forceRelease(key, from))).catch(
+      (cause: NodeError) => {
+        throw LockUnavailableError.from('released by force', key, [cause]);
+      },
+    );
   }
 
   /** If the backend has no `connect`, inspects a lock until that succeeds. @throws LockError */
@@ -245,7 +247,7 @@ class LimitedBackend implements LockBackend {
     const { backend } = this;
     const endsAt = monotonic() + timeoutMs;
     const ask = async () => {
-      if (backend.connect) return backend.connect(timeoutMs);
+      if (backend.connect) return fitting('connect', backend.connect(timeoutMs));
       await backend.inspect(PING_KEY);
       return [];
     };
@@ -266,7 +268,7 @@ class LimitedBackend implements LockBackend {
   ping(): Promise<BackendPing> {
     const { backend } = this;
     const ask = async () => {
-      if (backend.ping) return backend.ping();
+      if (backend.ping) return fitting('ping', backend.ping());
       await backend.inspect(PING_KEY);
       return pingOfOne();
     };
@@ -279,7 +281,7 @@ class LimitedBackend implements LockBackend {
     const { name } = backend;
     if (!backend.report) return reportOfOne(name, (await this.ping()).problems[0]);
     try {
-      return await this.#withLimit(async () => backend.report!(timeoutMs), timeoutMs);
+      return await this.#withLimit(() => fitting('report', backend.report!(timeoutMs)), timeoutMs);
     } catch (cause) {
       return reportOfOne(name, cause as NodeError);
     }
@@ -458,11 +460,37 @@ function areGrants(value: unknown): boolean {
   return Array.isArray(value) && value.every(isGrant);
 }
 
-/** @throws Error */
-async function listedBy(answer: Promise<Listed>): Promise<Listed> {
-  const listed = (await answer) as Listed | undefined;
-  if (Array.isArray(listed?.locks)) return listed;
-  throw new Error(`list() must answer with an object that has locks: got ${shown(listed)}`);
+/** An answer for operators whose form nobody has checked. */
+type UncheckedReport =
+  Readonly<Record<'locks' | 'holders' | 'from' | 'nodes' | 'problems' | 'findings', unknown>> | undefined;
+
+const isFilled = (value: unknown) => Array.isArray(value) && value.length > 0;
+
+/** What the answer of each operation for operators must be. */
+const ANSWERS: Readonly<Record<string, readonly [what: string, isFit: (answer: UncheckedReport) => boolean]>> = {
+  connect: ['an array of problems', Array.isArray],
+  inspect: ['undefined or an object that has holders', (answer) => answer === undefined || isFilled(answer?.holders)],
+  list: ['an object that has locks', (answer) => Array.isArray(answer?.locks)],
+  forceRelease: [
+    'undefined or an object that has from',
+    (answer) => answer === undefined || Array.isArray(answer?.from),
+  ],
+  ping: [
+    'an object that has nodes and problems',
+    (answer) => isObject(answer?.nodes) && Array.isArray(answer?.problems),
+  ],
+  report: [
+    'an object that has nodes and findings',
+    (answer) => Array.isArray(answer?.nodes) && Array.isArray(answer?.findings),
+  ],
+};
+
+/** Checks the answer of an operation for operators, as `outcomeOf` does for the others. @throws Error */
+async function fitting<Answer>(operation: string, answer: Promise<Answer>): Promise<Answer> {
+  const given = await answer;
+  const [what, isFit] = ANSWERS[operation]!;
+  if (isFit(given as UncheckedReport)) return given;
+  throw new Error(`${operation}() must answer with ${what}: got ${shown(given)}`);
 }
 
 function unavailable(cause: NodeError): { status: 'unavailable'; causes: NodeError[] } {
