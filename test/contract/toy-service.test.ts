@@ -187,7 +187,7 @@ it.each<[what: string, problem: string, watch: (signal: AbortSignal) => unknown]
       throw new Error('no such stream');
     },
   ],
-  ['is not iterable', 'is not a function', () => ({})],
+  ['is not iterable', 'itera', () => ({})], // the wording is that of the runtime
   [
     'ends at once',
     'it has ended',
