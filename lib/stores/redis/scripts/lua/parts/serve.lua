@@ -83,6 +83,7 @@ while true do
     local is_unverified = kind ~= 'w' and sign_at > listening_at
     local slot_tag = kind ~= 'w' and not is_unverified and string.match(fence, '{%w+}$')
     if slot_tag then channel = channel .. ':' .. slot_tag end
+    -- 0: the process is silent or gone. nil: not counted, as its sign or the rights of the user do not allow that
     local listeners
     if is_silent then
       listeners = 0
