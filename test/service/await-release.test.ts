@@ -43,6 +43,13 @@ describe('a call with awaitRelease: false', () => {
     },
   );
 
+  it('releases its lock though its work changes the options', async () => {
+    const { locks } = await openSlow();
+    const options = { policy: 'quick' };
+    await locks.withLock('changed', options, () => void (options.policy = 'unknown'));
+    await until(async () => !(await isHeldOn('changed')), { what: 'it is free' });
+  });
+
   it.each<[what: string, options: WithLockOptions]>([
     ['says nothing of it', {}],
     ['says otherwise than its policy', { policy: 'quick', awaitRelease: true }],

@@ -189,6 +189,19 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
 });
 
 describe('permits of several processes', () => {
+  it('a refusal names the holder elsewhere also after a call of this process has given permits back', async () => {
+    const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+    const elsewhere = await others.acquirePermits('elsewhere', { limit: 3 });
+    const here = await locks.acquirePermits('elsewhere', { limit: 3 });
+    const all = locks.acquirePermits('elsewhere', { limit: 3, permits: 3 });
+    await waiting(locks, 'elsewhere', 1);
+    await here.release();
+    const refusal = await locks.acquirePermits('elsewhere', { limit: 3, permits: 3, waitMs: 0 }).catch(String);
+    expect(refusal).toContain(`held by pid ${process.pid}`);
+    await elsewhere.release();
+    await (await all).release();
+  });
+
   it('are granted to a call that needs few at once when the one before it, which needed more, gives up', async () => {
     const [holder, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
     const held = await holder.acquirePermits('many', { limit: 5, permits: 3 });
@@ -427,6 +440,22 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
     expect(order.at(-1)).toBe('writer');
     expect(await locks.inspect('downgraded')).toBeNull();
     expect(locks.size).toBe(0);
+  });
+
+  it('is no longer held by its call once it was released after a downgrade, also while another call shares it', async () => {
+    const locks = await open();
+    const work = locks.withLock('released reader', async (lock) => {
+      await waiting(locks, 'released reader', 1);
+      const reading = await lock.downgrade();
+      const other = await read;
+      await reading.release();
+      expect(() => locks.current('released reader')).toThrow('current() was called outside of');
+      expect(await locks.tryAcquire('released reader')).toBeNull();
+      await other.release();
+    });
+    await until(async () => (await locks.inspect('released reader')) !== null, { what: 'it is held' });
+    const read = locks.acquire('released reader', SHARED);
+    await work;
   });
 
   it('is downgraded only by the one call that holds it alone', async () => {

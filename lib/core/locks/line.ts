@@ -515,7 +515,7 @@ export class Line implements Paced<Line> {
 
   /** Notes for the waiting calls that the lock was held until now. Its next holder is not known yet. */
   #noteHeldUntilNow(): void {
-    if (this.#waiters.first) this.#seen = {};
+    if (this.#waiters.first && (this.mode === 'exclusive' || !this.#seen)) this.#seen = {};
   }
 
   /** Takes on a lock that a call of this process has adopted or downgraded. Waiting calls came earlier, and keep their place. */

@@ -107,7 +107,7 @@ export class LockHandle implements Lock {
   }
 
   get isReleased(): boolean {
-    return this.#released !== undefined;
+    return this.#released !== undefined || this.#downgradedTo?.isReleased === true;
   }
 
   get isHeld(): boolean {

@@ -705,6 +705,9 @@ export class LockService {
     work: (held: H) => T | PromiseLike<T>,
     onRefused?: (error: unknown) => T | PromiseLike<T>,
   ): Promise<T> {
+    // Before the work, which could change the options.
+    const ofPolicy = options?.policy === undefined ? undefined : policyOf(options, this.#options.policies);
+    const { onLost = this.#options.onLost, awaitRelease = ofPolicy?.awaitRelease ?? true } = options ?? {};
     let held: H;
     try {
       held = acquired instanceof Promise ? await acquired : acquired;
@@ -721,8 +724,6 @@ export class LockService {
     } catch (reason) {
       outcome = { status: 'rejected', reason };
     }
-    const ofPolicy = options?.policy === undefined ? undefined : policyOf(options, this.#options.policies);
-    const { onLost = this.#options.onLost, awaitRelease = ofPolicy?.awaitRelease ?? true } = options ?? {};
     const released = held.release();
     // A lease is still alive if an outer call holds it, or if its release has to wait for the answer to an extension.
     if (awaitRelease || leasesOf(held).some((lease) => lease.checkAlive())) await released;
