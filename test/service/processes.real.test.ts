@@ -131,12 +131,12 @@ describe('A process that is frozen between two calls', () => {
 
   it('locks again when it goes on, though its connections were dropped silently [G927]', async () => {
     const a = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: 100 });
-    await a.turns('key', once);
+    const turn = () => a.turns('key', once).catch(() => undefined);
+    await until(turn, { what: 'it is connected' });
     a.pause();
     proxy.hideCloses();
     await server.command('CLIENT', 'KILL', 'TYPE', 'normal');
     a.resume();
-    const turn = () => a.turns('key', once).catch(() => undefined);
     await until(turn, { what: 'a call succeeds' });
   });
 

@@ -114,7 +114,7 @@ describe('Locks in PostgreSQL', () => {
     const backend = await backendOn({ commandTimeoutMs: 500 });
     const [one, other] = (await usedKeys(backend, 2)) as [string, string];
     const [held, late] = [claimOn(one, 600_000), claimOn(other, 600_000)];
-    await granted(backend, held);
+    await until(async () => (await acquireOn(backend, held)).status === 'acquired', { what: 'it is held' });
     await server.pause();
     const outcomes = await Promise.all([acquireOn(backend, late), releaseOn(backend, held)]).finally(() =>
       server.resume(),
