@@ -181,7 +181,7 @@ describe.each(HTTP_ADAPTERS)('a filter that was created with new, on %s,', (_nam
   });
 });
 
-describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
+describe.each(HTTP_ADAPTERS)('Retry-After on %s', (name, makeAdapter) => {
   let thrown: LockError;
 
   @Controller()
@@ -217,8 +217,8 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
 
   const start = () => startApp({ controllers: [Throws] }, undefined, undefined, makeAdapter());
 
-  it('Retry-After is the rest of the lease in whole seconds, set by the interceptor and the filter, unless the answer has begun', async () => {
-    const { url, log } = await start();
+  it('Retry-After is the rest of the lease in whole seconds, set by the interceptor and the filter', async () => {
+    const { url } = await start();
     const header = async (path: string) => (await fetch(`${url}/${path}`)).headers.get('retry-after');
     for (const [error, expected] of [
       ...(
@@ -237,6 +237,13 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
       const headers = [await header('intercepted'), await header('filtered'), await header('thrown')];
       expect(headers, error.message).toEqual([expected, expected, null]);
     }
+  });
+
+  // Nest 11 on Fastify answers once more, and Node.js refuses that.
+  const onlyOn = name === 'Fastify' ? ' [Nest 12]' : '';
+
+  it(`Retry-After is not set when the answer has begun${onlyOn}`, async () => {
+    const { url, log } = await start();
     log.lines.length = 0;
     thrown = new LockContendedError('k', 0, { remainingMs: 1_000 });
     const response = await fetch(`${url}/begun`);

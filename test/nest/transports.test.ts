@@ -84,7 +84,10 @@ describe.each([...TRANSPORTS, ALONE])('handlers of $name', (transport) => {
     expect(acquired).toEqual([...keys.values()]);
   });
 
-  it('do not run when the lock is held or the request has no key, and no result is sent under a lost lock', async () => {
+  // Nest 11 does not send its own answer to an error on a WebSocket.
+  const onlyOn = transport.type === 'ws' ? ' [Nest 12]' : '';
+
+  it(`do not run when the lock is held or the request has no key, and no result is sent under a lost lock${onlyOn}`, async () => {
     const handlers = ordersOf(transport);
     const { app, ask, locks } = await transport.open(handlers);
     const lost = await ask('loses');
