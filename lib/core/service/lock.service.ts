@@ -30,7 +30,6 @@ import {
   checkBounds,
   checkTtl,
   permitsOf,
-  policyOf,
   resolveRequest,
   type AskedHold,
   type LockRequest,
@@ -705,8 +704,8 @@ export class LockService {
     work: (held: H) => T | PromiseLike<T>,
     onRefused?: (error: unknown) => T | PromiseLike<T>,
   ): Promise<T> {
-    // Before the work, which could change the options.
-    const ofPolicy = options?.policy === undefined ? undefined : policyOf(options, this.#options.policies);
+    // Before the work, which could change the options. The call has checked them.
+    const ofPolicy = options?.policy === undefined ? undefined : this.#options.policies.get(options.policy);
     const { onLost = this.#options.onLost, awaitRelease = ofPolicy?.awaitRelease ?? true } = options ?? {};
     let held: H;
     try {
