@@ -317,6 +317,11 @@ it.each(FAILURES.filter(([what]) => what !== 'throws'))(
   },
 );
 
+it('the report on a backend of promises without a report of its own takes no longer than it may, however long an operation may take', async () => {
+  const { findings } = await broken({ inspect: hang }, 10_000).report(20);
+  expect(findings).toMatchObject([{ message: 'toy could not be checked: no answer within 20 ms.' }]);
+});
+
 it.each(FAILURES)('a ping of a backend of promises that %s answers with the problem', async (_what, fails, problem) => {
   const answer = {
     available: false,

@@ -279,9 +279,12 @@ class LimitedBackend implements LockBackend {
   async report(timeoutMs: number): Promise<BackendReport> {
     const { backend } = this;
     const { name } = backend;
-    if (!backend.report) return reportOfOne(name, (await this.ping()).problems[0]);
+    const ask = async () => {
+      if (backend.report) return fitting('report', backend.report(timeoutMs));
+      return reportOfOne(name, (await this.ping()).problems[0]);
+    };
     try {
-      return await this.#withLimit(() => fitting('report', backend.report!(timeoutMs)), timeoutMs);
+      return await this.#withLimit(ask, timeoutMs);
     } catch (cause) {
       return reportOfOne(name, cause as NodeError);
     }
