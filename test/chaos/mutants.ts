@@ -133,7 +133,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     },
     nodes: 1,
   },
-  'held-until-told': {
+  'held-until-the-timer': {
     what: 'a lock counts as held until a timer has run',
     inject({ Lease: { prototype } }) {
       const ended = new WeakMap<Lease, LeaseState>();
