@@ -1,13 +1,17 @@
 import type { Redis } from 'ioredis';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LockProcess } from '../support/lock-process.js';
 import { tryLock } from '../support/naive.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { clientOf, NaiveProcess, redisServer } from '../support/stage.js';
+import { clientOf, NaiveProcess, redisServer, serverOfFile } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 import { FencedStore } from './fenced-store.js';
+
+const server = await serverOfFile();
+/** A process that tests stop, and the last one kills. */
+const stoppable = await LockProcess.start({ redis: server.url }, afterAll);
 
 describe('H1: the holder crashes between two commands', () => {
   it('a naive lock of SETNX and PEXPIRE stays forever when its holder crashes between the two', async () => {
@@ -101,24 +105,23 @@ describe('H4: the clients compute the end of the lease', () => {
   });
 
   it('this library uses only the clock of Redis: there is one holder, and the losers change nothing [G151]', async () => {
-    const server = await redisServer();
-    const [crashed, inTime] = await Promise.all([1, 2].map(() => LockProcess.start({ redis: server.url })));
+    const [crashed, inTime] = [await LockProcess.start({ redis: server.url }), stoppable];
     const wall = Date.now.bind(Date);
     const clock = vi.spyOn(Date, 'now').mockImplementation(() => wall() + HOUR_MS);
     onTestFinished(() => clock.mockRestore());
     const ahead = await openLocks({ redis: server.url });
 
-    await crashed!.acquire('key');
+    await crashed.acquire('key');
     expect(await ahead.tryAcquire('key')).toBeNull();
-    await crashed!.kill();
+    await crashed.kill();
     await server.command('PEXPIRE', 'lock:{key}', 500); // nearly all of the ttl passes
     const waiting = { waitMs: DEFAULT_TTL_MS };
     const race = [
-      inTime!.acquire('key', waiting).then(({ owner }) => ({ owner, release: () => inTime!.release('key') })),
+      inTime.acquire('key', waiting).then(({ owner }) => ({ owner, release: () => inTime.release('key') })),
       ahead.acquire('key', waiting),
     ];
     const winner = await Promise.race(race);
-    await expect(inTime!.acquire('key', { waitMs: 0 })).rejects.toThrow('LockContendedError');
+    await expect(inTime.acquire('key', { waitMs: 0 })).rejects.toThrow('LockContendedError');
     expect(await ahead.tryAcquire('key')).toBeNull();
     expect(await ownerOn(server, 'key')).toBe(winner.owner);
     expect(await server.command('PTTL', 'lock:{key}')).toBeLessThanOrEqual(DEFAULT_TTL_MS);
@@ -159,17 +162,15 @@ describe('H6: the holder is paused, and writes when it wakes', () => {
   });
 
   it('this library reports the loss in the first line that a paused holder runs, and the resource refuses its late write [G154]', async () => {
-    const server = await redisServer();
     const stock = new FencedStore();
-    const a = await LockProcess.start({ redis: server.url, ttlMs: TTL_MS });
-    const b = await openLocks({ redis: server.url });
+    const [a, b] = [stoppable, await openLocks({ redis: server.url })];
 
-    const lockOfA = await a.acquire('key');
+    const lockOfA = await a.acquire('paused', { ttlMs: TTL_MS });
     expect(stock.write('as A counted it', lockOfA.fencingToken)).toBe(true);
-    await a.lookForPause('key', TTL_MS); // no shorter pause certainly ends its lease
+    await a.lookForPause('paused', TTL_MS); // no shorter pause certainly ends its lease
     a.pause();
     const stoppedAt = performance.now();
-    const lockOfB = await b.acquire('key');
+    const lockOfB = await b.acquire('paused');
     expect(stock.write('as B sold it', lockOfB.fencingToken)).toBe(true);
     await until(() => performance.now() > stoppedAt + TTL_MS + 50, { what: "A's lease is over wherever it was" });
     a.resume();
@@ -179,7 +180,7 @@ describe('H6: the holder is paused, and writes when it wakes', () => {
     expect(lockOfB.fencingToken).toBeGreaterThan(lockOfA.fencingToken);
     expect(stock.write('as A saw it', lockOfA.fencingToken)).toBe(false);
     expect(stock.value).toBe('as B sold it');
-    expect(await a.release('key')).toBe(false);
+    expect(await a.release('paused')).toBe(false);
     expect(await lockOfB.release()).toBe(true);
   });
 });
@@ -205,21 +206,20 @@ describe('H21: the process that is next in the queue dies', () => {
   });
 
   it.each([
-    ['is killed', (waiter: LockProcess) => waiter.kill()],
-    ['is stopped', (waiter: LockProcess) => waiter.pause()],
-  ])('this library soon serves the next waiter when the first one %s [G173]', async (_, end) => {
-    const server = await redisServer();
+    ['is stopped', () => stoppable.pause()],
+    ['is killed', () => stoppable.kill()],
+  ])('this library soon serves the next waiter when the first one %s [G173]', async (end, happen) => {
     const options = { redis: server.url, ttlMs: LONG_TTL_MS, waitMs: LONG_TTL_MS };
     const [holder, second] = [await openLocks(options), await openLocks(options)];
-    const first = await LockProcess.start(options);
-    const lock = await holder.acquire('key');
-    void first.acquire('key');
-    await untilQueued(server, 'key', 1);
-    const waiting = second.acquire('key', { waitMs: SERVED_WITHIN_MS });
-    await end(first);
+    const lock = await holder.acquire(end);
+    stoppable.resume();
+    void stoppable.acquire(end, { ttlMs: LONG_TTL_MS, waitMs: LONG_TTL_MS });
+    await untilQueued(server, end, 1);
+    const waiting = second.acquire(end, { waitMs: SERVED_WITHIN_MS });
+    await happen();
     await lock.release();
     const next = await waiting;
-    expect(await ownerOn(server, 'key')).toBe(next.owner);
+    expect(await ownerOn(server, end)).toBe(next.owner);
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
     expect(await next.release()).toBe(true);
   });

@@ -6,7 +6,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { redisServer, serversOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-const FOREIGN = 50_000;
+const FOREIGN = 20_000;
 
 const servers = await serversOfFile(3);
 const redis = servers[0]!;

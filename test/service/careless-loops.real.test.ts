@@ -14,7 +14,7 @@ class CarelessProcess extends DrivenProcess {
     return this.ask('hold');
   }
 
-  loop(call: string, ms = 300): Promise<{ calls: number; granted: boolean; tookMs: number }> {
+  loop(call: string, ms = 60): Promise<{ calls: number; granted: boolean; tookMs: number }> {
     return this.ask('loop', call, ms);
   }
 }

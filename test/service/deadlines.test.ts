@@ -4,11 +4,11 @@ import { openLocks } from '../support/open-locks.js';
 import { proxyTo, serversOfFile } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-/** This many calls that each need their own command take more than 25 round trips. */
-const CALLS = 800;
+/** This many calls that each need their own command take more than 12 round trips. */
+const CALLS = 400;
 const ROUND_TRIP_MS = 300;
-/** It ends before the tenth of them. */
-const WAIT_MS = 2_100;
+/** It ends before the fifth of them. */
+const WAIT_MS = 1_200;
 /** Each has another ttl, so that none travels with another. */
 const TTL_MS = 60_000;
 

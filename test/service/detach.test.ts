@@ -86,10 +86,10 @@ describe('a lock that is detached', () => {
     expect(await adopted.release()).toBe(true);
   });
 
-  it('is adopted by only one of all calls that try, in any process, a thousand times [G817]', async () => {
+  it('is adopted by only one of all calls that try, in any process, two hundred times [G817]', async () => {
     const services = await Promise.all([open(), open(), open()]);
     let last = 0;
-    for (let round = 0; round < 1_000; round++) {
+    for (let round = 0; round < 200; round++) {
       const parcel = await detached(services[round % 3]!, 'race');
       const tries = services.flatMap((service) => [service.adopt(parcel), service.adopt(parcel)]);
       const outcomes = await Promise.allSettled(tries);

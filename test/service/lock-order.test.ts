@@ -94,10 +94,10 @@ describe('the check of the order of locks', () => {
     ]);
   });
 
-  it('10 000 keys of one kind are one of the 1 000 kinds that are checked [G376]', async () => {
+  it('1 500 keys of one kind are one of the 1 000 kinds that are checked [G376]', async () => {
     const [locks, warnings] = await open();
     await locks.withLock('a', async () => {
-      for (let id = 0; id < 10_000; id++) await locks.withLock(`b:${id}`, work);
+      for (let id = 0; id < 1_500; id++) await locks.withLock(`b:${id}`, work);
     });
     await take(locks, 'b:1', 'a');
     expect(warnings).toHaveLength(1);

@@ -1,10 +1,10 @@
-import { beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { FencedStore } from '../hazards/fenced-store.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
-import { proxyTo, redisServer, serverOfFile } from '../support/stage.js';
+import { proxyTo, serverOfFile } from '../support/stage.js';
 import { membersOn, ownerOn, timeOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -16,8 +16,15 @@ const PATIENT = { waitMs: 120_000 };
 
 const server = await serverOfFile();
 
+/** Enough time on a busy machine. */
+const COMMAND_MS = 20_000;
+const proxy = await TcpProxy.start(server.port);
+afterAll(() => proxy.stop());
+/** A process that tests stop, and one whose connections go through the proxy. */
+const direct = await LockProcess.start({ redis: server.url }, afterAll);
+const frozen = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: COMMAND_MS }, afterAll);
+
 const open = () => openLocks({ redis: server.url });
-const start = () => LockProcess.start({ redis: server.url });
 const endOf = async (key: string, owner: string) =>
   (await membersOn(server, key)).find((member) => member.owner === owner)!.endsAt;
 const ownersOf = async (locks: LockService, key: string) =>
@@ -25,7 +32,7 @@ const ownersOf = async (locks: LockService, key: string) =>
 
 it('a reader that is stopped for longer than its ttl learns of its loss when it resumes, and its token is refused once a writer has written [G914]', async () => {
   const report = new FencedStore();
-  const [locks, stopped] = [await open(), await start()];
+  const [locks, stopped] = [await open(), direct];
   const stays = await locks.acquire('stopped', { mode: 'shared' });
   const late = await stopped.acquire('stopped', READ);
   expect(report.write('read by one', late.fencingToken)).toBe(true);
@@ -50,7 +57,7 @@ it('a reader that is stopped for longer than its ttl learns of its loss when it 
 });
 
 it('a holder of permits that is stopped for longer than its ttl learns of its loss when it resumes, and releases nothing that others hold [G915]', async () => {
-  const [locks, stopped] = [await open(), await start()];
+  const [locks, stopped] = [await open(), direct];
   const stays = await locks.acquirePermits('paused', { limit: 2 });
   const { owner } = await stopped.acquirePermits('paused', { limit: 2, ttlMs: TTL_MS });
   await stopped.lookForPause('paused', TTL_MS);
@@ -68,8 +75,7 @@ it('a holder of permits that is stopped for longer than its ttl learns of its lo
 });
 
 it('a process that was stopped between detach and adopt can change nothing for the adopter with its parcel later [G916]', async () => {
-  const proxy = await proxyTo(server);
-  const [sender, adopter] = [await LockProcess.start({ redis: proxy.url, commandTimeoutMs: 60_000 }), await start()];
+  const [sender, adopter] = [frozen, direct];
   const held = await sender.acquire('parcel', { ttlMs: TTL_MS });
   const parcel = await sender.detach('parcel', 60_000);
   proxy.hold();
@@ -106,59 +112,49 @@ it('a process whose clock is an hour ahead frees no permits that others hold: th
 
 // As functions are frozen between two invocations.
 
-/** Enough time on a busy machine. */
-const COMMAND_MS = 20_000;
-
 const once = { waiters: 1, turns: 1 };
 
 describe('A process that is frozen between two calls', () => {
-  let proxy: TcpProxy;
-  beforeEach(async () => {
-    proxy = await proxyTo(server);
-  });
-
   it('locks again when it goes on, though its connections were closed meanwhile [G926]', async () => {
-    const a = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: COMMAND_MS });
-    const [before] = await a.turns('key', once);
-    a.pause();
+    const [before] = await frozen.turns('key', once);
+    frozen.pause();
     proxy.cut();
     await until(() => proxy.present === 0, { what: 'they are closed' });
-    a.resume();
-    const [after] = await a.turns('key', once);
+    frozen.resume();
+    const [after] = await frozen.turns('key', once);
     expect(after!.fencingToken).toBeGreaterThan(before!.fencingToken);
     expect(await server.keys('lock:{key}')).toEqual([]);
   });
 
   it('locks again when it goes on, though its connections were dropped silently [G927]', async () => {
-    const a = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: 100 });
+    const own = await proxyTo(server);
+    const a = await LockProcess.start({ redis: own.url, commandTimeoutMs: 100 });
     const turn = () => a.turns('key', once).catch(() => undefined);
     await until(turn, { what: 'it is connected' });
     a.pause();
-    proxy.hideCloses();
+    own.hideCloses();
     await server.command('CLIENT', 'KILL', 'TYPE', 'normal');
     a.resume();
     await until(turn, { what: 'a call succeeds' });
   });
 
   it('leaves an unreleased lock to others when its ttl has passed, and knows that when it resumes [G928]', async () => {
-    const a = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: COMMAND_MS });
     const b = await openLocks({ redis: server.url, commandTimeoutMs: COMMAND_MS });
-    const left = await a.acquire('key', { ttlMs: 1_000, watchdog: false });
-    a.pause();
+    const left = await frozen.acquire('key', { ttlMs: 1_000, watchdog: false });
+    frozen.pause();
     const lock = await b.acquire('key', { waitMs: 60_000 });
     expect(lock.fencingToken).toBeGreaterThan(left.fencingToken);
-    a.resume();
-    expect(await a.isHeld('key')).toBe(false);
-    expect(await a.release('key')).toBe(false);
+    frozen.resume();
+    expect(await frozen.isHeld('key')).toBe(false);
+    expect(await frozen.release('key')).toBe(false);
     expect(lock.isHeld).toBe(true);
     await lock.release();
   });
 });
 
 it('a lock whose process is killed between detach and adopt remains valid for its parcel, which another process adopts; killed before it adopts, it ends by its ttl [G822]', async () => {
-  const server = await redisServer();
-  const options = { redis: server.url, commandTimeoutMs: 20_000 };
-  const others = await openLocks(options);
+  const options = { redis: server.url, commandTimeoutMs: COMMAND_MS };
+  const [others, adopter] = [await openLocks(options), direct];
 
   const sender = await LockProcess.start(options);
   const { fencingToken } = await sender.acquire('order', { ttlMs: 1_000 });
@@ -168,7 +164,6 @@ it('a lock whose process is killed between detach and adopt remains valid for it
     code: 'LOCK_CONTENDED',
     holder: { pid: sender.pid, detached: true },
   }); // longer than the lease of its process
-  const adopter = await LockProcess.start(options);
   const adopted = await adopter.adopt(parcel);
   expect(adopted.fencingToken).toBeGreaterThan(fencingToken);
   expect(await ownerOn(server, 'order')).toBe(adopted.owner);
@@ -187,19 +182,17 @@ it('a lock whose process is killed between detach and adopt remains valid for it
 
 it('a lock whose process was stopped for twice the ttl is not held in the first line that runs, and the next holder has a greater token [G8]', async () => {
   const ttlMs = 2_000;
-  const server = await redisServer();
-  const holder = await LockProcess.start({ redis: server.url, ttlMs });
-  const locks = await openLocks({ redis: server.url });
-  const { fencingToken } = await holder.acquire('stopped');
-  await holder.lookForPause('stopped', ttlMs);
-  const waiting = locks.acquire('stopped', { ttlMs: 10_000 });
+  const [holder, locks] = [direct, await open()];
+  const { fencingToken } = await holder.acquire('slept', { ttlMs });
+  await holder.lookForPause('slept', ttlMs);
+  const waiting = locks.acquire('slept', { ttlMs: 10_000 });
   holder.pause();
   const next = await waiting;
   expect(next.fencingToken).toBeGreaterThan(fencingToken);
   await new Promise((resolve) => setTimeout(resolve, ttlMs));
   holder.resume();
   expect(await holder.firstLook()).toEqual({ isHeld: false, aborted: true, reason: 'stalled' });
-  expect(await holder.release('stopped')).toBe(false);
+  expect(await holder.release('slept')).toBe(false);
   expect(next.isHeld).toBe(true);
   expect(await next.release()).toBe(true);
 });

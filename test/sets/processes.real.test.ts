@@ -43,20 +43,20 @@ async function nothingIsLeft(): Promise<void> {
   expect(await Promise.all(processes.map((each) => each.size()))).toEqual([0, 0, 0]);
 }
 
-it('1 000 random pairs of overlapping sets in three processes all end, none keeps a part, and each key has one holder at a time [G390]', async () => {
+it('300 random pairs of overlapping sets in three processes all end, none keeps a part, and each key has one holder at a time [G390]', async () => {
   const random = randomOf(17);
   const keys = [...'abcdefghijkl'].map((letter) => `pair:${letter}`);
   const randomWish = (): Wish => {
     const some = [...keys].sort(() => random() - 0.5).slice(0, 2 + Math.floor(random() * 2));
     return { keys: some, ...(random() < 0.3 && { waitMs: Math.floor(random() * 4) }) }; // the others wait for a minute
   };
-  const wishes = processes.map((_, index) => Array.from({ length: index === 0 ? 668 : 666 }, randomWish));
+  const wishes = processes.map(() => Array.from({ length: 200 }, randomWish));
   const outcomes = await Promise.all(processes.map((each, index) => each.turns(wishes[index]!, 4)));
   const turns = outcomes.flatMap((outcome) => outcome.turns);
   const refusals = outcomes.flatMap((outcome) => outcome.refusals);
-  expect(turns.length + refusals.length).toBe(2_000);
-  expect(turns.length).toBeGreaterThan(1_400); // all that may wait
-  expect(refusals.length).toBeGreaterThan(50);
+  expect(turns.length + refusals.length).toBe(600);
+  expect(turns.length).toBeGreaterThan(400); // all that may wait
+  expect(refusals.length).toBeGreaterThan(10);
   // Unavailable: a call that may wait for a millisecond had no answer yet.
   expect(new Set([...refusals, 'LOCK_UNAVAILABLE'])).toEqual(new Set(['LOCK_CONTENDED', 'LOCK_UNAVAILABLE']));
   for (const key of keys) expect(overlaps(turns, key)).toEqual([]);

@@ -12,11 +12,11 @@ export interface Turn {
 /** The servers of the module, or the port of a node of a Cluster; and how far the clock of the process is ahead. */
 type Settings = (RedisLockModuleOptions | { clusterPort: number }) & { clockAheadMs?: number };
 
-/** A separate process that holds locks, and can be stopped and killed. It ends with the test. */
+/** A separate process that holds locks, and can be stopped and killed. It ends with the test, or with the file. */
 export class LockProcess extends DrivenProcess {
-  static start(settings: Settings): Promise<LockProcess> {
+  static start(settings: Settings, whenOver: (end: () => Promise<void>) => void = onTestFinished): Promise<LockProcess> {
     const running = new LockProcess(new URL('lock-process.worker.mjs', import.meta.url), settings);
-    onTestFinished(() => running.kill());
+    whenOver(() => running.kill());
     return running.ready();
   }
 
