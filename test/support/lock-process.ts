@@ -14,7 +14,10 @@ type Settings = (RedisLockModuleOptions | { clusterPort: number }) & { clockAhea
 
 /** A separate process that holds locks, and can be stopped and killed. It ends with the test, or with the file. */
 export class LockProcess extends DrivenProcess {
-  static start(settings: Settings, whenOver: (end: () => Promise<void>) => void = onTestFinished): Promise<LockProcess> {
+  static start(
+    settings: Settings,
+    whenOver: (end: () => Promise<void>) => void = onTestFinished,
+  ): Promise<LockProcess> {
     const running = new LockProcess(new URL('lock-process.worker.mjs', import.meta.url), settings);
     whenOver(() => running.kill());
     return running.ready();
