@@ -8,6 +8,6 @@ export async function until(condition: () => Promise<unknown>, { what }: { what:
   while (!(await condition())) {
     if (performance.now() >= deadline)
       throw new Error(`it timed out after ${TIME_LIMIT_MS} ms, waiting until ${what}.`);
-    await pause(3);
+    await pause(10);
   }
 }

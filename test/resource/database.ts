@@ -1,7 +1,7 @@
-import { PGlite } from '@electric-sql/pglite';
 import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
 import { Pool } from 'pg';
 import { candidatePort } from '../../servers/candidate-port.js';
+import { preparedPGlite } from '../support/prepared-pglite.js';
 
 /** A real PostgreSQL that several processes can reach: PGlite behind a socket, or the server of `DATABASE_URL`. */
 export interface Database {
@@ -20,7 +20,7 @@ if (DATABASE_URL)
 const CONNECTIONS = 20;
 
 async function openPGlite(): Promise<Database> {
-  const db = await PGlite.create();
+  const db = await preparedPGlite();
   for (;;) {
     const port = await candidatePort();
     const server = new PGLiteSocketServer({ db, host: '127.0.0.1', port, maxConnections: CONNECTIONS });

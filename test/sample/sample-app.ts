@@ -2,18 +2,19 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Figures } from '../../sample-app/demonstration/demonstration.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 import { compileFile, compileLibrary } from '../support/compiled-library.js';
+import { archiveOfPGlite } from '../support/prepared-pglite.js';
 import { until } from '../support/until.js';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const COMPILED = `${ROOT}node_modules/.cache/nest-redis-lock-sample-${process.pid}`;
 const BARE_MACHINE = `${COMPILED}-alone`;
 
-/** Compiles the sample app like `npm start`, without its types: `npm run types` checks those. */
-export function compileSampleApp(): void {
+/** Compiles the sample app like `npm start`, without its types: `npm run types` checks those. Its PGlite is prepared. */
+export async function compileSampleApp(): Promise<void> {
   for (const folder of ['sample-app', 'servers']) {
     for (const file of readdirSync(ROOT + folder, { recursive: true, encoding: 'utf8' })) {
       if (!file.endsWith('.ts')) continue;
@@ -30,6 +31,16 @@ export function compileSampleApp(): void {
     exports: { '.': './lib/index.js', './sql': './lib/sql/index.js' },
   };
   writeFileSync(join(COMPILED, 'package.json'), JSON.stringify(manifest));
+  const pglite = join(COMPILED, 'node_modules/@electric-sql/pglite');
+  mkdirSync(pglite, { recursive: true });
+  writeFileSync(join(pglite, 'package.json'), JSON.stringify({ type: 'module', exports: './index.js' }));
+  writeFileSync(
+    join(pglite, 'index.js'),
+    `import { readFileSync } from 'node:fs';
+    import { PGlite as Unprepared } from '${pathToFileURL(`${ROOT}node_modules/@electric-sql/pglite/dist/index.js`)}';
+    const loadDataDir = new Blob([readFileSync('${await archiveOfPGlite()}')]);
+    export const PGlite = { create: () => Unprepared.create({ loadDataDir }) };`,
+  );
 }
 
 export function removeSampleApp(): void {

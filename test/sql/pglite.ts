@@ -1,11 +1,12 @@
-import { PGlite } from '@electric-sql/pglite';
+import type { PGlite } from '@electric-sql/pglite';
+import { preparedPGlite } from '../support/prepared-pglite.js';
 
 let database: Promise<PGlite> | undefined;
 let tables = 0;
 
-/** The PGlite of this process: it takes seconds to start. */
+/** The PGlite of this process. */
 export function pglite(): Promise<PGlite> {
-  database ??= PGlite.create();
+  database ??= preparedPGlite();
   return database;
 }
 

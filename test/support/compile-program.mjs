@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import ts from 'typescript';
+import { transformSync } from 'rolldown/utils';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -18,14 +18,13 @@ export function compileProgram(name, folders) {
   process.on('SIGINT', () => process.exit(130));
   process.on('SIGTERM', () => process.exit(143));
 
-  const compilerOptions = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext, verbatimModuleSyntax: true };
   for (const folder of folders) {
     for (const file of readdirSync(join(root, folder))) {
       if (!file.endsWith('.ts') || file.endsWith('.test.ts')) continue;
       const output = join(target, folder, file.replace(/\.ts$/, '.js'));
       mkdirSync(dirname(output), { recursive: true });
       const source = readFileSync(join(root, folder, file), 'utf8');
-      writeFileSync(output, ts.transpileModule(source, { compilerOptions }).outputText);
+      writeFileSync(output, transformSync(file, source, { target: 'es2022', tsconfig: false }).code);
     }
   }
   writeFileSync(join(target, 'package.json'), '{ "type": "module" }');
