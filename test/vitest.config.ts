@@ -107,22 +107,26 @@ const real = (elsewhere: string[] = []): TestProjectInlineConfiguration => ({
 });
 
 /**
- * Begins with the longest files, and spreads the files that mostly wait evenly, since others compute meanwhile. Files
- * in simulated time come last: they are short, so that no processor is idle at the end, and a worker changes its
- * project only once.
+ * Begins with the longest files, and spreads the files that mostly wait evenly, since others compute meanwhile. The
+ * files of a project follow each other: a worker ends before a file of another project. Files in simulated time come
+ * last: they are short, so that no processor is idle at the end.
  */
 class Mixed extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
-    const isLong = ({ moduleId }: TestSpecification) => LONGEST.some((name) => moduleId.endsWith(name));
-    const [simulated, others] = partition(sorted, ({ project }) => project.name === 'simulated');
+    const of = (name: string) => sorted.filter(({ project }) => project.name === name);
+    const [longest, others] = partition(of('real'), isLong);
     const [waiting, computing] = partition(others, ({ moduleId }) => moduleId.endsWith('.real.test.ts'));
     const placed = [waiting, computing].flatMap((alike) =>
-      alike.map((file, at) => ({ file, place: isLong(file) ? 0 : (at + 1) / alike.length })),
+      alike.map((file, at) => ({ file, place: (at + 1) / alike.length })),
     );
-    const first = placed.sort((a, b) => a.place - b.place).map(({ file }) => file);
-    return [...first, ...partition(simulated, isLong).flat()];
+    const spread = placed.sort((a, b) => a.place - b.place).map(({ file }) => file);
+    return [...longest, ...of('pglite'), ...spread, ...partition(of('simulated'), isLong).flat()];
   }
+}
+
+function isLong({ moduleId }: TestSpecification): boolean {
+  return LONGEST.some((name) => moduleId.endsWith(name));
 }
 
 function partition<T>(all: readonly T[], belongs: (each: T) => boolean): [T[], T[]] {
