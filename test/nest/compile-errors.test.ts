@@ -1,5 +1,7 @@
+import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { diagnosticsOf } from '../support/diagnostics.js';
+import { generate, modulesOf, modulesOfDocs, SKILLS, STOCK } from '../readme/compile.js';
+import { diagnosticsOf, printedDiagnosticsIn } from '../support/diagnostics.js';
 
 /** Mistakes, one in each line, each with the text of its single error. */
 const mistakesIn = (text: string) =>
@@ -226,4 +228,17 @@ describe('with policies that are declared', () => {
       expect(compiled.behind).toEqual([]);
     },
   );
+});
+
+// Here, so that the compiler reads the library and Nest once for all of this.
+it('the examples of the README, of docs and of the skills compile with all checks on', () => {
+  generate('stock.ts', STOCK);
+  const ofReadme = modulesOf('README.md');
+  const ofDocs = modulesOfDocs();
+  const ofSkills = SKILLS.flatMap(modulesOf);
+  expect(ofReadme).toHaveLength(2);
+  expect(ofDocs.length).toBeGreaterThan(15);
+  expect(ofSkills.length).toBeGreaterThanOrEqual(SKILLS.length);
+  const notInstalled = fileURLToPath(new URL('../readme/not-installed.d.ts', import.meta.url));
+  expect(printedDiagnosticsIn([...ofReadme, ...ofDocs, ...ofSkills], notInstalled)).toBe('');
 });

@@ -148,7 +148,7 @@ export async function tryOnRuntime(tarball, folder, runtime, command, ...args) {
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
   await writeJson(join(folder, 'package.json'), packageJson(app, ioredis, tarball));
   await step(`${runtime}: install an application`, () => install(folder, { '@nestjs/core': app.nest, ioredis }));
-  await step(`${runtime}: compile it`, () => run('npx', ['--no-install', 'tsc'], folder));
+  await step(`${runtime}: compile it`, () => run(program(folder, 'tsc'), [], folder));
   const redis = await module.RedisServer.start();
   try {
     await step(`${runtime}: it runs, ends by itself and leaves no locks`, () =>
@@ -182,7 +182,7 @@ async function tryApp(app, folder, tarball, redis) {
       ...peers,
     };
     await step(`${name}: install`, () => install(folder, versions));
-    await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
+    await step(`${name}: compile with TypeScript ${app.typescript}`, () => run(program(folder, 'tsc'), [], folder));
     await step(`${name}: run`, () => runApp(folder, redis, process.execPath));
     await step(`${name}: the command line`, () => runCommandLine(folder, redis));
     await step(`${name}: import and require give one copy`, () => run(process.execPath, ['identity.mjs'], folder));
@@ -213,7 +213,7 @@ async function tryFewPeers(app, folder, tarball, { source, what, peers = {}, abs
   for (const each of absent) {
     if (existsSync(join(folder, 'node_modules', each))) throw new Error(`${each} was installed all the same.`);
   }
-  await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
+  await step(`${name}: compile with TypeScript ${app.typescript}`, () => run(program(folder, 'tsc'), [], folder));
   await use(name);
 }
 
@@ -224,8 +224,8 @@ async function tryWithoutOptionalPeers(app, folder, tarball) {
     await step(`${name}: the command line says what to install`, async () => {
       const advice = 'npm install ioredis, or npm install redis.';
       const said = await run(
-        'npx',
-        ['--no-install', 'nest-redis-lock', 'ls', '--redis', 'redis://127.0.0.1:1'],
+        program(folder, 'nest-redis-lock'),
+        ['ls', '--redis', 'redis://127.0.0.1:1'],
         folder,
       ).catch(({ message }) => message);
       if (!said.includes(advice)) throw new Error(`It did not say "${advice}": ${said}`);
@@ -252,7 +252,7 @@ async function trySqlOnly(app, folder, tarball) {
       const env = { DATABASE_URL: server.url };
       await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, env));
       await step(`${name}: the command line`, () =>
-        run('npx', ['--no-install', 'nest-redis-lock', 'ls', '--postgres', server.url], folder),
+        run(program(folder, 'nest-redis-lock'), ['ls', '--postgres', server.url], folder),
       );
     } finally {
       await server.stop();
@@ -277,7 +277,7 @@ async function tryJest(folder, tarball) {
   const name = `Jest ${JEST.jest}, Nest ${JEST_APP.nest}`;
   await step(`${name}: install`, () => install(folder, { '@nestjs/core': JEST_APP.nest, ...JEST }));
   await step(`${name}: locks in memory under fake timers, and the testing kit`, () =>
-    run('npx', ['--no-install', 'jest', '--ci'], folder),
+    run(program(folder, 'jest'), ['--ci'], folder),
   );
 }
 
@@ -372,11 +372,11 @@ async function runApp(folder, redis, command, ...args) {
 }
 
 async function runCommandLine(folder, redis) {
-  const call = (...argv) => run('npx', ['--no-install', 'nest-redis-lock', ...argv], folder, { REDIS_URL: redis.url });
+  const call = (...argv) => run(program(folder, 'nest-redis-lock'), argv, folder, { REDIS_URL: redis.url });
   const help = await call('--help');
   if (!help.includes('Usage: nest-redis-lock')) throw new Error(`This is no help: ${help}`);
   const output = await call('doctor', '--json');
-  // npm may print a warning about its settings first, and ioredis 5.4.0 prints when it has connected.
+  // ioredis 5.4.0 prints when it has connected.
   const { nodes } = JSON.parse(output.slice(output.search(/^\{$/m), output.search(/^\}$/m) + 1));
   if (nodes.length !== 1 || !nodes[0].reachable) throw new Error(`The doctor found ${JSON.stringify(nodes)}.`);
 }
@@ -386,6 +386,11 @@ async function runCommonJsBuild(folder, redis) {
   const resolved = await run(process.execPath, [flag, '--print', "require.resolve('nest-redis-lock')"], folder);
   if (!resolved.includes('/dist/cjs/')) throw new Error(`This is not the CommonJS build: ${resolved}`);
   await runApp(folder, redis, process.execPath, flag);
+}
+
+/** A program of a package that is installed there. To find it, npx would take longer than most of them run. */
+export function program(folder, name) {
+  return join(folder, 'node_modules/.bin', name);
 }
 
 const TIME_LIMIT_MS = 120_000;

@@ -1,7 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { LockLostReason } from 'nest-redis-lock';
-import ts from 'typescript';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const folder = fileURLToPath(new URL('.generated/', import.meta.url));
@@ -57,26 +56,21 @@ export function modulesOfDocs(): string[] {
 /** The pages of the skills for assistants: each has a folder. */
 export const SKILLS: readonly string[] = readdirSync(`${root}skills`).map((name) => `skills/${name}/SKILL.md`);
 
-/** The errors of the compiler in these files, with the settings of this repository: none if they are correct. */
-export function compile(files: string[]): string {
-  const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => readFileSync(path, 'utf8')) as {
-    config: object;
-  };
-  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
-  const notInstalled = fileURLToPath(new URL('not-installed.d.ts', import.meta.url));
-  const program = ts.createProgram([...files, notInstalled], {
-    ...options,
-    noUnusedParameters: false,
-    noUnusedLocals: false,
-  });
-  // Not the errors of the library, which they import: it is checked separately.
-  const found = files.flatMap((file) => ts.getPreEmitDiagnostics(program, program.getSourceFile(file)!));
-  return ts.formatDiagnostics(found, {
-    ...ts.sys,
-    getCanonicalFileName: (name) => name,
-    getNewLine: () => '\n',
-  });
+/** The table of products that the README leaves to its reader: all instances of an application share it. */
+export const STOCK = `
+import { setImmediate as turn } from 'node:timers/promises';
+const counts = new Map<string, number>();
+export class Stock {
+  async count(sku: string): Promise<number> {
+    await turn();
+    return counts.get(sku)!;
+  }
+  async setCount(sku: string, count: number): Promise<void> {
+    await turn();
+    counts.set(sku, count);
+  }
 }
+`;
 
 /** The compiler refuses this list if a reason is missing. */
 export const REASONS: Readonly<Record<LockLostReason, true>> = {

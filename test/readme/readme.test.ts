@@ -6,23 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { failureOf } from '../support/failed-start.js';
 import { RedisServer } from '../support/redis-server.js';
 import { COUNTER } from '../support/stored.js';
-import { compile, examplesOf, exampleWith, generate, modulesOf, modulesOfDocs, REASONS, SKILLS } from './compile.js';
-
-/** The table of products that the README leaves to its reader: all instances of an application share it. */
-const STOCK = `
-import { setImmediate as turn } from 'node:timers/promises';
-const counts = new Map<string, number>();
-export class Stock {
-  async count(sku: string): Promise<number> {
-    await turn();
-    return counts.get(sku)!;
-  }
-  async setCount(sku: string, count: number): Promise<void> {
-    await turn();
-    counts.set(sku, count);
-  }
-}
-`;
+import { examplesOf, exampleWith, generate, modulesOf, REASONS, STOCK } from './compile.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 let redis: RedisServer;
@@ -37,17 +21,6 @@ afterAll(async () => {
 });
 
 type Class<T = object> = new (...args: never[]) => T;
-
-it('the examples of the README, of docs and of the skills compile with all checks on', () => {
-  generate('stock.ts', STOCK);
-  const ofReadme = modulesOf('README.md');
-  const ofDocs = modulesOfDocs();
-  const ofSkills = SKILLS.flatMap(modulesOf);
-  expect(ofReadme).toHaveLength(2);
-  expect(ofDocs.length).toBeGreaterThan(15);
-  expect(ofSkills.length).toBeGreaterThanOrEqual(SKILLS.length);
-  expect(compile([...ofReadme, ...ofDocs, ...ofSkills])).toBe('');
-}, 300_000);
 
 describe('the README', () => {
   type Shop = { sell(sku: string): Promise<void> };
