@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { copyFile, cp, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { copyFile, cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runnerImport } from 'vite';
@@ -87,43 +87,34 @@ const JEST_PROJECTS = [
 
 /**
  * Installs the packed library in small applications, compiles them and runs them against a real Redis: each with all
- * versions of ioredis that it names, or only with the first.
+ * versions of ioredis that it names, or only with the first. Applications that share most packages follow each other in
+ * one folder.
  */
 export async function smokeTest(tarball, folder, { allVersions }) {
   const { module } = await runnerImport(join(root, 'test/support/redis-server.ts'));
+  const onRedis = async (work) => {
+    const redis = await module.RedisServer.start();
+    try {
+      await work(redis);
+    } finally {
+      await redis.stop();
+    }
+  };
   const trials = [
     ...APPS.map((app, index) => async () => {
-      const redis = await module.RedisServer.start();
-      try {
-        const ioredis = allVersions ? app.ioredis : app.ioredis.slice(0, 1);
-        await tryApp({ ...app, ioredis }, join(folder, `app-${index}`), tarball, redis);
-      } finally {
-        await redis.stop();
+      const own = join(folder, `app-${index}`);
+      if (app.redis) {
+        await tryWithoutOptionalPeers(app, own, tarball);
+        await trySqlOnly(app, own, tarball);
+        await onRedis((redis) => tryNodeRedisOnly(app, own, tarball, redis));
       }
-    }),
-    ...[APPS[0], APPS[2]].map(
-      (app, index) => () => tryWithoutOptionalPeers(app, join(folder, `app-without-optional-peers-${index}`), tarball),
-    ),
-    ...[APPS[0], APPS[2]].map((app, index) => () => trySqlOnly(app, join(folder, `app-sql-only-${index}`), tarball)),
-    ...[APPS[0], APPS[2]].map((app, index) => async () => {
-      const redis = await module.RedisServer.start();
-      try {
-        await tryNodeRedisOnly(app, join(folder, `app-node-redis-only-${index}`), tarball, redis);
-      } finally {
-        await redis.stop();
-      }
+      const ioredis = allVersions ? app.ioredis : app.ioredis.slice(0, 1);
+      await onRedis((redis) => tryApp({ ...app, ioredis }, own, tarball, redis));
     }),
     () => tryJest(join(folder, 'app-jest'), tarball),
-    ...['plain', 'sql'].map((name) => () => tryExample(name, folder, tarball, 'npm')),
     async () => {
-      const redis = await module.RedisServer.start();
-      try {
-        await tryExample('two-instances', folder, tarball, 'npm', { REDIS_URL: redis.url });
-      } finally {
-        await redis.stop();
-      }
-    },
-    async () => {
+      for (const name of ['plain', 'sql']) await tryExample(name, folder, tarball, 'npm');
+      await onRedis(({ url }) => tryExample('two-instances', folder, tarball, 'npm', { REDIS_URL: url }));
       const etcd = await (await runnerImport(join(root, 'test/etcd/etcd-cluster.ts'))).module.EtcdCluster.start();
       try {
         await tryExample('etcd', folder, tarball, 'npm', { ETCD_URL: etcd.endpoints[0] });
@@ -165,7 +156,7 @@ async function tryAll(trials) {
 }
 
 async function tryApp(app, folder, tarball, redis) {
-  await mkdir(folder);
+  await mkdir(folder, { recursive: true });
   for (const file of ['main.ts', 'identity.mjs', 'two-copies.mjs'])
     await copyFile(join(appSource, file), join(folder, file));
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
@@ -202,7 +193,7 @@ async function tryApp(app, folder, tarball, redis) {
  * @param absent what must not be installed
  */
 async function tryFewPeers(app, folder, tarball, { source, what, peers = {}, absent, use }) {
-  await mkdir(folder);
+  await mkdir(folder, { recursive: true });
   await copyFile(join(source, 'main.ts'), join(folder, 'main.ts'));
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
   // JSON leaves out undefined values.
@@ -287,7 +278,8 @@ async function tryJest(folder, tarball) {
  * @param program of its script `start`
  */
 export async function tryExample(name, parent, tarball, program, env = {}) {
-  const folder = join(parent, `example-${name}`);
+  const folder = join(parent, 'example');
+  for (const part of ['src', 'dist']) await rm(join(folder, part), { recursive: true, force: true });
   const isSource = (path) => !/[\\/](node_modules|dist|package-lock\.json)$/.test(path);
   await cp(join(root, 'examples', name), folder, { recursive: true, filter: isSource });
   const manifest = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
