@@ -25,11 +25,7 @@ export const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : 
  */
 export async function launchPostgres({ dir, port, settings = {} }: LaunchPostgresOptions): Promise<LaunchedServer> {
   const postgres = await providePostgres();
-  const data = join(dir, 'data');
-  await mkdir(data, { recursive: true, mode: 0o700 }).then(async (made) => {
-    if (NOBODY.uid !== undefined) for (const folder of [dir, data]) await chown(folder, NOBODY.uid, NOBODY.gid);
-    if (made !== undefined) await initialise(postgres, data);
-  });
+  const data = await initialisePostgres(dir);
   const all = {
     listen_addresses: '127.0.0.1',
     unix_socket_directories: '',
@@ -53,7 +49,17 @@ export async function launchPostgres({ dir, port, settings = {} }: LaunchPostgre
   return launchServer(program, port);
 }
 
-async function initialise(postgres: string, data: string): Promise<void> {
+/**
+ * Makes the files of a new server, unless they are there.
+ * @param dir a folder of its own, which the user of the server owns afterwards
+ * @returns the folder in it that has the files
+ */
+export async function initialisePostgres(dir: string): Promise<string> {
+  const data = join(dir, 'data');
+  const made = await mkdir(data, { recursive: true, mode: 0o700 });
+  if (NOBODY.uid !== undefined) for (const folder of [dir, data]) await chown(folder, NOBODY.uid, NOBODY.gid);
+  if (made === undefined) return data;
   const args = ['-D', data, '-U', 'postgres', '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
-  await run(join(dirname(postgres), 'initdb'), args, { ...NOBODY, cwd: data });
+  await run(join(dirname(await providePostgres()), 'initdb'), args, { ...NOBODY, cwd: data });
+  return data;
 }

@@ -24,12 +24,10 @@ const SIMULATED = [
   'telemetry/contexts',
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
-/** What an application sees of a lock, and could see differently on a table of PGlite: these tests also run there. */
-const ON_PGLITE = [
-  'nest/{contended-and-lost,disconnects,http,leader,methods,several-keys,timeouts}',
-  'page/locks-page',
-  'schedule/locked-cron',
-].map((files) => `test/${files}.test.ts`);
+/** What an application sees of a lock, and could see differently on a table of PostgreSQL: these tests also run there. */
+const ON_POSTGRES = ['nest/{contended-and-lost,disconnects,leader,several-keys,timeouts}', 'page/locks-page'].map(
+  (files) => `test/${files}.test.ts`,
+);
 /** They take longer than 10 s. */
 const LONGEST = [
   'sample.test.ts',
@@ -87,12 +85,12 @@ const simulated: TestProjectInlineConfiguration = {
   },
 };
 
-const pglite: TestProjectInlineConfiguration = {
+const postgres: TestProjectInlineConfiguration = {
   extends: true,
   resolve: {
     alias: [{ find: /^\.\/lock-module\.js$/, replacement: `${root}test/sql/vitest/lock-module.ts` }],
   },
-  test: { name: 'pglite', include: ON_PGLITE, globalSetup: ['test/global-setup.ts'] },
+  test: { name: 'postgres', include: ON_POSTGRES, globalSetup: ['test/global-setup.ts'] },
 };
 
 /** All others, on real servers if they need any: the ones that depend on time are named `*.real.test.ts`. */
@@ -121,7 +119,7 @@ class Mixed extends BaseSequencer {
       alike.map((file, at) => ({ file, place: (at + 1) / alike.length })),
     );
     const spread = placed.sort((a, b) => a.place - b.place).map(({ file }) => file);
-    return [...longest, ...of('pglite'), ...spread, ...partition(of('simulated'), isLong).flat()];
+    return [...longest, ...of('postgres'), ...spread, ...partition(of('simulated'), isLong).flat()];
   }
 }
 
@@ -158,7 +156,7 @@ export default defineConfig(({ mode }) => ({
   ...shared,
   test: {
     ...shared.test,
-    projects: mode === 'real' ? [real()] : [simulated, pglite, real(SIMULATED)],
+    projects: mode === 'real' ? [real()] : [simulated, postgres, real(SIMULATED)],
     // Some files mostly wait, so there are more than the two processors of CI.
     maxWorkers: mode === 'real' ? 1 : 6,
     sequence: { sequencer: Mixed },

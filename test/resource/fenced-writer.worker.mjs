@@ -9,24 +9,20 @@ const { service: locks } = await openLocks({ redis, commandTimeoutMs: 20_000 });
 const pool = new pg.Pool({ connectionString: database, max: 4 });
 pool.on('error', () => {});
 let held;
-let table;
 
-const duties = {
-  use(name) {
-    table = name;
-  },
+serve({
   async acquire(key, options) {
     held = await locks.acquire(key, options);
     return held.fencingToken;
   },
   release: () => held.release(),
-  async readBoxes(sku) {
-    const { rows } = await pool.query(`SELECT boxes FROM ${table} WHERE sku = $1`, [sku]);
+  async readBoxes() {
+    const { rows } = await pool.query("SELECT boxes FROM stock WHERE sku = 'tea'");
     return rows[0].boxes;
   },
   /** Writes with the token of its lock, whether it still holds the lock or not: the database has to check that. */
-  async writeBoxes(sku, boxes) {
-    const statement = fencedUpdate({ table, set: { boxes }, where: { sku }, fence: held.fencingToken });
+  async writeBoxes(boxes) {
+    const statement = fencedUpdate({ table: 'stock', set: { boxes }, where: { sku: 'tea' }, fence: held.fencingToken });
     const { rows } = await pool.query(statement.text, statement.values);
     try {
       assertFenced(rows.length, statement);
@@ -36,6 +32,4 @@ const duties = {
       throw error;
     }
   },
-};
-
-serve(duties);
+});

@@ -20,7 +20,6 @@ import { startApp, type TestApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { serverOfFile } from '../support/stage.js';
-import { tableName } from './database.js';
 
 /** For tests that a busy machine must not affect: with the usual second, the answer could be 503. */
 const PATIENT = { timeoutMs: 60_000 } as const;
@@ -143,12 +142,13 @@ function put(url: string, claim?: { key: string; fencingToken: number } | string
 const tea = (fencingToken: number) => ({ key: 'product:tea', fencingToken });
 
 const redis = await serverOfFile();
+let fences = 0;
 
 function redisFence(server = redis): RedisFence {
   const client = new Redis(server.url, { retryStrategy: () => null, maxRetriesPerRequest: 0 });
   client.on('error', () => {});
   onTestFinished(() => client.disconnect());
-  return new RedisFence(client, { keyPrefix: tableName() });
+  return new RedisFence(client, { keyPrefix: `fenced${++fences}` });
 }
 
 describe('FencingTokenGuard', () => {

@@ -7,21 +7,19 @@ import {
   type AcquireOptions,
   type FencedRow,
 } from 'nest-redis-lock';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import pg from 'pg';
+import { afterAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { postgresOfFile } from '../sql/stage.js';
 import { DrivenProcess } from '../support/driven-process.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisServer } from '../support/redis-server.js';
-import { DATABASES, tableName, type Database } from './database.js';
+import { serverOfFile } from '../support/stage.js';
 
-/** A separate process that writes under locks, and can be paused. The caller that starts it kills it. */
+/** A separate process that writes under locks, and can be paused. */
 class FencedWriter extends DrivenProcess {
   static start(settings: { redis: string; database: string }): Promise<FencedWriter> {
-    return new FencedWriter(new URL('fenced-writer.worker.mjs', import.meta.url), settings).ready();
-  }
-
-  /** Sets the table for everything that follows. */
-  use(table: string): Promise<void> {
-    return this.ask('use', table);
+    const started = new FencedWriter(new URL('fenced-writer.worker.mjs', import.meta.url), settings);
+    onTestFinished(() => started.kill());
+    return started.ready();
   }
 
   /** @returns the fencing token */
@@ -33,173 +31,140 @@ class FencedWriter extends DrivenProcess {
     return this.ask('release');
   }
 
-  readBoxes(sku: string): Promise<number> {
-    return this.ask('readBoxes', sku);
+  readBoxes(): Promise<number> {
+    return this.ask('readBoxes');
   }
 
   /** Whether it was written. */
-  writeBoxes(sku: string, boxes: number): Promise<boolean> {
-    return this.ask('writeBoxes', sku, boxes);
+  writeBoxes(boxes: number): Promise<boolean> {
+    return this.ask('writeBoxes', boxes);
   }
 }
 
-describe.each(DATABASES)('on %s', (_name, open) => {
-  let redis: RedisServer;
-  let database: Database;
-  let table: string;
+const redis = await serverOfFile();
+const database = await postgresOfFile();
+const pool = new pg.Pool({ connectionString: database.url, max: 4 });
+afterAll(() => pool.end());
+const table = 'stock';
 
-  beforeAll(async () => {
-    [database, redis] = await Promise.all([open(), RedisServer.start()]);
+beforeEach(async () => {
+  await database.query(
+    `DROP TABLE IF EXISTS stock; CREATE TABLE stock (sku text PRIMARY KEY, boxes int, fence bigint NOT NULL DEFAULT 0);
+     INSERT INTO stock VALUES ('tea', 10)`,
+  );
+});
+
+async function run({ text, values }: { text: string; values: unknown[] }): Promise<number> {
+  return (await pool.query(text, values)).rows.length;
+}
+
+const update = (row: Partial<FencedRow> & { fence: number }) =>
+  run(fencedUpdate({ table, where: { sku: 'tea' }, ...row }));
+const upsert = (row: Partial<FencedRow> & { fence: number }) =>
+  run(fencedUpsert({ table, where: { sku: 'tea' }, ...row }));
+
+async function rowOf(sku = 'tea'): Promise<{ boxes: number; fence: string } | undefined> {
+  const { rows } = await pool.query<{ boxes: number; fence: string }>(
+    `SELECT boxes, fence FROM ${table} WHERE sku = $1`,
+    [sku],
+  );
+  return rows[0];
+}
+
+describe('a fenced statement', () => {
+  it('writes to the row unless its token is older, creates it with an upsert, and accepts names with quotes', async () => {
+    const MAX = Number.MAX_SAFE_INTEGER;
+    await pool.query(`INSERT INTO ${table} VALUES ('coffee', 5)`);
+    expect(await update({ set: { boxes: null }, fence: 34 })).toBe(1);
+    expect([await update({ set: { boxes: 1 }, fence: 33 }), await update({ fence: 34 })]).toEqual([0, 1]);
+    expect([await rowOf(), await rowOf('coffee')]).toEqual([
+      { boxes: null, fence: '34' },
+      { boxes: 5, fence: '0' },
+    ]);
+    expect([await update({ fence: MAX }), await update({ fence: MAX - 1 })]).toEqual([1, 0]);
+    expect((await rowOf())!.fence).toBe(String(MAX));
+    const fresh = { where: { sku: 'new' }, set: { boxes: 5 } };
+    expect([await update({ ...fresh, fence: 34 }), await upsert({ ...fresh, fence: 34 })]).toEqual([0, 1]);
+    expect([await upsert({ ...fresh, fence: 33 }), await upsert({ ...fresh, set: { boxes: 7 }, fence: 34 })]).toEqual([
+      0, 1,
+    ]);
+    expect(await rowOf('new')).toEqual({ boxes: 7, fence: '34' });
+    const odd = `stock_"Odd"`;
+    await pool.query(`CREATE TABLE "stock_""Odd""" ("The Key" text PRIMARY KEY, "n""o" int, "Fence" bigint)`);
+    const row = { table: odd, where: { 'The Key': 'x' }, set: { 'n"o': 1 }, column: 'Fence' };
+    expect(await run(fencedUpsert({ ...row, fence: 34 }))).toBe(1);
+    expect(await run(fencedUpdate({ ...row, table: `public.${odd}`, fence: 33 }))).toBe(0);
   });
 
-  beforeEach(async () => {
-    table = tableName();
-    await database.pool.query(
-      `CREATE TABLE ${table} (sku text PRIMARY KEY, boxes int, fence bigint NOT NULL DEFAULT 0)`,
-    );
-    await database.pool.query(`INSERT INTO ${table} VALUES ('tea', 10)`);
-    return async () => {
-      await database.pool.query(`DROP TABLE ${table}`);
+  it('fails in a column of text, where 9 would be more than 10', async () => {
+    await pool.query(`ALTER TABLE ${table} ALTER fence DROP DEFAULT, ALTER fence TYPE text`);
+    await expect(update({ set: { boxes: 1 }, fence: 34 })).rejects.toThrow('text <= bigint');
+    await expect(upsert({ set: { boxes: 1 }, fence: 34 })).rejects.toThrow('text <= bigint');
+  });
+
+  it('a row refuses a write of the process that detached the lock, once its adopter has written [G825]', async () => {
+    const [sender, receiver] = await Promise.all([openLocks({ redis: redis.url }), openLocks({ redis: redis.url })]);
+    const write = async (fence: number, boxes: number) => {
+      const statement = fencedUpdate({ table, set: { boxes }, where: { sku: 'tea' }, fence });
+      assertFenced(await run(statement), statement);
     };
+    const lock = await sender.acquire(`${table}:adopted`);
+    await write(lock.fencingToken, 1);
+    const parcel = await lock.detach({ ttlMs: 60_000 });
+    await write(parcel.fencingToken, 2); // the lock keeps that token until it is adopted
+    await receiver.withAdopted(parcel, ({ fencingToken }) => write(fencingToken, 3));
+    await expect(write(lock.fencingToken, 4)).rejects.toBeInstanceOf(StaleTokenError);
+    expect((await rowOf())!.boxes).toBe(3);
+  });
+});
+
+describe('a transaction', () => {
+  it('a transaction that claimed the row first makes an older writer wait, and the older writer is refused after the commit [G28]', async () => {
+    const newer = await pool.connect();
+    await newer.query('BEGIN');
+    const claim = fencedUpdate({ table, where: { sku: 'tea' }, fence: 34 });
+    expect((await newer.query(claim.text, claim.values)).rows).toHaveLength(1);
+    const older = update({ set: { boxes: 1 }, fence: 33 });
+    await newer.query(`UPDATE ${table} SET boxes = 9 WHERE sku = 'tea'`);
+    await newer.query('COMMIT');
+    newer.release();
+    expect(await older).toBe(0);
+    expect(await rowOf()).toEqual({ boxes: 9, fence: '34' });
+  });
+});
+
+it('two processes do not overwrite each other when one is paused and the row checks the token [G27]', async () => {
+  const start = () => FencedWriter.start({ redis: redis.url, database: database.url });
+  const [first, second] = await Promise.all([start(), start()]);
+  const token = await first.acquire('tea', { ttlMs: 1_000 });
+  const read = await first.readBoxes();
+  first.pause();
+  expect(await second.acquire('tea', { ttlMs: 60_000 })).toBeGreaterThan(token);
+  expect(await second.writeBoxes((await second.readBoxes()) + 5)).toBe(true);
+  await second.release();
+  const late = first.writeBoxes(read + 1);
+  first.resume();
+  expect(await late).toBe(false);
+  expect((await rowOf())!.boxes).toBe(15);
+});
+
+describe('a SqlFence', () => {
+  const fence = () => new SqlFence((text, values) => pool.query(text, values), { table, keyColumn: 'sku' });
+
+  it('keeps the highest token of each key', async () => {
+    const store = fence();
+    expect(await store.raise('a', 33)).toBe(true);
+    expect(await store.raise('a', 33)).toBe(true);
+    expect(await store.raise('a', 34)).toBe(true);
+    expect(await store.raise('a', 33)).toBe(false);
+    expect(await store.raise('b', 33)).toBe(true);
+    expect((await rowOf('a'))!.fence).toBe('34');
   });
 
-  afterAll(async () => {
-    await Promise.all([redis.stop(), database.stop()]);
-  });
-
-  async function run({ text, values }: { text: string; values: unknown[] }): Promise<number> {
-    return (await database.pool.query(text, values)).rows.length;
-  }
-
-  const update = (row: Partial<FencedRow> & { fence: number }) =>
-    run(fencedUpdate({ table, where: { sku: 'tea' }, ...row }));
-  const upsert = (row: Partial<FencedRow> & { fence: number }) =>
-    run(fencedUpsert({ table, where: { sku: 'tea' }, ...row }));
-
-  async function rowOf(sku = 'tea'): Promise<{ boxes: number; fence: string } | undefined> {
-    const { rows } = await database.pool.query<{ boxes: number; fence: string }>(
-      `SELECT boxes, fence FROM ${table} WHERE sku = $1`,
-      [sku],
-    );
-    return rows[0];
-  }
-
-  describe('a fenced statement', () => {
-    it('writes to the row unless its token is older, creates it with an upsert, and accepts names with quotes', async () => {
-      const MAX = Number.MAX_SAFE_INTEGER;
-      await database.pool.query(`INSERT INTO ${table} VALUES ('coffee', 5)`);
-      expect(await update({ set: { boxes: null }, fence: 34 })).toBe(1);
-      expect([await update({ set: { boxes: 1 }, fence: 33 }), await update({ fence: 34 })]).toEqual([0, 1]);
-      expect([await rowOf(), await rowOf('coffee')]).toEqual([
-        { boxes: null, fence: '34' },
-        { boxes: 5, fence: '0' },
-      ]);
-      expect([await update({ fence: MAX }), await update({ fence: MAX - 1 })]).toEqual([1, 0]);
-      expect((await rowOf())!.fence).toBe(String(MAX));
-      const fresh = { where: { sku: 'new' }, set: { boxes: 5 } };
-      expect([await update({ ...fresh, fence: 34 }), await upsert({ ...fresh, fence: 34 })]).toEqual([0, 1]);
-      expect([await upsert({ ...fresh, fence: 33 }), await upsert({ ...fresh, set: { boxes: 7 }, fence: 34 })]).toEqual(
-        [0, 1],
-      );
-      expect(await rowOf('new')).toEqual({ boxes: 7, fence: '34' });
-      const odd = `${table}_"Odd"`;
-      const quoted = `"${odd.replaceAll('"', '""')}"`;
-      await database.pool.query(`CREATE TABLE ${quoted} ("The Key" text PRIMARY KEY, "n""o" int, "Fence" bigint)`);
-      const row = { table: odd, where: { 'The Key': 'x' }, set: { 'n"o': 1 }, column: 'Fence' };
-      expect(await run(fencedUpsert({ ...row, fence: 34 }))).toBe(1);
-      expect(await run(fencedUpdate({ ...row, table: `public.${odd}`, fence: 33 }))).toBe(0);
-      await database.pool.query(`DROP TABLE ${quoted}`);
-    });
-
-    it('fails in a column of text, where 9 would be more than 10', async () => {
-      await database.pool.query(`ALTER TABLE ${table} ALTER fence DROP DEFAULT, ALTER fence TYPE text`);
-      await expect(update({ set: { boxes: 1 }, fence: 34 })).rejects.toThrow('text <= bigint');
-      await expect(upsert({ set: { boxes: 1 }, fence: 34 })).rejects.toThrow('text <= bigint');
-    });
-
-    it('a row refuses a write of the process that detached the lock, once its adopter has written [G825]', async () => {
-      const [sender, receiver] = await Promise.all([openLocks({ redis: redis.url }), openLocks({ redis: redis.url })]);
-      const write = async (fence: number, boxes: number) => {
-        const statement = fencedUpdate({ table, set: { boxes }, where: { sku: 'tea' }, fence });
-        assertFenced(await run(statement), statement);
-      };
-      const lock = await sender.acquire(`${table}:adopted`);
-      await write(lock.fencingToken, 1);
-      const parcel = await lock.detach({ ttlMs: 60_000 });
-      await write(parcel.fencingToken, 2); // the lock keeps that token until it is adopted
-      await receiver.withAdopted(parcel, ({ fencingToken }) => write(fencingToken, 3));
-      await expect(write(lock.fencingToken, 4)).rejects.toBeInstanceOf(StaleTokenError);
-      expect((await rowOf())!.boxes).toBe(3);
-    });
-  });
-
-  describe('a transaction', () => {
-    it('a transaction that claimed the row first makes an older writer wait, and the older writer is refused after the commit [G28]', async () => {
-      const newer = await database.pool.connect();
-      await newer.query('BEGIN');
-      const claim = fencedUpdate({ table, where: { sku: 'tea' }, fence: 34 });
-      expect((await newer.query(claim.text, claim.values)).rows).toHaveLength(1);
-      const older = update({ set: { boxes: 1 }, fence: 33 });
-      await newer.query(`UPDATE ${table} SET boxes = 9 WHERE sku = 'tea'`);
-      await newer.query('COMMIT');
-      newer.release();
-      expect(await older).toBe(0);
-      expect(await rowOf()).toEqual({ boxes: 9, fence: '34' });
-    });
-  });
-
-  describe('processes', () => {
-    let writers: FencedWriter[] = [];
-
-    beforeAll(async () => {
-      const start = () => FencedWriter.start({ redis: redis.url, database: database.url });
-      writers = await Promise.all([start(), start()]);
-    });
-
-    beforeEach(async () => {
-      await Promise.all(writers.map((writer) => writer.use(table)));
-    });
-
-    afterAll(async () => {
-      await Promise.all(writers.map((writer) => writer.kill()));
-    });
-
-    it('two processes do not overwrite each other when one is paused and the row checks the token [G27]', async () => {
-      const [first, second] = [writers[0]!, writers[1]!];
-      const key = `${table}:tea`;
-      const token = await first.acquire(key, { ttlMs: 1_000 });
-      const read = await first.readBoxes('tea');
-      first.pause();
-      expect(await second.acquire(key, { ttlMs: 60_000 })).toBeGreaterThan(token);
-      expect(await second.writeBoxes('tea', (await second.readBoxes('tea')) + 5)).toBe(true);
-      await second.release();
-      const late = first.writeBoxes('tea', read + 1);
-      first.resume();
-      expect(await late).toBe(false);
-      expect((await rowOf())!.boxes).toBe(15);
-    });
-  });
-
-  describe('a SqlFence', () => {
-    const fence = () => new SqlFence((text, values) => database.pool.query(text, values), { table, keyColumn: 'sku' });
-
-    it('keeps the highest token of each key', async () => {
-      const store = fence();
-      expect(await store.raise('a', 33)).toBe(true);
-      expect(await store.raise('a', 33)).toBe(true);
-      expect(await store.raise('a', 34)).toBe(true);
-      expect(await store.raise('a', 33)).toBe(false);
-      expect(await store.raise('b', 33)).toBe(true);
-      expect((await rowOf('a'))!.fence).toBe('34');
-    });
-
-    it('refuses all writes when the table is missing, or the query function returns no rows', async () => {
-      const query = (text: string, values: unknown[]) => database.pool.query(text, values);
-      await expect(new SqlFence(query, { table: `${table}_no` }).raise('a', 1)).rejects.toThrow('does not exist');
-      await expect(new SqlFence(async () => ({ rows: 1 }) as never).raise('a', 1)).rejects.toThrow(
-        'resolve to { rows }',
-      );
-      await expect(fence().raise('', 1)).rejects.toMatchObject({ code: 'LOCK_KEY' });
-    });
+  it('refuses all writes when the table is missing, or the query function returns no rows', async () => {
+    const query = (text: string, values: unknown[]) => pool.query(text, values);
+    await expect(new SqlFence(query, { table: `${table}_no` }).raise('a', 1)).rejects.toThrow('does not exist');
+    await expect(new SqlFence(async () => ({ rows: 1 }) as never).raise('a', 1)).rejects.toThrow('resolve to { rows }');
+    await expect(fence().raise('', 1)).rejects.toMatchObject({ code: 'LOCK_KEY' });
   });
 });

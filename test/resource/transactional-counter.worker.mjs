@@ -1,5 +1,5 @@
-// A process of its own that counts in a database, under locks and in transactions, as it is asked to by messages: started
-// by transactions.test.ts.
+// A process of its own that counts in a row of a database, under locks and in transactions, as it is asked to by messages:
+// started by transactions.test.ts.
 import 'reflect-metadata';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { Inject, Module } from '@nestjs/common';
@@ -7,7 +7,7 @@ import { NestFactory } from '@nestjs/core';
 import pg from 'pg';
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
-const { redis, database, table, writes } = settings;
+const { redis, database } = settings;
 const { assertFenced, fencedUpdate, Locked, LockService, RedisLockModule } = await load('index.js');
 const pool = new pg.Pool({ connectionString: database, max: 4 });
 pool.on('error', () => {});
@@ -19,47 +19,30 @@ let mayCommit = Promise.resolve();
 let letCommit;
 
 /**
- * Like the decorators of nestjs-cls, typeorm-transactional and MikroORM: the method joins a transaction, or begins one.
+ * Like the decorators of nestjs-cls, typeorm-transactional and MikroORM. The writes of the method are sent at the
+ * commit, as in a unit of work.
  */
 function Transactional() {
   return (_target, _name, descriptor) => {
     const method = descriptor.value;
-    descriptor.value = function (...args) {
-      const work = () => method.apply(this, args);
-      return transactions.getStore() ? work() : inTransaction(work);
+    descriptor.value = async function () {
+      const client = await pool.connect();
+      try {
+        await client.query('BEGIN');
+        const transaction = { client, pending: [] };
+        await transactions.run(transaction, () => method.apply(this));
+        isAtCommit = true;
+        await mayCommit;
+        for (const send of transaction.pending) await send();
+        await client.query('COMMIT');
+      } catch (error) {
+        await client.query('ROLLBACK');
+        throw error;
+      } finally {
+        client.release();
+      }
     };
   };
-}
-
-/** Writes go to the database at once, or all at the commit, as in a unit of work. */
-async function inTransaction(work) {
-  const pending = [];
-  const atOnce = writes === 'at once';
-  let client = atOnce ? await begin() : undefined;
-  try {
-    const transaction = {
-      query: (...statement) => (client ?? pool).query(...statement),
-      write: (statement) => (atOnce ? statement(client) : void pending.push(statement)),
-    };
-    const result = await transactions.run(transaction, work);
-    isAtCommit = true;
-    await mayCommit;
-    client ??= await begin();
-    for (const statement of pending) await statement(client);
-    await client.query('COMMIT');
-    return result;
-  } catch (error) {
-    await client?.query('ROLLBACK');
-    throw error;
-  } finally {
-    client?.release();
-  }
-}
-
-async function begin() {
-  const client = await pool.connect();
-  await client.query('BEGIN');
-  return client;
 }
 
 class Counter {
@@ -67,37 +50,37 @@ class Counter {
     this.locks = locks;
   }
 
-  transactionOutside(id) {
-    return add(id);
+  transactionOutside() {
+    return add();
   }
 
-  lockOutside(id) {
-    return add(id);
+  lockOutside() {
+    return add();
   }
 
-  fenced(id) {
-    return add(id, this.locks.current().fencingToken);
+  fenced() {
+    return add(this.locks.current().fencingToken);
   }
 
-  async claimed(id) {
-    const { write } = transactions.getStore();
-    await write(fenced({ id }, this.locks.current().fencingToken));
-    await add(id);
+  async claimed() {
+    await write(transactions.getStore().client, { fence: this.locks.current().fencingToken });
+    await add();
   }
 }
 
-async function add(id, fence) {
-  const { query, write } = transactions.getStore();
-  const { rows } = await query(`SELECT total FROM ${table} WHERE id = $1`, [id]);
+async function add(fence) {
+  const { client, pending } = transactions.getStore();
+  const { rows } = await client.query("SELECT total FROM stock WHERE id = 'tea'");
   reads++;
   const total = rows[0].total + 1;
-  const plain = (client) => client.query(`UPDATE ${table} SET total = $1 WHERE id = $2`, [total, id]);
-  await write(fence === undefined ? plain : fenced({ id }, fence, { total }));
+  const plain = () => client.query('UPDATE stock SET total = $1', [total]);
+  pending.push(fence === undefined ? plain : () => write(client, { fence, set: { total } }));
 }
 
-function fenced(where, fence, set) {
-  const statement = fencedUpdate({ table, where, set, fence });
-  return async (client) => assertFenced((await client.query(statement.text, statement.values)).rows.length, statement);
+async function write(client, row) {
+  const statement = fencedUpdate({ table: 'stock', where: { id: 'tea' }, ...row });
+  const { rows } = await client.query(statement.text, statement.values);
+  assertFenced(rows.length, statement);
 }
 
 /** The decorators in the order in which they would be above the method. */
@@ -108,10 +91,10 @@ function decorate(method, ...decorators) {
 }
 
 Inject(LockService)(Counter, undefined, 0);
-decorate('transactionOutside', Transactional(), Locked('counter:{0}'));
-decorate('lockOutside', Locked('counter:{0}'), Transactional());
-decorate('fenced', Transactional(), Locked('counter:{0}'));
-decorate('claimed', Transactional(), Locked('counter:{0}'));
+decorate('transactionOutside', Transactional(), Locked('counter:tea'));
+decorate('lockOutside', Locked('counter:tea'), Transactional());
+decorate('fenced', Transactional(), Locked('counter:tea'));
+decorate('claimed', Transactional(), Locked('counter:tea'));
 
 class App {}
 const insideTransaction = () => transactions.getStore() !== undefined;
@@ -122,14 +105,10 @@ Module({
 const warnings = [];
 const logger = { log() {}, warn: (message) => warnings.push(message), error: (message) => warnings.push(message) };
 const app = await NestFactory.createApplicationContext(App, { logger });
-warnings.length = 0; // the entries of the start are about the server
 const counter = app.get(Counter);
 
 serve({
-  add: (method, id) => counter[method](id),
-  async addMany(method, id, count) {
-    await Promise.all(Array.from({ length: count }, () => counter[method](id)));
-  },
+  add: (method) => counter[method](),
   forget() {
     letCommit?.();
     mayCommit = Promise.resolve();
