@@ -203,12 +203,10 @@ describe('a guard in a MariaDB', () => {
   });
 });
 
-describeLostUpdates(
-  'mysql',
-  async () => {
-    const query = (text: string) => server.query(text);
-    // A guard protects the row from all changes: the lease is short, and expires.
-    return { url: server.url, query, openLocks: openAnother, ttlMs: 1_000, endLease: leaseHasEnded };
-  },
-  2,
-);
+describeLostUpdates('mysql', async () => ({
+  url: server.url,
+  query: (text) => server.query(text),
+  openLocks: () => openAnother(),
+  ttlMs: 1_000, // a guard protects the row from all changes: the lease is short, and expires
+  endLease: leaseHasEnded,
+}));

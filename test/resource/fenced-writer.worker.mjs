@@ -15,7 +15,6 @@ serve({
     held = await locks.acquire(key, options);
     return held.fencingToken;
   },
-  release: () => held.release(),
   async readBoxes() {
     const { rows } = await pool.query("SELECT boxes FROM stock WHERE sku = 'tea'");
     return rows[0].boxes;

@@ -1,4 +1,3 @@
-import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { postgresOfFile } from '../sql/stage.js';
 import { DrivenProcess } from '../support/driven-process.js';

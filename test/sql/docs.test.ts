@@ -43,12 +43,6 @@ it('the first example of docs/sql.md runs on a server whose table the migration 
   expect(await locks.withLock('k', () => 'ran')).toBe('ran');
 });
 
-it('the example of docs/sql.md with a PGlite runs', async () => {
-  const { OnPGlite } = await exampleWith<{ OnPGlite: Class }>('docs/sql.md', 'class OnPGlite');
-  const locks = (await startModules({ imports: [OnPGlite] })).get(LockService);
-  expect(await locks.withLock('k', () => 'ran')).toBe('ran');
-});
-
 it('the example of docs/sql.md for the move from Redis takes both locks', async () => {
   const { BothLocks } = await exampleWith<{
     BothLocks: Class<{ withLock<T>(key: string, work: () => Promise<T>): Promise<T> }>;

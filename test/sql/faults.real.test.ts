@@ -243,7 +243,7 @@ describe('Locks in PostgreSQL', () => {
   });
 
   it('have one table after eight processes have created it at once [G663]', async () => {
-    for (let round = 0; round < 5; round++) {
+    for (let round = 0; round < 2; round++) {
       await server.query('DROP TABLE IF EXISTS made_at_once');
       const backends = await Promise.all(Array.from({ length: 8 }, () => backendOn({ table: 'made_at_once' })));
       const key = freshKey();

@@ -132,16 +132,14 @@ describe('Locks in PostgreSQL that are handed over', () => {
       LockService,
     ];
     const held = await holder.acquire(key, { ttlMs: 600_000 });
-    const dying: WaitingProcess[] = [];
+    const dying = await WaitingProcess.start(server.url);
     for (let count = 1; count <= 4; count++) {
-      const process = await WaitingProcess.start(server.url);
-      dying.push(process);
-      await process.wait(key);
+      await dying.wait(key);
       await queued(server, key, count);
     }
     const waits = survivor.acquire(key, { waitMs: 60_000 });
     await queued(server, key, 5);
-    await Promise.all(dying.map((process) => process.kill()));
+    await dying.kill();
     const dead = (await waitingFor(key)).slice(0, 4).map((entry) => entry.split(' ')[2]);
     const grants = new Set<unknown>();
     let isServed = false;
@@ -227,7 +225,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
   });
 });
 
-/** A process that waits for a lock until it is killed. */
+/** A process whose four services each wait for a lock until it is killed. */
 class WaitingProcess extends DrivenProcess {
   static start(url: string): Promise<WaitingProcess> {
     const started = new WaitingProcess(new URL('lock.worker.mjs', import.meta.url), { url });

@@ -12,7 +12,9 @@ const open = async () =>
       commandTimeoutMs: 1_000,
     }).open()
   ).service;
-const [locks, other] = [await open(), await open()];
+const services = await Promise.all([1, 2, 3, 4].map(open));
+const [locks, other] = services;
+let waiting = 0;
 
 serve({
   async holdAndWait() {
@@ -24,10 +26,10 @@ serve({
     await locks.acquire('kept');
   },
   wait(key) {
-    void locks.acquire(key, { waitMs: 300_000 });
+    void services[waiting++].acquire(key, { waitMs: 300_000 });
   },
   async close() {
-    await Promise.all([locks, other].map((each) => each.onApplicationShutdown()));
+    await Promise.all(services.map((each) => each.onApplicationShutdown()));
     process.removeAllListeners('disconnect');
     setImmediate(() => process.disconnect()); // after its answer
   },

@@ -1,18 +1,26 @@
+import { PGlite } from '@electric-sql/pglite';
 import { Injectable, Scope, type DynamicModule } from '@nestjs/common';
 import type { TestingModule } from '@nestjs/testing';
 import { getLockServiceToken, Limited, Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
-import { ddl, SqlLockModule, type SqlLockModuleOptions, type SqlLockOptionsFactory } from 'nest-redis-lock/sql';
+import { ddl, guard, SqlLockModule, type SqlLockModuleOptions, type SqlLockOptionsFactory } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { resolveOptions } from '../../lib/compose/composition.js';
 import { SQL } from '../../lib/compose/sql-lock-options.js';
+import { exampleWith } from '../readme/compile.js';
 import { freshKey } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { startModules } from '../support/nest-app.js';
 import { openSqlLocks } from '../support/open-locks.js';
+import { preparedPGlite } from '../support/prepared-pglite.js';
 import { until } from '../support/until.js';
-import { onPGlite, pglite } from './pglite.js';
-import { PATIENT, postgresOfFile } from './stage.js';
+import { diagnosed, PATIENT, postgresOfFile } from './stage.js';
+
+const pglite = await preparedPGlite();
+let tables = 0;
+
+/** Options for locks in a new table of it, patient enough for a busy machine. */
+const onPGlite = () => ({ postgres: pglite, table: `locks_${++tables}`, createTable: true, commandTimeoutMs: 20_000 });
 
 @Injectable()
 class Jobs {
@@ -161,8 +169,21 @@ it('each option of SqlLockModule has the default that it is described with', () 
 });
 
 it.each(Object.entries(FORMS))('an application has its locks in a PGlite with %s', async (_, registration) => {
-  const locks = await start(registration(await onPGlite()));
+  const locks = await start(registration(onPGlite()));
   await locks.withLock('k', async () => expect(await locks.isLocked('k')).toBe(true));
+});
+
+it('the example of docs/sql.md with a PGlite runs, the doctor finds nothing wrong with a PGlite, and guard is refused outside of its transactions', async () => {
+  const create = vi.spyOn(PGlite, 'create').mockResolvedValue(pglite as never);
+  onTestFinished(() => create.mockRestore());
+  const { OnPGlite } = await exampleWith<{ OnPGlite: new () => object }>('docs/sql.md', 'class OnPGlite');
+  const locks = (await startModules({ imports: [OnPGlite] })).get(LockService);
+  const { findings, nodes } = await diagnosed(locks);
+  expect({ findings, nodes }).toMatchObject({ findings: [], nodes: [{ name: 'PGlite', reachable: true }] });
+  await locks.withLock('k', async (lock) => {
+    await expect(guard(lock, pglite)).rejects.toThrow('guard() was called outside of a transaction');
+    await pglite.transaction((inside) => guard(lock, inside));
+  });
 });
 
 describe.each(Object.entries(FORMS))('with %s an application does not start', (form, registration) => {
@@ -191,21 +212,21 @@ it('the options of SqlLockModule are refused where they are not expected, or mis
 
 describe('the table', () => {
   it('a start without the table of the locks fails, and the message has the statement that creates it [G700]', async () => {
-    const postgres = await pglite();
-    const starting = start(SqlLockModule.forRoot({ postgres, table: 'public.Missing' }));
+    const starting = start(SqlLockModule.forRoot({ postgres: pglite, table: 'public.Missing' }));
     await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
     const { message } = (await starting.catch((error: Error) => error)) as Error;
     expect(message).toContain('PGlite has no table "public"."Missing" for locks. Create it in a migration');
     // Some tools do not support defaults.
-    await postgres.exec(message.slice(message.indexOf('CREATE TABLE')).replaceAll(/ DEFAULT [^\s,]+/g, ''));
-    const locks = await start(SqlLockModule.forRoot({ postgres, table: 'public.Missing', commandTimeoutMs: 20_000 }));
+    await pglite.exec(message.slice(message.indexOf('CREATE TABLE')).replaceAll(/ DEFAULT [^\s,]+/g, ''));
+    const locks = await start(
+      SqlLockModule.forRoot({ postgres: pglite, table: 'public.Missing', commandTimeoutMs: 20_000 }),
+    );
     expect(await locks.withLock('k', ({ fencingToken }) => fencingToken)).toBeGreaterThan(0);
   });
 
   it('the table may be in another schema, and have the name of an SQL keyword: upper and lower case matter everywhere [G701]', async () => {
-    const postgres = await pglite();
-    await postgres.exec('CREATE SCHEMA IF NOT EXISTS "Select"');
-    const settings = { postgres, createTable: true, commandTimeoutMs: 20_000 };
+    await pglite.exec('CREATE SCHEMA IF NOT EXISTS "Select"');
+    const settings = { postgres: pglite, createTable: true, commandTimeoutMs: 20_000 };
     const [one, other] = [
       await start(SqlLockModule.forRoot({ ...settings, table: 'Select.From' })),
       await start(SqlLockModule.forRoot({ ...settings, table: 'Select.from' })),
@@ -218,17 +239,16 @@ describe('the table', () => {
     expect((await one.inspect('k'))?.holder).toBeDefined();
     await lock.release();
     await (await waiting).release();
-    const { rows } = await postgres.query(
+    const { rows } = await pglite.query(
       `SELECT table_name FROM information_schema.tables WHERE table_schema = 'Select' ORDER BY table_name COLLATE "C"`,
     );
     expect(rows).toEqual([{ table_name: 'From' }, { table_name: 'from' }]);
   });
 
   it('ddl returns one statement, which can run again, for the requested table', async () => {
-    const postgres = await pglite();
     const statement = ddl('postgres', { table: 'of_a_migration' });
-    await postgres.exec(`${statement};\n${statement};`);
-    await start(SqlLockModule.forRoot({ postgres, table: 'of_a_migration' }));
+    await pglite.exec(`${statement};\n${statement};`);
+    await start(SqlLockModule.forRoot({ postgres: pglite, table: 'of_a_migration' }));
     expect(ddl('postgres')).toMatch(/^CREATE TABLE IF NOT EXISTS "resource_lock" \(/);
     expect(() => ddl('oracle' as never)).toThrow('dialect must be "postgres" or "mysql": got "oracle".');
     expect(() => ddl('postgres', { table: 'a; DROP TABLE b' })).toThrow('table must be the name of a table');
@@ -237,7 +257,7 @@ describe('the table', () => {
 
 it('SqlLockModule and RedisLockModule under one name are refused: their locks would not exclude each other [G705]', async () => {
   const memory = RedisLockModule.forRoot({ memory: true });
-  const sql = SqlLockModule.forRoot(await onPGlite());
+  const sql = SqlLockModule.forRoot(onPGlite());
   for (const imports of [
     [memory, sql],
     [sql, memory],
@@ -251,10 +271,10 @@ it('SqlLockModule and RedisLockModule under one name are refused: their locks wo
 });
 
 it('two registrations of SqlLockModule under one name are one if they are equal, and are refused if they differ [G706]', async () => {
-  const options = await onPGlite();
+  const options = onPGlite();
   const app = await startApp([SqlLockModule.forRoot(options), SqlLockModule.forRoot({ ...options, ttlMs: 30_000 })]);
   expect(await registered(app).withLock('k', () => 'ran')).toBe('ran');
-  await expect(startApp([SqlLockModule.forRoot(options), SqlLockModule.forRoot(await onPGlite())])).rejects.toThrow(
+  await expect(startApp([SqlLockModule.forRoot(options), SqlLockModule.forRoot(onPGlite())])).rejects.toThrow(
     'registers SqlLockModule under the same name, "default", but with different options (table)',
   );
   const elsewhere = { ...options, postgres: 'postgres://localhost/shop', lazyConnect: true };
@@ -266,7 +286,7 @@ it('two registrations of SqlLockModule under one name are one if they are equal,
 it('an application may have locks in a table and others elsewhere, by their names [G707]', async () => {
   const app = await startApp([
     RedisLockModule.forRoot({ memory: true }),
-    SqlLockModule.forRoot({ ...(await onPGlite()), name: 'billing' }),
+    SqlLockModule.forRoot({ ...onPGlite(), name: 'billing' }),
   ]);
   const lock = await registered(app).acquire('k');
   await registered(app, 'billing').withLock('k', async () => {
@@ -276,7 +296,7 @@ it('an application may have locks in a table and others elsewhere, by their name
 });
 
 it('an application that closes finishes the work that holds a lock in the table, and gives the lock back [G708]', async () => {
-  const options = await onPGlite();
+  const options = onPGlite();
   const app = await startApp([SqlLockModule.forRoot(options)]);
   const jobs = app.get(Jobs);
   const running = jobs.run();
@@ -287,9 +307,9 @@ it('an application that closes finishes the work that holds a lock in the table,
   jobs.gate.open();
   expect(await running).toBe('done');
   await closing;
-  const { rows } = await (
-    await pglite()
-  ).query(`SELECT expires_at = 'epoch' AS is_free FROM ${options.table} WHERE resource_lock_key = 'job'`);
+  const { rows } = await pglite.query(
+    `SELECT expires_at = 'epoch' AS is_free FROM ${options.table} WHERE resource_lock_key = 'job'`,
+  );
   expect(rows).toEqual([{ is_free: true }]);
 });
 
@@ -301,7 +321,7 @@ it('an application does not start when a method with @Limited has its locks in a
   }
   const imports = [
     RedisLockModule.forRoot({ memory: true }),
-    SqlLockModule.forRoot({ ...(await onPGlite()), name: 'billing' }),
+    SqlLockModule.forRoot({ ...onPGlite(), name: 'billing' }),
   ];
   await expect(startApp(imports, [Partners])).rejects.toThrow(
     /^Partners\.call in RootTestModule is @Limited of the registration "billing"\. The store of this registration has no permits\. A database supports only exclusive locks/,
@@ -311,12 +331,12 @@ it('an application does not start when a method with @Limited has its locks in a
 
 describe.each([
   ['a PostgreSQL', { postgres: (await postgresOfFile()).url, ...PATIENT }],
-  ['a PGlite', await onPGlite()],
+  ['a PGlite', onPGlite()],
 ])('a lock in a table of %s', (_, options) => {
   it('that is detached is adopted by only one of all calls that try, with a larger token, and its waiters get it after that [G829]', async () => {
     const [sender, receiver, third] = await Promise.all([1, 2, 3].map(() => openSqlLocks(options)));
     const key = freshKey();
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 5; round++) {
       const lock = await sender!.acquire(key);
       const parcel = await lock.detach({ ttlMs: 3_600_000 });
       expect(lock.isHeld).toBe(false);

@@ -4,7 +4,7 @@ import { postgresOfFile } from './stage.js';
 import { ddl } from './statements.js';
 
 /** `RACE_SECONDS=600 RACE_CONNECTIONS=50 RACE_SEED=7 npm test -- test/sql/races` races for longer, and prints its figures. */
-const { RACE_CONNECTIONS = 16, RACE_SECONDS = 3, RACE_SEED = 1 } = process.env;
+const { RACE_CONNECTIONS = 16, RACE_SECONDS = 2, RACE_SEED = 1 } = process.env;
 /** For the race, and for the check of its record. */
 const TIMEOUT_MS = Number(RACE_SECONDS) * 1_000 + 300_000;
 

@@ -107,6 +107,6 @@ async function copyNewServer(from: string, to: string): Promise<void> {
     () => false,
   );
   if (isFirst) await initialisePostgres(from).then(() => writeFile(ready, ''));
-  await until(() => existsSync(ready), { what: 'the files of a new server are made' });
+  await until(() => existsSync(ready), { what: 'the files of a new server are made', timeoutMs: 200_000 });
   await promisify(execFile)('cp', ['-a', join(from, 'data'), to]);
 }
