@@ -105,10 +105,18 @@ Module({
 const warnings = [];
 const logger = { log() {}, warn: (message) => warnings.push(message), error: (message) => warnings.push(message) };
 const app = await NestFactory.createApplicationContext(App, { logger });
-const counter = app.get(Counter);
+const [counter, locks] = [app.get(Counter), app.get(LockService)];
+let held;
 
 serve({
   add: (method) => counter[method](),
+  async acquire(ttlMs) {
+    held = await locks.acquire('tea', { ttlMs });
+    return held.fencingToken;
+  },
+  release: () => held.release(),
+  /** Writes with the token of its lock, whether it still holds the lock or not: the database has to check that. */
+  write: (total) => write(pool, { fence: held.fencingToken, set: { total } }),
   forget() {
     letCommit?.();
     mayCommit = Promise.resolve();

@@ -19,6 +19,19 @@ class TransactionalCounter extends DrivenProcess {
     return this.ask('add', counting);
   }
 
+  /** @returns the fencing token */
+  acquire(ttlMs: number): Promise<number> {
+    return this.ask('acquire', ttlMs);
+  }
+
+  release(): Promise<boolean> {
+    return this.ask('release');
+  }
+
+  write(total: number): Promise<void> {
+    return this.ask('write', total);
+  }
+
   /** Transactions stop before their commit from now on, until `letCommit`. */
   holdCommits(): Promise<void> {
     return this.ask('holdCommits');
@@ -60,6 +73,19 @@ beforeEach(async () => {
 afterAll(() => Promise.all([first.kill(), second.kill()]));
 
 const total = async () => (await database.query('SELECT total FROM stock'))[0]!.total;
+
+it('two processes do not overwrite each other when one is paused and the row checks the token [G27]', async () => {
+  const token = await first.acquire(1_000);
+  const read = await total();
+  first.pause();
+  expect(await second.acquire(60_000)).toBeGreaterThan(token);
+  await second.write(Number(await total()) + 5);
+  await second.release();
+  const late = first.write(Number(read) + 1);
+  first.resume();
+  await expect(late).rejects.toThrow('StaleTokenError');
+  expect(await total()).toBe(5);
+});
 
 it('two processes lose an update with @Transactional above @Locked: the lock is free before the commit [G35]', async () => {
   await Promise.all([first.holdCommits(), second.holdCommits()]);
