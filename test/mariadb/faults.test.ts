@@ -3,9 +3,9 @@ import { ddl } from 'nest-redis-lock/sql';
 import { openMysql } from '../../lib/stores/sql/mysql/mysql-source.js';
 import { acquireOn, claimOn, extendOn, freshKey, granted, holderOn, releaseOn } from '../support/claims.js';
 import { commitsHang, statementComesLate, type SessionServer } from '../sql/sessions.js';
-import { proxyTo } from '../sql/stage.js';
 import type { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
+import { proxyTo } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { kindOfServer, locksOn, mariaDb, openBackend, ownMariaDb, PATIENT, sessionOn, urlBy } from './server.js';
 
@@ -93,7 +93,7 @@ describe('Locks in MariaDB', () => {
   });
 
   it('leave nothing behind of an attempt whose reply never came [G783]', async () => {
-    const proxy = await proxyTo(server.port);
+    const proxy = await proxyTo(server);
     const backend = await openBackend(urlBy(proxy), 1_000);
     const direct = await openBackend(server.url);
     const held = claimOn(freshKey(), 600_000);
@@ -109,7 +109,7 @@ describe('Locks in MariaDB', () => {
   });
 
   it('can be acquired once a server answers that hung while sessions were set up, and no socket of those sessions is left', async () => {
-    const proxy = await proxyTo(server.port);
+    const proxy = await proxyTo(server);
     proxy.mutesAfter = /SHOW VARIABLES/;
     const starting = openSqlLocks({ mysql: urlBy(proxy), commandTimeoutMs: 1_000, connectTimeoutMs: 60_000 });
     await until(() => proxy.made >= 3 && proxy.present <= 1, {

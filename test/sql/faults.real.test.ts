@@ -16,9 +16,10 @@ import {
   releaseOn,
   type Claim,
 } from '../support/claims.js';
+import { proxyTo } from '../support/stage.js';
 import type { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { blocked, locksOn, ownPostgres, PATIENT, postgresOfFile, proxyTo, sessionOn, urlBy } from './stage.js';
+import { blocked, locksOn, ownPostgres, PATIENT, postgresOfFile, sessionOn, urlBy } from './stage.js';
 
 const server = await postgresOfFile();
 
@@ -30,7 +31,7 @@ async function backendOn(options: Partial<PostgresLockModuleOptions> = {}): Prom
 
 /** A backend whose connections go through a proxy. */
 async function proxied(commandTimeoutMs: number): Promise<{ backend: LockBackend; proxy: TcpProxy }> {
-  const proxy = await proxyTo(server.port);
+  const proxy = await proxyTo(server);
   return { proxy, backend: await backendOn({ postgres: urlBy(proxy), commandTimeoutMs }) };
 }
 

@@ -7,6 +7,7 @@ import type { SqlClient } from '../../lib/stores/sql/sql-client.js';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
+import { proxyTo } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { describeHazards, type HazardDatabase, type Pool } from './hazards.js';
 import {
@@ -19,7 +20,6 @@ import {
   ownPostgres,
   PATIENT,
   postgresOfFile,
-  proxyTo,
   queued,
   rowOf,
   sessionOn,
@@ -223,7 +223,7 @@ describe('S13: the server is read-only, as after a failover', () => {
 
 describe('S14: a waiting process is not notified of its turn', () => {
   it('this library finds its turn although the connection on which it listens is half open [G768]', async () => {
-    const proxy = await proxyTo(server.port);
+    const proxy = await proxyTo(server);
     const [holder, waiter] = [await locksOn(server), await locksOn({ url: urlBy(proxy) })];
     const key = freshKey();
     const lock = await holder.acquire(key, { ttlMs: TTL_MS });

@@ -2,8 +2,8 @@ import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LockOptionsError, type LockService } from 'nest-redis-lock';
 import type { SqlStoreOptions } from 'nest-redis-lock/sql';
 import { freshKey } from '../support/claims.js';
+import { proxyTo } from '../support/stage.js';
 import { until } from '../support/until.js';
-import { proxyTo } from './stage.js';
 
 const HOUR_MS = 3_600_000;
 const TTL_MS = 600_000;
@@ -153,7 +153,7 @@ export function describeHazards(name: string, start: () => Promise<HazardDatabas
 
     describe('S11: the statement ran, and its reply is lost', () => {
       it('this library knows its own value when it asks again: it holds the lock, and leaves nothing behind [G764]', async () => {
-        const proxy = await proxyTo(database.port);
+        const proxy = await proxyTo(database);
         const locks = await database.locks(database.url(proxy.port));
         const key = freshKey();
         await locks.withLock(key, () => {});

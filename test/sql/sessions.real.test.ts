@@ -1,9 +1,10 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';
+import { proxyTo } from '../support/stage.js';
 import { until } from '../support/until.js';
 import { commitsHang, statementComesLate, type SessionServer } from './sessions.js';
-import { connectTo, locksOn, proxyTo, queued, urlBy } from './stage.js';
+import { connectTo, locksOn, queued, urlBy } from './stage.js';
 
 let server: PostgresServer;
 beforeEach(async () => {
@@ -60,7 +61,7 @@ describe('The sessions of locks in PostgreSQL', () => {
   });
 
   it('that listen are ended when others take their place, though the server has not learned that they were closed [G977]', async () => {
-    const proxy = await proxyTo(server.port);
+    const proxy = await proxyTo(server);
     const [locks, other] = [await locksOn({ url: urlBy(proxy) }), await locksOn(server)];
     /** Waits for a lock that the other process holds for a moment. */
     const takeOver = async (key: string) => {

@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
+import { proxyTo } from '../support/stage.js';
 import { until } from '../support/until.js';
-import { proxyTo } from './stage.js';
 
 /** A server of one test. */
 export interface SessionServer {
@@ -16,7 +16,7 @@ export interface SessionServer {
 
 /** A statement reaches the server after its attempt was undone. */
 export async function statementComesLate(server: SessionServer): Promise<void> {
-  const proxy = await proxyTo(server.port);
+  const proxy = await proxyTo(server);
   const locks = await server.locks({ commandTimeoutMs: 500 }, proxy.port);
   const other = await server.locks({});
   await locks.withLock('late', () => {});

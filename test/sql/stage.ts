@@ -4,7 +4,6 @@ import type { LockDiagnosis, LockService } from 'nest-redis-lock';
 import type { MysqlDiagnosis, PostgresDiagnosis, PostgresLockModuleOptions } from 'nest-redis-lock/sql';
 import { openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 /** Long enough for a busy machine, if nothing should be given up. */
@@ -22,13 +21,6 @@ export async function ownPostgres(settings: Readonly<Record<string, string>> = {
   const server = await PostgresServer.start(settings);
   onTestFinished(() => server.stop());
   return server;
-}
-
-/** A way to a server that loses data on request. */
-export async function proxyTo(port: number): Promise<TcpProxy> {
-  const proxy = await TcpProxy.start(port);
-  onTestFinished(() => proxy.stop());
-  return proxy;
 }
 
 export const urlBy = ({ port }: { port: number }): string => `postgres://postgres@127.0.0.1:${port}/postgres`;
