@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { keysFor } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
@@ -33,7 +34,7 @@ function served(use: () => Promise<unknown>): Promise<unknown> {
   const isServed = () =>
     use().then(
       () => true,
-      () => false,
+      () => sleep(200, false),
     );
   return until(isServed, { what: 'the lock is acquired', timeoutMs: 60_000 });
 }

@@ -1,6 +1,6 @@
 import type { RedisOptions } from 'ioredis';
-import { afterEach, expect, it, onTestFinished } from 'vitest';
-import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
+import { afterEach, expect, it } from 'vitest';
+import { acquireOn, backendOf, claimOn, freshKey, releaseOn, warmUp } from '../support/claims.js';
 import { clientOf, serverOfFile } from '../support/stage.js';
 import { counterOn, ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
@@ -22,11 +22,8 @@ it.each(CLIENTS)(
   'an acquire that was given up leaves no lock when the server runs it late, by %s [G51]',
   async (_name, options) => {
     const redis = options ? clientOf(server, options) : server.url;
-    const backend = await connected({ redis, commandTimeoutMs: 500 });
-    onTestFinished(() => backend.close());
-    const warmUp = claimOn(freshKey());
-    await granted(backend, warmUp);
-    await releaseOn(backend, warmUp);
+    const backend = await backendOf({ redis, commandTimeoutMs: 500 });
+    await warmUp(backend);
     const claim = claimOn(freshKey());
     const counter = await counterOn(server);
     server.pause();

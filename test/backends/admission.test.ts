@@ -1,8 +1,8 @@
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { LockUnavailableError, type RedisLockModuleOptions } from 'nest-redis-lock';
 import type { AcquireOutcome, LockBackend } from 'nest-redis-lock/testing';
 import { identify } from '../../lib/stores/redis/client/server-identity.js';
-import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';
+import { acquireOn, backendOf, claimOn, connected, freshKey, granted } from '../support/claims.js';
 import { portOf } from '../support/port-of.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { RedlockNodes, redlockNodes } from '../support/redlock-nodes.js';
@@ -22,15 +22,9 @@ describe('A node of a Redlock', () => {
     nodes = await redlockNodes(3);
   });
 
-  const open = async (options: Partial<RedisLockModuleOptions> = {}) => {
-    const backend = await connected({
-      redlock: nodes.urls,
-      ttlMs: LONG_MS,
-      commandTimeoutMs: NODE_MS,
-      ...options,
-    } as RedisLockModuleOptions);
-    onTestFinished(() => backend.close());
-    return backend;
+  const open = (options: Partial<RedisLockModuleOptions> = {}) => {
+    const defaults = { redlock: nodes.urls, ttlMs: LONG_MS, commandTimeoutMs: NODE_MS };
+    return backendOf({ ...defaults, ...options } as RedisLockModuleOptions);
   };
   const attempt = (backend: LockBackend, ttlMs = LONG_MS) => acquireOn(backend, claimOn(freshKey(), ttlMs));
   const abstaining = (outcome: AcquireOutcome) =>

@@ -38,30 +38,33 @@ describe('an inbox', () => {
     const quiet = () => new Promise<void>((resolve) => setTimeout(resolve, 600));
     beforeEach(quiet);
 
+    /** An inbox whose message to itself is refused when the test says so. */
+    async function checked() {
+      const made = inboxOf();
+      made.inbox.open();
+      await made.isOpen();
+      let reject!: (fault: CommandFault) => void;
+      vi.spyOn(made.port.messages, 'publish').mockReturnValue(new Promise((_, rejects) => (reject = rejects)));
+      made.inbox.check();
+      const refuse = async () => {
+        reject(new CommandFault('NOPERM this user has no permissions', 'refused'));
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      };
+      return { ...made, refuse };
+    }
+
     it('reports no refusal that comes after it was closed', async () => {
-      const { inbox, port, forbidden, isOpen } = inboxOf();
-      inbox.open();
-      await isOpen();
-      let refuse!: (fault: CommandFault) => void;
-      vi.spyOn(port.messages, 'publish').mockReturnValue(new Promise((_, reject) => (refuse = reject)));
-      inbox.check();
+      const { inbox, forbidden, refuse } = await checked();
       inbox.close();
-      refuse(new CommandFault('NOPERM this user has no permissions', 'refused'));
-      await new Promise((resolve) => setTimeout(resolve, 10));
+      await refuse();
       expect(forbidden).toEqual([]);
     });
 
     it('keeps the connection that was made meanwhile when the message that it sent before is refused', async () => {
-      const { inbox, port, changes, forbidden, isOpen } = inboxOf();
-      inbox.open();
-      await isOpen();
-      let refuse!: (fault: CommandFault) => void;
-      vi.spyOn(port.messages, 'publish').mockReturnValue(new Promise((_, reject) => (refuse = reject)));
-      inbox.check();
+      const { inbox, changes, forbidden, refuse } = await checked();
       await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
       await until(() => changes.length === 3, { what: 'it listens again' });
-      refuse(new CommandFault('NOPERM this user has no permissions', 'refused'));
-      await new Promise((resolve) => setTimeout(resolve, 10));
+      await refuse();
       expect([inbox.isOpen(), forbidden]).toEqual([true, []]);
     });
 

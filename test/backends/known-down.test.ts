@@ -1,9 +1,8 @@
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import type { LockBackend } from 'nest-redis-lock/testing';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted } from '../support/claims.js';
+import { attempt, backendOf, claimOn, extendOn, freshKey, untilGranted, warmUp } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { proxyTo, redisServer, redisServers } from '../support/stage.js';
@@ -17,12 +16,6 @@ beforeEach(async () => {
   server = await redisServer();
 });
 
-async function use(options: RedisLockModuleOptions): Promise<LockBackend> {
-  const backend = await connected(options);
-  onTestFinished(() => backend.close());
-  return backend;
-}
-
 /** Waits until an operation that does not wait for the connection reports it. */
 async function saysWhy(backend: LockBackend, problem: RegExp): Promise<void> {
   const says = async () => problem.test(JSON.stringify(await extendOn(backend, claimOn(freshKey()))));
@@ -32,7 +25,6 @@ async function saysWhy(backend: LockBackend, problem: RegExp): Promise<void> {
 /** A client of the application keeps commands that were sent before it knew of the break, and sends them again. */
 const broken = ({ status }: { status: string }) => status !== 'ready';
 
-const attempt = (backend: LockBackend) => acquireOn(backend, claimOn(freshKey()));
 const unavailable = (...problems: unknown[]) => ({
   status: 'unavailable',
   causes: problems.map((problem) => expect.objectContaining({ problem })),
@@ -41,13 +33,12 @@ const refused = expect.stringMatching(/^not connected \(\w+\): connect ECONNREFU
 
 describe('A Redis that refuses connections', () => {
   it('later calls do not wait for a Redis that is known to refuse connections, and say why [G59]', async () => {
-    const backend = await use({ redis: server.url, commandTimeoutMs: NEVER_MS });
+    const backend = await backendOf({ redis: server.url, commandTimeoutMs: NEVER_MS });
     await server.kill();
     await saysWhy(backend, /ECONNREFUSED/);
     for (let call = 0; call < 50; call++) expect(await attempt(backend)).toEqual(unavailable(refused));
     await server.restart();
-    const acquired = async () => (await attempt(backend)).status === 'acquired';
-    await until(acquired, { what: 'it is usable again' });
+    await untilGranted(backend);
   });
 
   it("calls do not wait for a Redis that refuses the connections of the application's client, and that client handles errors as before [G60]", async () => {
@@ -55,7 +46,7 @@ describe('A Redis that refuses connections', () => {
     const client = new Redis(server.url).on('error', (error: Error) => errors.push(error.message));
     onTestFinished(() => client.disconnect());
     const listeners = client.listenerCount('error');
-    const backend = await use({ redis: client, commandTimeoutMs: NEVER_MS });
+    const backend = await backendOf({ redis: client, commandTimeoutMs: NEVER_MS });
     expect(client.listenerCount('error')).toBe(listeners);
     await server.kill();
     await until(() => broken(client), { what: 'the client knows about the break' });
@@ -63,8 +54,7 @@ describe('A Redis that refuses connections', () => {
     expect(await attempt(backend)).toEqual(unavailable(refused));
     expect(errors).not.toEqual([]);
     await server.restart();
-    const acquired = async () => (await attempt(backend)).status === 'acquired';
-    await until(acquired, { what: 'it is usable again' });
+    await untilGranted(backend);
   });
 
   it.each(['close', 'destroy'] as const)(
@@ -92,7 +82,7 @@ describe('A Redis that takes connections and does not answer', () => {
     const client = whose === 'its own' ? undefined : new Redis(proxy.url).on('error', () => {});
     if (client) onTestFinished(() => client.disconnect());
     const commandTimeoutMs = 1_000;
-    const backend = await use({ redis: client ?? proxy.url, commandTimeoutMs });
+    const backend = await backendOf({ redis: client ?? proxy.url, commandTimeoutMs });
     proxy.hold();
     proxy.cut();
     if (client) await until(() => broken(client), { what: 'the client knows about the break' });
@@ -105,8 +95,7 @@ describe('A Redis that takes connections and does not answer', () => {
     }
     expect(waitedFor).toBeLessThanOrEqual(1); // the process may have been paused
     proxy.release();
-    const acquired = async () => (await attempt(backend)).status === 'acquired';
-    await until(acquired, { what: 'it is usable again' });
+    await untilGranted(backend);
     proxy.cut();
     expect(await attempt(backend)).toMatchObject({ status: 'acquired' });
   });
@@ -115,8 +104,8 @@ describe('A Redis that takes connections and does not answer', () => {
 describe('Nodes of a Redlock that refuse connections', () => {
   it('calls do not wait for Redlock nodes that refuse connections, and the error says why for each [G62]', async () => {
     const servers = await redisServers(3);
-    const backend = await use({ redlock: servers.map(({ url }) => url), commandTimeoutMs: NEVER_MS });
-    await granted(backend, claimOn(freshKey()));
+    const backend = await backendOf({ redlock: servers.map(({ url }) => url), commandTimeoutMs: NEVER_MS });
+    await warmUp(backend);
     await Promise.all(servers.map((each) => each.kill()));
     const why = /ECONNREFUSED.*ECONNREFUSED.*ECONNREFUSED/;
     await saysWhy(backend, why);

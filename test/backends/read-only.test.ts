@@ -1,12 +1,12 @@
 import { Redis } from 'ioredis';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LockBackend } from 'nest-redis-lock/testing';
 import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import { proxyTo, redisServer } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
+import { attempt, backendOf, untilGranted, warmUp } from '../support/claims.js';
 
 /** A server, and the address that clients know, which can lead to another server. */
 interface Address {
@@ -27,17 +27,11 @@ async function becomesReplica({ server }: Address, of: RedisServer): Promise<voi
 
 /** A lock is taken and released, so each connection exists. */
 async function inUse(options: RedisLockModuleOptions): Promise<LockBackend> {
-  const backend = await connected({ commandTimeoutMs: 20_000, ...options });
-  onTestFinished(() => backend.close());
-  const claim = claimOn(freshKey());
-  await granted(backend, claim);
-  await releaseOn(backend, claim);
+  const backend = await backendOf({ commandTimeoutMs: 20_000, ...options });
+  await warmUp(backend);
   return backend;
 }
 
-const attempt = (backend: LockBackend) => acquireOn(backend, claimOn(freshKey()));
-const acquired = (backend: LockBackend) =>
-  until(async () => (await attempt(backend)).status === 'acquired', { what: 'a lock is granted' });
 const readOnly = expect.objectContaining({ problem: expect.stringContaining('READONLY') });
 
 describe('A primary that became a replica and kept its connections', () => {
@@ -55,7 +49,7 @@ describe('A primary that became a replica and kept its connections', () => {
     const backend = await inUse({ redis: source(old) });
     await becomesReplica(old, next);
     old.door.retarget(next.port);
-    await acquired(backend);
+    await untilGranted(backend);
   });
 
   it('a client asks a demoted primary again at most once a second while its address leads to no other server [G65]', async () => {

@@ -1,11 +1,12 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockBackend } from 'nest-redis-lock/testing';
 import { RAISE_FENCE } from '../../lib/stores/redis/scripts/lua.js';
 import { shardOf, timeOn } from '../support/stored.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { proxyTo } from '../support/stage.js';
+import type { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
-import { RedlockNodes } from '../support/redlock-nodes.js';
+import { acquireOn, backendOf, claimOn, freshKey, granted, releaseOn } from '../support/claims.js';
+import { redlockNodes, type RedlockNodes } from '../support/redlock-nodes.js';
 
 const HIGH = 3e15;
 
@@ -14,28 +15,22 @@ describe('Fencing tokens of a Redlock', () => {
   let proxy: TcpProxy;
   let backend: LockBackend;
 
-  beforeAll(async () => {
-    nodes = await RedlockNodes.start(3);
-    proxy = await TcpProxy.start(nodes.servers[0]!.port);
-  });
+  /** A backend on the nodes, of which the first is behind a proxy. */
+  const open = (commandTimeoutMs: number) =>
+    backendOf({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs });
+
   beforeEach(async () => {
+    nodes = await redlockNodes(3);
+    proxy = await proxyTo(nodes.servers[0]!);
     // A limit that is never reached: a node that hangs is just not part of the majority.
-    const redlock = [proxy.url, ...nodes.urls.slice(1)];
-    backend = await connected({ redlock, commandTimeoutMs: 60_000 });
+    backend = await open(60_000);
+    onTestFinished(() => nodes.resume());
     const warmUp = claimOn(freshKey());
     await nodes.setFence(0, warmUp.key, HIGH); // so that each node knows the script of the write-back
     await nodes.setFence(1, warmUp.key, HIGH + 1);
     await nodes.setFence(2, warmUp.key, HIGH + 2);
     await granted(backend, warmUp);
     await releaseOn(backend, warmUp);
-  });
-  afterEach(async () => {
-    nodes.resume();
-    await backend.close();
-  });
-  afterAll(async () => {
-    await proxy.stop();
-    await nodes.stop();
   });
 
   it('a fencing token of a Redlock is the highest counter of the granting nodes, and a majority knows it before it is issued [G17]', async () => {
@@ -69,8 +64,7 @@ describe('Fencing tokens of a Redlock', () => {
   });
 
   it('a fencing token that cannot reach a majority is not issued, and the lock is given back [G19]', async () => {
-    await backend.close();
-    backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 900 });
+    backend = await open(900);
     const claim = claimOn(freshKey());
     await nodes.setFence(0, claim.key, HIGH);
     await nodes.setFence(1, claim.key, HIGH + 50);
@@ -88,8 +82,7 @@ describe('Fencing tokens of a Redlock', () => {
   });
 
   it('no fencing token is issued because of a node that granted late and had reached a larger number by then [G20]', async () => {
-    await backend.close();
-    backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 5_000 });
+    backend = await open(5_000);
     const claim = claimOn(freshKey());
     await nodes.setFence(0, claim.key, HIGH);
     await nodes.setFence(1, claim.key, HIGH + 50);

@@ -1,21 +1,21 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { LockBackend } from 'nest-redis-lock/testing';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { COMMANDS_IN_FLIGHT } from '../../lib/core/backend/lane.js';
 import { KEEP, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import {
   acquireOn,
+  backendOf,
   claimOn,
-  connected,
   extendOn,
   freshKey,
   granted,
   holderOn,
   now,
   releaseOn,
+  warmUp,
 } from '../support/claims.js';
-import { RedlockNodes } from '../support/redlock-nodes.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { redlockNodes } from '../support/redlock-nodes.js';
+import { proxyTo } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 /** Longer than a test may take: a call that waits for a hanging node does not end in time. */
@@ -23,27 +23,27 @@ const NEVER_MS = 60_000;
 /** Time enough for a node that runs, on a busy machine. */
 const SHORT_MS = 900;
 
+/** Nodes of a Redlock, and backends on them, for one test. */
+async function redlockOf(count: number, commandTimeoutMs: number) {
+  const nodes = await redlockNodes(count);
+  const open = () => backendOf({ redlock: nodes.urls, commandTimeoutMs });
+  const backend = await open();
+  onTestFinished(() => nodes.resume());
+  return { nodes, open, backend };
+}
+
+/** A lock that all three nodes have granted. */
+async function held(commandTimeoutMs = SHORT_MS) {
+  const { nodes, backend } = await redlockOf(3, commandTimeoutMs);
+  const claim = claimOn(freshKey());
+  await granted(backend, claim);
+  await nodes.allGranted(claim.key);
+  return { nodes, backend, claim };
+}
+
 describe('A Redlock of 5', () => {
-  let nodes: RedlockNodes;
-  const backends: LockBackend[] = [];
-
-  beforeAll(async () => {
-    nodes = await RedlockNodes.start(5);
-  });
-  afterEach(async () => {
-    nodes.resume();
-    await Promise.all(backends.splice(0).map((backend) => backend.close()));
-  });
-  afterAll(() => nodes.stop());
-
-  const open = async (commandTimeoutMs: number): Promise<LockBackend> => {
-    const backend = await connected({ redlock: nodes.urls, commandTimeoutMs });
-    backends.push(backend);
-    return backend;
-  };
-
   it('a Redlock decides as soon as a majority granted, without waiting for nodes that hang [G82]', async () => {
-    const backend = await open(NEVER_MS);
+    const { nodes, backend } = await redlockOf(5, NEVER_MS);
     nodes.pause(1, 3);
     const claim = claimOn(freshKey());
     await granted(backend, claim);
@@ -58,7 +58,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('a Redlock of five acquires, extends, inspects and releases while two nodes hang [G83]', async () => {
-    const backend = await open(SHORT_MS);
+    const { nodes, backend } = await redlockOf(5, SHORT_MS);
     nodes.pause(0, 1);
     for (let round = 0; round < 3; round++) {
       const claim = claimOn(freshKey());
@@ -71,7 +71,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('a Redlock is unavailable when a majority hangs, and the error names each of those nodes [G84]', async () => {
-    const backend = await open(SHORT_MS);
+    const { nodes, backend } = await redlockOf(5, SHORT_MS);
     nodes.pause(0, 2, 4);
     const claim = claimOn(freshKey());
     const expected = {
@@ -89,7 +89,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('a Redlock with a split vote names no holder, and the attempt keeps none of its votes [G85]', async () => {
-    const backend = await open(NEVER_MS);
+    const { nodes, backend } = await redlockOf(5, NEVER_MS);
     const key = freshKey();
     for (const node of [0, 1]) await nodes.put(node, key, 'one');
     await nodes.put(2, key, 'two');
@@ -103,7 +103,8 @@ describe('A Redlock of 5', () => {
   });
 
   it('one of several attempts that split the votes of a Redlock wins soon [G87]', async () => {
-    const contenders = await Promise.all(Array.from({ length: 3 }, () => open(NEVER_MS)));
+    const { nodes, backend, open } = await redlockOf(5, NEVER_MS);
+    const contenders = [backend, await open(), await open()];
     const key = freshKey();
     const winners: string[] = [];
     await Promise.all(
@@ -122,7 +123,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('an attempt that got no majority in time gives back all its votes, the late ones too [G86]', async () => {
-    const backend = await open(SHORT_MS);
+    const { nodes, backend } = await redlockOf(5, SHORT_MS);
     const key = freshKey();
     nodes.pause(0, 1, 2);
     expect(await acquireOn(backend, claimOn(key))).toMatchObject({ status: 'unavailable' });
@@ -135,31 +136,8 @@ describe('A Redlock of 5', () => {
 });
 
 describe('Extending a lock of a Redlock', () => {
-  let nodes: RedlockNodes;
-  let backend: LockBackend;
-
-  beforeAll(async () => {
-    nodes = await RedlockNodes.start(3);
-  });
-  beforeEach(async () => {
-    backend = await connected({ redlock: nodes.urls, commandTimeoutMs: 900 });
-  });
-  afterEach(async () => {
-    nodes.resume();
-    await backend.close();
-  });
-  afterAll(() => nodes.stop());
-
-  /** Granted by all three nodes. */
-  const held = async () => {
-    const claim = claimOn(freshKey());
-    await granted(backend, claim);
-    await nodes.allGranted(claim.key);
-    return claim;
-  };
-
   it('an extension puts the key back on a node of a Redlock that lost it [G88]', async () => {
-    const claim = await held();
+    const { nodes, backend, claim } = await held();
     await nodes.drop(2, claim.key);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     await until(async () => (await nodes.owner(2, claim.key)) === claim.owner, { what: 'node 2 has it again' });
@@ -174,7 +152,7 @@ describe('Extending a lock of a Redlock', () => {
   });
 
   it('an extension puts the key back only when a majority is known to have it, so that nobody else can have held the lock in between [G89]', async () => {
-    const claim = await held();
+    const { nodes, backend, claim } = await held();
     await nodes.drop(1, claim.key);
     nodes.pause(2);
     const unavailable = { status: 'unavailable', causes: [expect.objectContaining({ node: nodes.names(2)[0] })] };
@@ -192,7 +170,7 @@ describe('Extending a lock of a Redlock', () => {
     ['expired', 'has no more', null],
     ['stolen', 'gave to another', 'another'],
   ] as const)('finds a lock lost (%s) that a majority %s, and gives back the minority', async (reason, _, other) => {
-    const claim = await held();
+    const { nodes, backend, claim } = await held();
     for (const node of [0, 1]) {
       await nodes.drop(node, claim.key);
       if (other) await nodes.put(node, claim.key, other);
@@ -204,9 +182,7 @@ describe('Extending a lock of a Redlock', () => {
   });
 
   it('does not put it back if it was released before a slow node reports its loss', async () => {
-    await backend.close();
-    backend = await connected({ redlock: nodes.urls, commandTimeoutMs: 60_000 });
-    const claim = await held();
+    const { nodes, backend, claim } = await held(NEVER_MS);
     await nodes.drop(2, claim.key);
     nodes.pause(2);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
@@ -218,47 +194,9 @@ describe('Extending a lock of a Redlock', () => {
 });
 
 describe('A Redlock of 3', () => {
-  let nodes: RedlockNodes;
-  let proxies: TcpProxy[];
-  let backend: LockBackend;
-
-  beforeAll(async () => {
-    nodes = await RedlockNodes.start(3, ['--appendonly', 'yes', '--appendfsync', 'no']);
-    proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
-  });
-  beforeEach(async () => {
-    backend = await open(900);
-  });
-  afterEach(async () => {
-    for (const proxy of proxies) {
-      proxy.release();
-      proxy.passReplies();
-      await proxy.accept();
-    }
-    nodes.resume();
-    await backend.close();
-    await nodes.restart();
-  });
-  afterAll(async () => {
-    await Promise.all(proxies.map((proxy) => proxy.stop()));
-    await nodes.stop();
-  });
-
-  const open = (commandTimeoutMs: number) =>
-    connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs, admission: false });
-  const waitsForSlowNodes = async () => {
-    await backend.close();
-    backend = await open(60_000);
-  };
-  const held = async (ttlMs?: number) => {
-    const claim = claimOn(freshKey(), ttlMs);
-    await granted(backend, claim);
-    await nodes.allGranted(claim.key);
-    return claim;
-  };
-
   it('a Redlock node that hangs gets no more requests, and the locks of earlier requests are released there', async () => {
-    await releaseOn(backend, await held());
+    const { nodes, backend, claim: earlier } = await held();
+    await releaseOn(backend, earlier);
     nodes.pause(1);
     const first = claimOn(freshKey());
     await granted(backend, first);
@@ -281,9 +219,13 @@ describe('A Redlock of 3', () => {
    * Releases a lock while a slow node does not know the script of the earlier attempt or extension, but knows this one.
    */
   const givenBackBeforeItIsSentAgain = async (late: string, known: Script, keepMs?: number) => {
-    await waitsForSlowNodes();
-    let claim = claimOn(freshKey(), 60_000);
-    if (late === 'extend') claim = await held(60_000);
+    const { nodes, backend } = await redlockOf(3, NEVER_MS);
+    await warmUp(backend);
+    const claim = claimOn(freshKey(), 60_000);
+    if (late === 'extend') {
+      await granted(backend, claim);
+      await nodes.allGranted(claim.key);
+    }
     const slow = nodes.servers[2]!;
     await slow.command('SCRIPT', 'FLUSH');
     await slow.command('SCRIPT', 'LOAD', known.source);
@@ -294,13 +236,13 @@ describe('A Redlock of 3', () => {
     nodes.resume();
     await backend.close(); // nothing is in flight any more
     expect((await slow.calls()).eval).toBeGreaterThan(0);
-    return claim;
+    return { nodes, claim };
   };
 
   it.each(['acquire', 'extend'])(
     'a lock is also kept on a slow node that did not know the script of the %s, and not longer [G334]',
     async (late) => {
-      const claim = await givenBackBeforeItIsSentAgain(late, KEEP, 30_000);
+      const { nodes, claim } = await givenBackBeforeItIsSentAgain(late, KEEP, 30_000);
       for (const server of nodes.servers) {
         expect(await server.command('GET', `lock:{${claim.key}}`)).toMatch(new RegExp(`^${claim.owner}@\\d{16}=$`));
         expect(await server.command('PTTL', `lock:{${claim.key}}`)).toBeLessThanOrEqual(30_000);
@@ -311,15 +253,20 @@ describe('A Redlock of 3', () => {
   it.each(['acquire', 'extend'])(
     'leaves nothing on a slow node that did not know the script of the %s',
     async (late) => {
-      const claim = await givenBackBeforeItIsSentAgain(late, RELEASE);
+      const { nodes, claim } = await givenBackBeforeItIsSentAgain(late, RELEASE);
       expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
     },
   );
 
   it('counts a lease from when the first of the votes that granted it was sent', async () => {
-    await waitsForSlowNodes();
+    const nodes = await redlockNodes(3);
+    const proxy = await proxyTo(nodes.servers[1]!);
+    const backend = await backendOf({
+      redlock: [nodes.urls[0]!, proxy.url, nodes.urls[2]!],
+      commandTimeoutMs: NEVER_MS,
+    });
     nodes.pause(2);
-    proxies[1]!.hold();
+    proxy.hold();
     for (let others = 0; others < 2 * COMMANDS_IN_FLIGHT; others++) {
       void acquireOn(backend, claimOn(freshKey(), 60_000)); // so many that the vote of the second node has to wait
       await new Promise(setImmediate);
@@ -328,7 +275,7 @@ describe('A Redlock of 3', () => {
     const attempt = acquireOn(backend, claim);
     await until(() => nodes.owner(0, claim.key), { what: 'the first node has voted' });
     await until(() => now() > since + 600, { what: 'time has passed' });
-    proxies[1]!.release();
+    proxy.release();
     const outcome = (await attempt) as { status: string; sentAt: number };
     expect(outcome.status).toBe('acquired');
     expect(outcome.sentAt).toBeLessThan(since + 500);

@@ -58,7 +58,7 @@ it('node-redis asks Sentinels again that are back, or name another master, long 
   await sleep(25_000); // node-redis gives up after 17 attempts, a second apart
 
   for (const way of ways) await way.accept();
-  const acquired = (locks: LockService, key: string) => locks.acquire(key).catch(() => undefined);
+  const acquired = (locks: LockService, key: string) => locks.acquire(key).catch(() => sleep(200, undefined));
   await (await until(() => acquired(early, 'early'), { what: 'a Sentinel is found' })).release();
 
   await group.primary.kill();

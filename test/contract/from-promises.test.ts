@@ -73,31 +73,17 @@ it.each<[operation: string, answer: object, problem: string]>([
     { status: 'acquired', grant: GRANT, others: [{ ...GRANT, lastToken: '2' }] },
     'with others that are an array of grants when its status is',
   ],
-  ...[['acquire', 'acquired'] as const, ['transfer', 'transferred'] as const].flatMap(
-    ([operation, status]): [string, object, string][] => [
-      [operation, { status, grant: { owner: 'me' } }, 'must answer with a grant with a key that is a string when'],
-      [
-        operation,
-        { status, grant: { key: 'key', owner: 5 } },
-        `with an owner that is a string when its status is '${status}': got 5`,
-      ],
-      [
-        operation,
-        { status, grant: { ...GRANT, fencingToken: '2' } },
-        `or undefined, when its status is '${status}': got '2'`,
-      ],
-      [
-        operation,
-        { status, grant: { ...GRANT, fencingToken: 2n } },
-        `or undefined, when its status is '${status}': got 2n`,
-      ],
-      [
-        operation,
-        { status, grant: { ...GRANT, fencingToken: 1, lastToken: 2 ** 53 } },
-        'a lastToken that is a safe integer',
-      ],
-    ],
-  ),
+  ...[['acquire', 'acquired'] as const, ['transfer', 'transferred'] as const].flatMap(([operation, status]) => {
+    const when = `when its status is '${status}': got`;
+    const rows: [grant: object, problem: string][] = [
+      [{ owner: 'me' }, 'must answer with a grant with a key that is a string when'],
+      [{ key: 'key', owner: 5 }, `with an owner that is a string ${when} 5`],
+      [{ ...GRANT, fencingToken: '2' }, `or undefined, ${when} '2'`],
+      [{ ...GRANT, fencingToken: 2n }, `or undefined, ${when} 2n`],
+      [{ ...GRANT, fencingToken: 1, lastToken: 2 ** 53 }, 'a lastToken that is a safe integer'],
+    ];
+    return rows.map(([grant, problem]): [string, object, string] => [operation, { status, grant }, problem]);
+  }),
   [
     'acquire',
     { status: 'contended', owner: 5 },
@@ -268,7 +254,7 @@ it('a backend that is closed twice at once settles both calls when its releases 
   await Promise.all([released, closings]);
 });
 
-it('10 000 locks that are released in an outage of a backend of promises cost one timer and few commands, and are free once it answers [G644]', async () => {
+it('2 000 locks that are released in an outage of a backend of promises cost one timer and few commands, and are free once it answers [G644]', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   onTestFinished(() => void vi.useRealTimers());
   let isDown = true;
@@ -285,7 +271,7 @@ it('10 000 locks that are released in an outage of a backend of promises cost on
     },
     1_000,
   );
-  const claims = Array.from({ length: 10_000 }, (_, index) => claimOn(`key ${index}`));
+  const claims = Array.from({ length: 2_000 }, (_, index) => claimOn(`key ${index}`));
   const outcomes = await Promise.all(claims.map((claim) => releaseOn(backend, claim)));
   expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set(['unavailable']));
   expect(commands).toBe(claims.length);

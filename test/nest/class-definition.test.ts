@@ -2,6 +2,7 @@ import { runInThisContext } from 'node:vm';
 import {
   Fenced,
   FencingToken,
+  fromContext,
   InjectLockService,
   LeaderOnly,
   Limited,
@@ -39,10 +40,11 @@ function compile(classes: string[], experimentalDecorators = true): [source: str
       emitDecoratorMetadata: experimentalDecorators,
     },
   });
-  const run = runInThisContext(`(${Object.keys(DECORATORS).join()}) => {\n${outputText}\n}`) as (
+  const known = { ...DECORATORS, fromContext };
+  const run = runInThisContext(`(${Object.keys(known).join()}) => {\n${outputText}\n}`) as (
     ...values: unknown[]
   ) => (() => void)[];
-  return run(...Object.values(DECORATORS)).map((define, index) => [classes[index]!, define]);
+  return run(...Object.values(known)).map((define, index) => [classes[index]!, define]);
 }
 
 function refusalOf(source: string, experimentalDecorators?: boolean): LockOptionsError {
@@ -175,6 +177,59 @@ it.each<[options: string, problem: string]>([
 ])('@Limited is refused with the options %s [G888]', (options, problem) => {
   const { message } = refusalOf(`class Wrong { @Limited('x', ${options}) async run() {} }`);
   expect(message).toContain(`@Limited on Wrong.run: ${problem}`);
+});
+
+it.each<[keys: string, problem: string]>([
+  ['[]', 'the array of keys is empty: name at least one.'],
+  [`['a:{0}', 'b:{params.id}']`, '"a:{0}" uses arguments and "b:{params.id}" the request, which are not known'],
+  [`['a', () => 'b']`, 'a string, an array of strings, or a function that returns one of them: got a func'],
+  [`['a', fromContext(() => 'b')]`, 'or a function that returns one of them: got an object.'],
+  [`['a', ['b']]`, 'or a function that returns one of them: got an array.'],
+  ['Array(2)', 'or a function that returns one of them: got undefined.'],
+  [`['a', '']`, 'the key "" cannot be read: it is empty.'],
+  [`['a', 'b:{0}:{params.id}']`, 'it mixes arguments of the method and parts of the request.'],
+])('a class whose method has the keys %s is refused when it is defined [G368]', (keys, problem) => {
+  const { message } = refusalOf(`class Wrong { @Locked(${keys}) async run() {} }`);
+  expect(message).toMatch(/^@Locked on Wrong.run: /);
+  expect(message).toContain(problem);
+});
+
+it.each([
+  [`{ policy: 5 }`, 'policy must be the name of a policy: got 5.'],
+  [`{ policy: '' }`, 'policy must be the name of a policy: got "".'],
+  [`{ policies: 'slow' }`, 'There is no option "policies"'],
+])('a method that names a policy is refused at its definition: %s [G867]', (options, problem) => {
+  const { message } = refusalOf(`class Job { @Locked('job', ${options}) async run() {} }`);
+  expect(message).toContain(`@Locked on Job.run: ${problem}`);
+});
+
+it.each<[given: string, problem: string]>([
+  [
+    `'job:{0}', { holdMs: 50 }`,
+    'the key must be a fixed string like "nightly", since a cron job has no arguments: got "job:{0}"',
+  ],
+  [`'job:{params.id}', { holdMs: 50 }`, 'the key must be a fixed string like "nightly"'],
+  [`['a', 'b'], { holdMs: 50 }`, 'since a cron job has no arguments: got an array'],
+  ['undefined, { holdMs: 50 }', 'got undefined'],
+  [`'', { holdMs: 50 }`, 'the key "" cannot be read: it is empty.'],
+  [`'job'`, 'holdMs must be a number of milliseconds, more than the difference between the clocks of the instances'],
+  [`'job', {}`, 'got undefined.'],
+  [`'job', { holdMs: 0 }`, 'got 0.'],
+  [`'job', { holdMs: NaN }`, 'got NaN.'],
+  [`'job', { holdMs: 0.5 }`, 'holdMs must be a whole number of milliseconds'],
+  [`'job', { holdMs: 50, maxHoldMs: 49 }`, 'maxHoldMs must be at least holdMs: got maxHoldMs 49 with holdMs 50.'],
+  [`'job', { holdMs: 50, ttlMs: 1 }`, 'ttlMs must be a whole number of milliseconds from 20'],
+])('@LockedCron is refused when the class is defined with %s [G383]', (given, problem) => {
+  const { message } = refusalOf(`class Wrong { @LockedCron('0 0 1 1 *', ${given}) async run() {} }`);
+  expect(message).toMatch(/^@Locked(Cron)? on Wrong\.run: [^@]*$/); // its place is named once
+  expect(message).toContain(problem);
+});
+
+it('@NotLocked together with @Locked is refused when the class is defined, in either order [G619]', () => {
+  for (const both of [`@Locked('order') @NotLocked()`, `@NotLocked() @Locked('order')`])
+    expect(refusalOf(`class Both { ${both} async pay() {} }`).message).toContain(
+      'Locked on Both.pay: the method is both @Locked and @NotLocked: remove one of them.',
+    );
 });
 
 it.each<[source: string, subject: string]>([

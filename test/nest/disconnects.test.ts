@@ -4,7 +4,7 @@ import { Locked } from 'nest-redis-lock';
 import { Observable, Subject } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
+import { HTTP_ADAPTERS, sharedApp, type TestApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
 
 /** The gates of the handlers, and their log. */
@@ -75,7 +75,7 @@ function client({ app, url }: TestApp, path: string) {
     app.getHttpServer().once('connection', (socket: NodeJS.EventEmitter) => socket.once('close', resolve)),
   );
   let text = '';
-  const call = request(`${url}/${path}`, (response) => {
+  const call = request(`${url}/${path}`, { agent: false }, (response) => {
     response.setEncoding('utf8').on('data', (part: string) => (text += part));
     response.on('error', () => {});
   });
@@ -93,11 +93,10 @@ function client({ app, url }: TestApp, path: string) {
 
 describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   /** Waiting calls wait for longer than the tests take. */
-  const start = () => startApp({ controllers: [Handlers] }, { memory: true, waitMs: 60_000 }, undefined, makeAdapter());
+  const test = sharedApp({ controllers: [Handlers] }, { memory: true, waitMs: 60_000 }, undefined, makeAdapter());
 
   describe('when the client is gone, the lock', () => {
     it('the lock of a request whose client is gone stays until the handler is done, and is released then [G189]', async () => {
-      const test = await start();
       const { hangUp } = client(test, 'slow');
       await began();
       await hangUp();
@@ -109,7 +108,6 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     });
 
     it.each(['sse', 'observable', 'async-sse'])('of a stream is given back, and the stream ends: %s', async (path) => {
-      const test = await start();
       const { hangUp } = client(test, path);
       gate.open();
       await began();
@@ -120,7 +118,6 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     });
 
     it('is given back when the promise brings its stream too late, which never begins', async () => {
-      const test = await start();
       const { hangUp } = client(test, 'async-sse');
       await held(test);
       await hangUp();
@@ -134,7 +131,6 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   it.each(['sse', 'async-sse'])(
     'a stream is sent as it comes, under the lock, which is given back at its end: %s',
     async (path) => {
-      const test = await start();
       const reader = client(test, path);
       gate.open();
       await began();

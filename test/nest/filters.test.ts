@@ -31,7 +31,7 @@ import {
 } from 'nest-redis-lock';
 import { lastValueFrom } from 'rxjs';
 import { describe, expect, it } from 'vitest';
-import { HTTP_ADAPTERS, makeApp, post, startApp } from '../support/nest-app.js';
+import { HTTP_ADAPTERS, makeApp, post, sharedApp, startApp } from '../support/nest-app.js';
 import { ordersOf, TRANSPORTS, type Transport } from './transports.js';
 
 interface Filtered {
@@ -168,16 +168,18 @@ describe.each(HTTP_ADAPTERS)('a filter that was created with new, on %s,', (_nam
     }
   }
 
-  it.each(['local', 'global'])('answers as one that Nest has made: %s', async (path) => {
+  it('answers as one that Nest has made, for a handler or for all', async () => {
     const { url } = await startApp(
       { controllers: [Busy] },
       undefined,
       (app) => app.useGlobalFilters(new LockExceptionFilter()),
       makeAdapter(),
     );
-    const response = await fetch(`${url}/${path}`);
-    expect([response.status, response.headers.get('retry-after')]).toEqual([409, '2']);
-    expect(await response.json()).toEqual({ ...BUSY, retryAfterMs: 1_500 });
+    for (const path of ['local', 'global']) {
+      const response = await fetch(`${url}/${path}`);
+      expect([response.status, response.headers.get('retry-after')]).toEqual([409, '2']);
+      expect(await response.json()).toEqual({ ...BUSY, retryAfterMs: 1_500 });
+    }
   });
 });
 
@@ -215,11 +217,10 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (name, makeAdapter) => {
     async ofRequest(): Promise<void> {}
   }
 
-  const start = () => startApp({ controllers: [Throws] }, undefined, undefined, makeAdapter());
+  const test = sharedApp({ controllers: [Throws] }, undefined, undefined, makeAdapter());
 
   it('Retry-After is the rest of the lease in whole seconds, set by the interceptor and the filter', async () => {
-    const { url } = await start();
-    const header = async (path: string) => (await fetch(`${url}/${path}`)).headers.get('retry-after');
+    const header = async (path: string) => (await fetch(`${test.url}/${path}`)).headers.get('retry-after');
     for (const [error, expected] of [
       ...(
         [
@@ -243,18 +244,15 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (name, makeAdapter) => {
   const onlyOn = name === 'Fastify' ? ' [Nest 12]' : '';
 
   it(`Retry-After is not set when the answer has begun${onlyOn}`, async () => {
-    const { url, log } = await start();
-    log.lines.length = 0;
     thrown = new LockContendedError('k', 0, { remainingMs: 1_000 });
-    const response = await fetch(`${url}/begun`);
+    const response = await fetch(`${test.url}/begun`);
     expect([await response.text(), response.headers.get('retry-after')]).toEqual(['begun', null]);
-    expect(log.lines).toEqual([expect.stringMatching(/^error LockContendedError/)]);
+    expect(test.log.lines).toEqual([expect.stringMatching(/^error LockContendedError/)]);
   });
 
   it('Retry-After is set where a lock is refused, in addition to the plain answer of Nest [G200]', async () => {
-    const { url, locks } = await start();
-    await using _held = await locks.acquire('order:1', { ttlMs: 5_000 });
-    const response = await post(`${url}/request`, { id: 1 });
+    await using _held = await test.locks.acquire('order:1', { ttlMs: 5_000 });
+    const response = await post(`${test.url}/request`, { id: 1 });
     expect([response.status, response.headers.get('retry-after')]).toEqual([409, '5']);
     expect(await response.json()).toEqual({ statusCode: 409, message: 'Conflict' });
   });

@@ -19,8 +19,8 @@ import {
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { IsString } from 'class-validator';
 import { fromContext, Locked } from 'nest-redis-lock';
-import { describe, expect, it } from 'vitest';
-import { HTTP_ADAPTERS, post, startApp, type LockOptions } from '../support/nest-app.js';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { HTTP_ADAPTERS, post, sharedApp, startApp } from '../support/nest-app.js';
 import { PayOrder, type Receipt } from '../support/pay-order.js';
 import { RedisServer } from '../support/redis-server.js';
 
@@ -140,16 +140,17 @@ function readNestedQueries(app: INestApplication): void {
 }
 
 describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
-  const start = (lock?: LockOptions) => startApp({ controllers: [Orders] }, lock, readNestedQueries, makeAdapter());
+  const test = sharedApp({ controllers: [Orders] }, { memory: true }, readNestedQueries, makeAdapter());
+  beforeEach(() => void (test.app.get(Orders).ran = 0));
 
   it('a guard that denies is answered with 403, and no lock is taken [G182]', async () => {
-    const { url, acquired } = await start();
+    const { url, acquired } = test;
     expect((await post(`${url}/denied`, {})).status).toBe(403);
     expect(acquired).toEqual([]);
   });
 
   it('no lock whose key uses arguments is taken when the body is invalid [G183]', async () => {
-    const { url, acquired } = await start();
+    const { url, acquired } = test;
     expect((await post(`${url}/by-argument`, { id: 5 })).status).toBe(400);
     expect(acquired).toEqual([]);
     expect((await post(`${url}/by-argument`, { id: 'a' })).status).toBe(201);
@@ -157,7 +158,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   });
 
   it('an exception of the handler keeps its status and body, and the lock is given back', async () => {
-    const { url, locks } = await start();
+    const { url, locks } = test;
     const missing = await fetch(`${url}/missing`);
     expect([missing.status, await missing.json()]).toMatchObject([404, { message: 'no such order' }]);
     const odd = await fetch(`${url}/odd`);
@@ -166,7 +167,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   });
 
   it('a held lock is answered with 409, which names neither key nor holder to the client, while the log does [G184]', async () => {
-    const { app, url, locks, log } = await start();
+    const { app, url, locks, log } = test;
     await using _held = await locks.acquire('secret-key');
     const response = await post(`${url}/static`, {});
     expect([response.status, await response.json()]).toEqual([409, { statusCode: 409, message: 'Conflict' }]);
@@ -177,7 +178,8 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   it('a missing Redis is answered with 503, which names no node to the client, while the log does [G185]', async () => {
     const redis = await RedisServer.start();
     const lock = { redis: redis.url, commandTimeoutMs: 200 };
-    const { app, url, log } = await start(lock).finally(() => redis.stop());
+    const starting = startApp({ controllers: [Orders] }, lock, undefined, makeAdapter());
+    const { app, url, log } = await starting.finally(() => redis.stop());
     const response = await post(`${url}/static`, {});
     expect([response.status, await response.json()]).toEqual([
       503,
@@ -188,7 +190,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   });
 
   it('a key is made from parameters, a query, a header in any letter case, the user of a guard, the context, and a path in the body', async () => {
-    const { url, acquired } = await start();
+    const { url, acquired } = test;
     const made = [
       ['params/x:y/z', 'x%3Ay:z'],
       ['params/x/y:z', 'x:y%3Az'],
@@ -214,14 +216,14 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     ['the key function throws', 'context/none'],
     ['there is no message', 'data/1'],
   ])('answers 400 without running the handler when %s', async (_what, path) => {
-    const { app, url, acquired } = await start();
+    const { app, url, acquired } = test;
     const response = await fetch(`${url}/${path}`);
     expect([response.status, await response.json()]).toEqual([400, { statusCode: 400, message: 'Bad Request' }]);
     expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
   });
 
   it('a handler that is called directly, without its request, does not run [G186]', async () => {
-    const { app, acquired } = await start();
+    const { app, acquired } = test;
     await expect(app.get(Orders).params('1')).rejects.toThrow(
       'Orders.params was called without LockedInterceptor, which takes a lock whose key is made from the request',
     );
@@ -267,17 +269,16 @@ class Payments {
   }
 }
 
-it.each(['arguments', 'function', 'request', 'context'])(
-  'a ValidationPipe checks the class of a body under @Locked with a key made from the %s [G204]',
-  async (kind) => {
-    const { app, url } = await startApp({ controllers: [Payments] }, undefined, (made) =>
-      made.useGlobalPipes(new ValidationPipe()),
-    );
+it('a ValidationPipe checks the class of a body under @Locked, whatever its key is made from [G204]', async () => {
+  const { app, url } = await startApp({ controllers: [Payments] }, undefined, (made) =>
+    made.useGlobalPipes(new ValidationPipe()),
+  );
+  for (const kind of ['arguments', 'function', 'request', 'context']) {
     const refused = await post(`${url}/${kind}/17`, { amount: 'all of it' });
     expect([refused.status, await refused.json()]).toMatchObject([400, { message: [expect.stringMatching('amount')] }]);
     expect(app.get(Payments).ran).toBe(0);
-
     const paid = await post(`${url}/${kind}/17`, { amount: 5 });
     expect([paid.status, await paid.json()]).toEqual([200, { paid: 5 }]);
-  },
-);
+    app.get(Payments).ran = 0;
+  }
+});

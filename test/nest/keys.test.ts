@@ -1,17 +1,19 @@
 import { runInNewContext } from 'node:vm';
-import type { Type } from '@nestjs/common';
+import { ModuleRef } from '@nestjs/core';
 import { Locked, LockKeyError, lockKey } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
-import { makeApp } from '../support/nest-app.js';
+import { sharedApp } from '../support/nest-app.js';
 
 type AnyKey = string | ((...args: unknown[]) => string);
+
+const test = sharedApp({});
 
 interface Locker {
   readonly ran: number;
   run(...args: unknown[]): Promise<void>;
 }
 
-function lockerOf(key: AnyKey): Type<Locker> {
+function lockerOf(key: AnyKey): Promise<Locker> {
   class AnyLocker implements Locker {
     ran = 0;
 
@@ -20,16 +22,14 @@ function lockerOf(key: AnyKey): Type<Locker> {
       this.ran++;
     }
   }
-  return AnyLocker;
+  return test.app.get(ModuleRef).create(AnyLocker);
 }
 
 /** Calls a method whose key cannot be built, and returns the error. */
 async function refusalOf(key: AnyKey, ...args: unknown[]): Promise<LockKeyError> {
-  const Any = lockerOf(key);
-  const { app, acquired } = await makeApp({ providers: [Any] });
-  const locker = app.get(Any);
+  const locker = await lockerOf(key);
   const error = await locker.run(...args).catch((reason: unknown) => reason);
-  expect([locker.ran, acquired]).toEqual([0, []]);
+  expect([locker.ran, test.acquired]).toEqual([0, []]);
   expect(error).toBeInstanceOf(LockKeyError);
   return error as LockKeyError;
 }
@@ -71,10 +71,8 @@ const MADE: [template: string, args: unknown[], key: string][] = [
 it.each(MADE)(
   'the key %s of %o is made from the arguments, so that no two values share one',
   async (template, args, key) => {
-    const Any = lockerOf(template);
-    const { app, acquired } = await makeApp({ providers: [Any] });
-    await app.get(Any).run(...args);
-    expect(acquired).toEqual([key]);
+    await (await lockerOf(template)).run(...args);
+    expect(test.acquired).toEqual([key]);
   },
 );
 

@@ -14,7 +14,7 @@ import { Subject, Observable } from 'rxjs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { describeDecorators } from '../support/keeps-decorators.js';
-import { makeApp, openApp, startApp, startModules, type TestApp } from '../support/nest-app.js';
+import { makeApp, openApp, sharedApp, startModules, type TestApp } from '../support/nest-app.js';
 import { redisServer } from '../support/stage.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { until } from '../support/until.js';
@@ -191,12 +191,15 @@ describe('a handler with @Limited', () => {
     }
   }
 
-  const filter = { provide: APP_FILTER, useClass: LockExceptionFilter };
+  const test = sharedApp({
+    controllers: [Handlers],
+    providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }],
+  });
 
   it.each(['static', 'params/a', 'arguments/a'])(
     'answers 409 with Retry-After through the filter while the permits of its key are held: %s [G883]',
     async (path) => {
-      const { url, locks } = await startApp({ controllers: [Handlers], providers: [filter] });
+      const { url, locks } = test;
       await using permit = await locks.acquirePermits('a', { limit: 1, ttlMs: 30_000 });
       const busy = await fetch(`${url}/${path}`);
       expect([busy.status, await busy.json()]).toEqual([409, expect.objectContaining({ code: 'LOCK_CONTENDED' })]);

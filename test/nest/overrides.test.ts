@@ -1,14 +1,5 @@
 import { Controller, Injectable, Post, type Type } from '@nestjs/common';
-import {
-  Fenced,
-  FENCE_STORE,
-  LeaderOnly,
-  Locked,
-  LockOptionsError,
-  NotLocked,
-  WhileLeader,
-  type FenceStore,
-} from 'nest-redis-lock';
+import { Fenced, FENCE_STORE, LeaderOnly, Locked, NotLocked, WhileLeader, type FenceStore } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
 import { expect, it } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
@@ -105,28 +96,4 @@ it('the start of an application does not warn where an override is decorated, or
     async refund(): Promise<void> {}
   }
   expect(await logOf(Orders, AlsoLocked, Meant, OfMeant, Inheriting)).toEqual([]);
-});
-
-it('@NotLocked together with @Locked is refused when the class is defined, in either order [G619]', () => {
-  const problem = 'Locked on Both.pay: the method is both @Locked and @NotLocked: remove one of them.';
-  const below = () => {
-    class Both {
-      @Locked('order')
-      @NotLocked()
-      async pay(): Promise<void> {}
-    }
-    return Both;
-  };
-  const above = () => {
-    class Both {
-      @NotLocked()
-      @Locked('order')
-      async pay(): Promise<void> {}
-    }
-    return Both;
-  };
-  for (const define of [below, above]) {
-    expect(define).toThrow(LockOptionsError);
-    expect(define).toThrow(problem);
-  }
 });

@@ -214,22 +214,6 @@ describe('a method that names a policy', () => {
     await expect(app.get(Imports).call('a')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
   });
 
-  const AT_DEFINITION: [options: object, message: string][] = [
-    [{ policy: 5 }, '@Locked on Job.run: policy must be the name of a policy: got 5.'],
-    [{ policy: '' }, '@Locked on Job.run: policy must be the name of a policy: got "".'],
-    [{ policies: 'slow' }, '@Locked on Job.run: There is no option "policies"'],
-  ];
-
-  it.each(AT_DEFINITION)('is refused at its definition: %j [G867]', (options, message) => {
-    expect(() => {
-      class Job {
-        @Locked('job', options)
-        async run(): Promise<void> {}
-      }
-      return Job;
-    }).toThrow(message);
-  });
-
   /** The message without the name of the method and its module. */
   async function refusalAtStart(
     decorate: MethodDecorator,

@@ -1,7 +1,7 @@
 import { Controller, Injectable, Post, type ExecutionContext } from '@nestjs/common';
-import { fromContext, Locked, LockContendedError, LockKeyError, LockOptionsError, LockService } from 'nest-redis-lock';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { openApp, post, type TestApp } from '../support/nest-app.js';
+import { fromContext, Locked, LockContendedError, LockKeyError, LockService } from 'nest-redis-lock';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { post, sharedApp } from '../support/nest-app.js';
 
 @Injectable()
 class Transfers {
@@ -85,25 +85,15 @@ class Orders {
 }
 
 describe('@Locked with several keys', () => {
-  let made: TestApp;
+  const made = sharedApp({ providers: [Transfers], controllers: [Orders] });
   let transfers: Transfers;
   let orders: Orders;
-  let url: string;
-
-  beforeAll(async () => {
-    made = await openApp({ providers: [Transfers], controllers: [Orders] });
-    await made.app.listen(0, '127.0.0.1');
-    url = await made.app.getUrl();
+  beforeEach(() => {
     transfers = made.app.get(Transfers);
     orders = made.app.get(Orders);
-  });
-  beforeEach(() => {
     transfers.ran = [];
     orders.ran = 0;
-    made.acquired.length = 0;
-    made.events.length = 0;
   });
-  afterAll(() => made.app.close());
 
   const anyLocked = async (...keys: string[]) =>
     (await Promise.all(keys.map((key) => made.locks.isLocked(key)))).includes(true);
@@ -151,23 +141,23 @@ describe('@Locked with several keys', () => {
   });
 
   it('an array of request templates is locked by the interceptor, with static texts among them [G365]', async () => {
-    const answer = await post(`${url}/of-request`, { id: 7, user: 'ada' });
+    const answer = await post(`${made.url}/of-request`, { id: 7, user: 'ada' });
     expect(await answer.json()).toEqual([true, true, true]);
     expect(made.acquired.sort()).toEqual(['order:7', 'orders', 'user:ada']);
     expect(await anyLocked('order:7', 'orders', 'user:ada')).toBe(false);
   });
 
   it('a request that lacks a part of one of the keys is answered with 400, and onContended gets its context', async () => {
-    expect((await post(`${url}/of-request`, { id: 7 })).status).toBe(400);
-    for (const keys of [[], ['a', '']]) expect((await post(`${url}/of-context`, { keys })).status).toBe(400);
+    expect((await post(`${made.url}/of-request`, { id: 7 })).status).toBe(400);
+    for (const keys of [[], ['a', '']]) expect((await post(`${made.url}/of-context`, { keys })).status).toBe(400);
     await using _lock = await made.locks.acquire('orders');
-    expect(await (await post(`${url}/answering`, { id: 7 })).json()).toEqual({ busy: '/answering' });
+    expect(await (await post(`${made.url}/answering`, { id: 7 })).json()).toEqual({ busy: '/answering' });
     expect([orders.ran, await made.locks.isLocked('order:7')]).toEqual([0, false]);
   });
 
   it('static texts alone are locked by the interceptor of a handler, elsewhere at the call [G366]', async () => {
     expect(await transfers.static()).toBe(true);
-    expect((await post(`${url}/static`, {})).status).toBe(201);
+    expect((await post(`${made.url}/static`, {})).status).toBe(201);
     expect(made.acquired.sort()).toEqual(['a', 'b', 'x', 'y']);
     expect(orders.ran).toBe(1);
   });
@@ -177,29 +167,4 @@ describe('@Locked with several keys', () => {
     const released = made.events.find(({ type }) => type === 'released');
     expect(released).toMatchObject({ key: 'held', keptUntil: expect.any(Date) });
   });
-});
-
-it.each<[keys: unknown, problem: string]>([
-  [[], 'the array of keys is empty: name at least one.'],
-  [['a:{0}', 'b:{params.id}'], '"a:{0}" uses arguments and "b:{params.id}" the request, which are not known'],
-  [
-    ['a', () => 'b'],
-    'the key must be a string, an array of strings, or a function that returns one of them: got a func',
-  ],
-  [['a', fromContext(() => 'b')], 'or a function that returns one of them: got an object.'],
-  [['a', ['b']], 'or a function that returns one of them: got an array.'],
-  [Array(2), 'or a function that returns one of them: got undefined.'],
-  [['a', ''], 'the key "" cannot be read: it is empty.'],
-  [['a', 'b:{0}:{params.id}'], 'it mixes arguments of the method and parts of the request.'],
-])('a class whose method has the keys %o is refused when it is defined [G368]', (keys, problem) => {
-  const define = () => {
-    class Wrong {
-      @(Locked(keys as string) as MethodDecorator)
-      async run(): Promise<void> {}
-    }
-    return Wrong;
-  };
-  expect(define).toThrow(LockOptionsError);
-  expect(define).toThrow(/^@Locked on Wrong.run: /);
-  expect(define).toThrow(problem);
 });

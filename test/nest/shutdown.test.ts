@@ -64,13 +64,11 @@ const get = (url: string) =>
     call.on('error', reject).end();
   });
 
-const runs = () => until(() => began, { what: 'the handler runs' });
-
 it('closing the application lets a locked request finish, rejects waiters at once, and leaves neither key nor connection [G191]', async () => {
   const source = { host: '127.0.0.1', port: redis.port, connectionName: 'closing' };
   const { app, url, locks } = await startApp({ controllers: [Handlers] }, { redis: source });
   const first = get(`${url}/slow`);
-  await runs();
+  await until(() => began, { what: 'the handler runs' });
   const second = get(`${url}/slow`);
   await until(async () => (await locks.inspect('slow'))?.waiters === 1, { what: 'a request waits' });
   expect(await connections('closing')).not.toEqual([]);
@@ -172,10 +170,9 @@ it('closing the application leaves a client of the application open and unchange
 async function makeShop(
   first: Parameters<typeof makeApp>[1] = { memory: true },
   second: Parameters<typeof makeApp>[1] = { memory: true },
-  metadata: Parameters<typeof makeApp>[0] = {},
 ): Promise<TestApp & { billing: LockService }> {
   const billing = RedisLockModule.forRoot({ ...second, name: 'billing' });
-  const made = await makeApp({ ...metadata, imports: [billing] }, first);
+  const made = await makeApp({ imports: [billing] }, first);
   return { ...made, billing: made.app.get(getLockServiceToken('billing')) };
 }
 

@@ -8,13 +8,12 @@ import {
   type ExecutionContext,
   type NestInterceptor,
   type PipeTransform,
-  type Type,
 } from '@nestjs/common';
 import { Locked } from 'nest-redis-lock';
 import { defer, from, map, race, retry, tap, type Observable } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
+import { HTTP_ADAPTERS, sharedApp, startApp, type TestApp } from '../support/nest-app.js';
 import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
@@ -124,6 +123,10 @@ class Handlers {
 @UseInterceptors(TimesOut)
 class TimeoutOutside extends Handlers {}
 
+@Controller('retried')
+@UseInterceptors(RetriesAfterTimeout)
+class Retried extends Handlers {}
+
 const free = ({ locks }: TestApp) => until(async () => !(await locks.isLocked('x')), { what: 'the lock is free' });
 const waits = ({ locks }: TestApp, count: number) =>
   until(async () => (await locks.inspect('x'))?.waiters === count, { what: `${count} wait` });
@@ -148,8 +151,8 @@ const begins = () => until(() => done.includes('began'), { what: 'the handler be
 
 describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   /** Waiting calls wait for longer than the tests take. */
-  const start = (...controllers: Type[]) =>
-    startApp({ controllers }, { memory: true, waitMs: 60_000 }, undefined, makeAdapter());
+  const lock = { memory: true, waitMs: 60_000 } as const;
+  const test = sharedApp({ controllers: [Handlers, TimeoutOutside, Retried] }, lock, undefined, makeAdapter());
 
   it.each([
     ['timeout-inside', ['began', 'ended', 'next']],
@@ -158,7 +161,6 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   ])(
     'when a timeout answers while the handler still runs, the lock stays until it is done, and has committed: %s',
     async (path, all) => {
-      const test = await start(Handlers, TimeoutOutside);
       expect(await statusOf(test, path, begins())).toBe(500);
       expect([await test.locks.isLocked('x'), done]).toEqual([true, ['began']]);
       await endWhileNextWaits(test);
@@ -167,11 +169,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   );
 
   it('a second try after a timeout waits until the first is done [G190]', async () => {
-    @Controller()
-    @UseInterceptors(RetriesAfterTimeout)
-    class Retried extends Handlers {}
-    const test = await start(Retried);
-    const response = fetch(`${test.url}/slow`);
+    const response = fetch(`${test.url}/retried/slow`);
     await begins();
     over.open();
     await waits(test, 1);
@@ -184,7 +182,6 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   it.each(['timeout-before-handler', 'outside/piped'])(
     'a timeout before the handler gives the lock back, and the handler never runs: %s',
     async (path) => {
-      const test = await start(Handlers, TimeoutOutside);
       expect(await statusOf(test, path, reached.opened)).toBe(500);
       if (path === 'timeout-before-handler') await free(test);
       piped.open();
@@ -195,11 +192,10 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   );
 
   it('a timeout while the lock is waited for gives up waiting, and the handler never runs', async () => {
-    const test = await start(TimeoutOutside);
-    const lock = await test.locks.acquire('x');
+    const held = await test.locks.acquire('x');
     expect(await statusOf(test, 'outside/slow', waits(test, 1))).toBe(500);
     await waits(test, 0);
-    await lock.release();
+    await held.release();
     expect([await test.locks.isLocked('x'), done]).toEqual([false, []]);
   });
 });

@@ -4,7 +4,7 @@ import { fromContext, Limited, Locked, type LockUnavailableError } from 'nest-re
 import { LockedCron, type LockedCronOptions } from 'nest-redis-lock/schedule';
 import { getLockBenchToken, LockTestingModule, type LockBench } from 'nest-redis-lock/testing';
 import { expect, it } from 'vitest';
-import { makeApp, startApp } from '../support/nest-app.js';
+import { makeApp, sharedApp } from '../support/nest-app.js';
 
 const registration = 'bench';
 
@@ -72,16 +72,15 @@ class Handlers {
   }
 }
 
-async function start() {
-  const { app, url } = await startApp({
-    controllers: [Handlers],
-    imports: [LockTestingModule.forRoot({ name: registration })],
-  });
-  const ask = async (path: string): Promise<[status: number, answer: string]> => {
-    const response = await fetch(`${url}/${path}`);
-    return [response.status, await response.text()];
-  };
-  return { ask, bench: app.get<LockBench>(getLockBenchToken(registration)) };
+const test = sharedApp({
+  controllers: [Handlers],
+  imports: [LockTestingModule.forRoot({ name: registration })],
+});
+const bench = () => test.app.get<LockBench>(getLockBenchToken(registration));
+
+async function ask(path: string): Promise<[status: number, answer: string]> {
+  const response = await fetch(`${test.url}/${path}`);
+  return [response.status, await response.text()];
 }
 
 it.each([
@@ -95,15 +94,13 @@ it.each([
 ])(
   'a handler whose lock is unavailable answers without a lock, as onUnavailable says: %s [G932]',
   async (path, status, answer) => {
-    const { ask, bench } = await start();
-    bench.refuse('a', 'unavailable');
+    bench().refuse('a', 'unavailable');
     expect(await ask(path)).toEqual([status, answer]);
     expect(await ask(path)).toEqual([200, 'ran']);
   },
 );
 
 it('a handler whose lock is held elsewhere answers without it, as onContended says', async () => {
-  const { ask, bench } = await start();
   for (const [path, status, answer] of [
     ['skip/a', 200, ''],
     ['static', 200, ''],
@@ -113,7 +110,7 @@ it('a handler whose lock is held elsewhere answers without it, as onContended sa
     ['failing/a', 409, '{"statusCode":409,"message":"Conflict"}'],
     ['throw/a', 200, 'busy'],
   ] as const) {
-    bench.refuse('a', 'contended');
+    bench().refuse('a', 'contended');
     expect(await ask(path), path).toEqual([status, answer]);
     expect(await ask(path), path).toEqual([200, 'ran']);
   }

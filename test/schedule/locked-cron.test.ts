@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
-import { LockOptionsError, LockService } from 'nest-redis-lock';
+import { LockService } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
 import { expect, it } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
@@ -57,44 +57,4 @@ it('the start of an application warns about @LockedCron without ScheduleModule, 
 it('an application does not start with @LockedCron without RedisLockModule, and the error names the import [G557]', async () => {
   const starting = Test.createTestingModule({ imports: [ScheduleModule.forRoot()], providers: [Crons] }).compile();
   await expect(starting).rejects.toThrow('RedisLockModule.forRoot()');
-});
-
-type Options = { holdMs?: unknown; maxHoldMs?: number; ttlMs?: number } | undefined;
-
-it.each<[key: unknown, options: Options, problem: string]>([
-  [
-    'job:{0}',
-    { holdMs: 50 },
-    'the key must be a fixed string like "nightly", since a cron job has no arguments: got "job:{0}"',
-  ],
-  ['job:{params.id}', { holdMs: 50 }, 'the key must be a fixed string like "nightly"'],
-  [
-    ['a', 'b'],
-    { holdMs: 50 },
-    'the key must be a fixed string like "nightly", since a cron job has no arguments: got an array',
-  ],
-  [undefined, { holdMs: 50 }, 'got undefined'],
-  ['', { holdMs: 50 }, 'the key "" cannot be read: it is empty.'],
-  [
-    'job',
-    undefined,
-    'holdMs must be a number of milliseconds, more than the difference between the clocks of the instances',
-  ],
-  ['job', {}, 'got undefined.'],
-  ['job', { holdMs: 0 }, 'got 0.'],
-  ['job', { holdMs: NaN }, 'got NaN.'],
-  ['job', { holdMs: 0.5 }, 'holdMs must be a whole number of milliseconds'],
-  ['job', { holdMs: 50, maxHoldMs: 49 }, 'maxHoldMs must be at least holdMs: got maxHoldMs 49 with holdMs 50.'],
-  ['job', { holdMs: 50, ttlMs: 1 }, 'ttlMs must be a whole number of milliseconds from 20'],
-])('@LockedCron is refused when the class is defined for the key %j with %j [G383]', (key, options, problem) => {
-  const define = () => {
-    class Wrong {
-      @(LockedCron(NEVER, key as 'job', options as { holdMs: number }) as MethodDecorator)
-      async run(): Promise<void> {}
-    }
-    return Wrong;
-  };
-  expect(define).toThrow(LockOptionsError);
-  expect(define).toThrow(/^@Locked(Cron)? on Wrong\.run: [^@]*$/); // its place is named once
-  expect(define).toThrow(problem);
 });

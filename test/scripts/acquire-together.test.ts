@@ -9,20 +9,22 @@ import {
   FENCE,
   FORCE_RELEASE,
   heard,
+  KEYS,
+  LOCK,
   onServer,
+  QUEUE,
+  queue,
   RELEASE,
   type Reply,
   run as runOn,
   type Script,
+  told,
+  TOKEN,
+  TTL_MS,
   TURN,
   whileFull,
-  WITHDRAW,
+  withdraw,
 } from './script-server.js';
-
-const [LOCK, QUEUE] = ['lock:{k}', 'lock:{k}:queue'];
-const KEYS = [FENCE, LOCK, QUEUE];
-const TTL_MS = 30_000;
-const TOKEN = '1700000000000000';
 
 onServer();
 
@@ -59,18 +61,12 @@ const permits = (owner: string, count: number, limit: number, options?: Ask) =>
 const share = (owner: string, options?: Ask) => ask(owner, ['s', 1, 0], options);
 const give = (owner: string) => run(ACQUIRE_TOGETHER, 'h', owner, '', 0, 'p', 1, 1, '', '', 0, 0, '');
 const extend = (owner: string, ttlMs = TTL_MS) => runOn(EXTEND_TOGETHER, [LOCK], ttlMs, owner);
-const withdraw = (ticket: string, entry: string) => run(WITHDRAW, `${ticket}@`, entry);
 const alone = (owner: string, entry = '', number: number | '' = '') =>
   run(TURN, 'h', '', `${owner}@`, TTL_MS, 1, entry, number, 0, 1) as Promise<Parts>;
 const holders = async () => readHolderSet((await client.get(LOCK)) ?? '')?.members.map(({ owner }) => owner);
-const queue = () => client.zrange(QUEUE, '0', '+inf', 'BYSCORE');
 const read = (ticket: string) => `s ${CHANNEL} ${ticket}`;
 const permit = (ticket: string, count: number, limit: number) => `p${count}/${limit} ${CHANNEL} ${ticket}`;
 const exclusive = (ticket: string) => `g ${CHANNEL} ${ticket}~1`;
-const told = async (...tickets: string[]) => {
-  await until(() => heard.length >= tickets.length, { what: 'it is notified' });
-  expect(heard.map(({ ticket }) => ticket)).toEqual(tickets);
-};
 
 describe('a lock that several hold', () => {
   it('has one token for all who share it, and a larger one when it was free meanwhile [G851]', async () => {

@@ -5,28 +5,29 @@ import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
 import {
   client,
-  LISTENING,
   heard,
+  KEYS,
+  LISTENING,
+  LOCK,
   onServer,
+  QUEUE,
+  queue,
   queueEntry,
   RELEASE,
   run,
   ScriptRunner,
   server,
+  told,
+  TOKEN,
+  TTL_MS,
   TURN,
   UNVERIFIED,
-  WITHDRAW,
+  withdraw,
 } from './script-server.js';
-
-const KEYS = ['lock:fence', 'lock:{k}', 'lock:{k}:queue'];
-const [, LOCK, QUEUE] = KEYS as [string, string, string];
-const TTL_MS = 30_000;
-const TOKEN = '1700000000000000';
 
 onServer();
 
 const release = (owner: string) => run(RELEASE, KEYS, `${owner}@`);
-const withdraw = (ticket: string, entry: string) => run(WITHDRAW, KEYS, `${ticket}@`, entry);
 const turn = (
   owner: string,
   {
@@ -51,16 +52,11 @@ const line = async (...entries: string[]) => {
 const signs = async (ages: Record<string, number>) => {
   for (const [sign, ageMs] of Object.entries(ages)) await client.zadd(QUEUE, (ageMs - Date.now()) * 1_000, sign);
 };
-const queue = () => client.zrange(QUEUE, '0', '+inf', 'BYSCORE');
 /** Its queue may have waiters. */
 const hold = (owner: string) => client.set(LOCK, `${owner}@${TOKEN}+`, 'PX', TTL_MS);
 /** The owner in the value of a lock whose queue may have waiters: all values here are of this kind. */
 const ownerOf = (value: unknown) => /^(.*)@\d{16}\+$/.exec(String(value))?.[1] ?? value;
 const holder = async (lock = LOCK) => ownerOf(await client.get(lock));
-const told = (...messages: string[]) =>
-  until(() => heard.length >= messages.length, { what: 'it is notified' }).then(() =>
-    expect(heard.map(({ ticket }) => ticket)).toEqual(messages),
-  );
 
 describe('a release', () => {
   it('sends nothing to processes that it passes over: replicas would pass it on, and patterns would count as listening', async () => {

@@ -1,12 +1,13 @@
-import { Redis, type RedisOptions } from 'ioredis';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { RedisOptions } from 'ioredis';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { ACQUIRE, EXTEND } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { type Reply, ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
-import { RedisServer } from '../support/redis-server.js';
+import type { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { clientOf, proxyTo, redisServer } from '../support/stage.js';
+import type { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 const LIMIT_MS = 250;
@@ -24,33 +25,17 @@ describe('A server that hangs', () => {
   let server: RedisServer;
   let proxy: TcpProxy;
   let sequence = 0;
-  const clients: Redis[] = [];
 
-  beforeAll(async () => {
-    server = await RedisServer.start();
-    proxy = await TcpProxy.start(server.port);
-  });
-  afterEach(() => {
-    server.resume();
-    for (const client of clients.splice(0)) client.disconnect();
-  });
-  afterAll(async () => {
-    await proxy.stop();
-    await server.stop();
+  beforeEach(async () => {
+    server = await redisServer();
+    proxy = await proxyTo(server);
   });
 
   /** The server's cache has the scripts. */
-  async function runnerOn(
-    port: number,
-    options: RedisOptions = {},
-    limitMs = LIMIT_MS,
-    onAnswering?: () => void,
-  ): Promise<ScriptRunner> {
-    const client = new Redis(port, '127.0.0.1', options);
-    client.on('error', () => {});
-    clients.push(client);
+  async function runnerOn(at: { port: number }, options?: RedisOptions, limitMs = LIMIT_MS): Promise<ScriptRunner> {
+    const client = clientOf(at, options);
     await client.ping();
-    const runner = new ScriptRunner(portOf(client), limitMs, { onAnswering });
+    const runner = new ScriptRunner(portOf(client), limitMs);
     await acquire(runner);
     await extend(runner);
     await server.resetCalls();
@@ -73,7 +58,7 @@ describe('A server that hangs', () => {
     );
 
   it('costs later commands nothing, and none of them is queued for it', async () => {
-    const runner = await runnerOn(server.port);
+    const runner = await runnerOn(server);
     server.pause();
     await faultOf(acquire(runner));
     const late = new Promise<string>((resolve) => setImmediate(resolve, 'not at once'));
@@ -89,7 +74,7 @@ describe('A server that hangs', () => {
   });
 
   it('may answer after the limit: a late answer is not taken for the answer to the next command', async () => {
-    const runner = await runnerOn(proxy.port);
+    const runner = await runnerOn(proxy);
     proxy.hold();
     await faultOf(acquire(runner));
     proxy.release();
@@ -99,7 +84,7 @@ describe('A server that hangs', () => {
   });
 
   it('serves again when the connection was cut and the client does not send unfulfilled commands again', async () => {
-    const runner = await runnerOn(proxy.port, { autoResendUnfulfilledCommands: false });
+    const runner = await runnerOn(proxy, { autoResendUnfulfilledCommands: false });
     proxy.dropReplies();
     await faultOf(acquire(runner));
     proxy.passReplies();
@@ -115,7 +100,7 @@ describe('A server that hangs', () => {
   });
 
   it('has a bounded number of commands queued for it by a client with a commandTimeout of its own', async () => {
-    const runner = await runnerOn(server.port, { commandTimeout: 50 }, 1_000);
+    const runner = await runnerOn(server, { commandTimeout: 50 }, 1_000);
     server.pause();
     expect(await faultOf(acquire(runner))).toMatchObject({ mayHaveRun: true, disconnected: false });
     const faults = await Promise.all(Array.from({ length: 50 }, () => faultOf(acquire(runner))));
@@ -126,7 +111,7 @@ describe('A server that hangs', () => {
   });
 
   it('is not the same as a blocked event loop: an answer that has arrived counts, however late it is read', async () => {
-    const runner = await runnerOn(server.port, {}, 50);
+    const runner = await runnerOn(server, {}, 50);
     const answer = acquire(runner);
     await new Promise<void>((resolve) =>
       process.nextTick(() => {

@@ -1,11 +1,13 @@
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect } from 'vitest';
 import { readMessage, type Message } from '../../lib/stores/node/messages.js';
+import { WITHDRAW } from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
+import { until } from '../support/until.js';
 
 // What the tests of the scripts share.
 
@@ -17,6 +19,11 @@ export { ScriptRunner, type Message, type Reply, type Script };
 export const FENCE = 'lock:fence';
 /** Ahead of the clock of any server until the year 2223. */
 export const AHEAD = 8e15;
+/** A lock of the tests, its queue, the keys of its scripts, and the token of an earlier grant. */
+export const [LOCK, QUEUE] = ['lock:{k}', 'lock:{k}:queue'] as const;
+export const KEYS = [FENCE, LOCK, QUEUE];
+export const TTL_MS = 30_000;
+export const TOKEN = '1700000000000000';
 /** The channel on which a test listens. */
 export const CHANNEL = 'inbox:alive';
 
@@ -50,6 +57,21 @@ export function onServer(): void {
 
 export function run(script: Script, keys: readonly string[], ...args: (string | number)[]): Promise<Reply> {
   return runScript(runner, script, keys, args);
+}
+
+/** The places in the queue of the lock, without the signs of processes. */
+export function queue(): Promise<string[]> {
+  return client.zrange(QUEUE, '0', '+inf', 'BYSCORE');
+}
+
+/** Waits until these are notified, and nobody else. */
+export async function told(...tickets: string[]): Promise<void> {
+  await until(() => heard.length >= tickets.length, { what: 'they are notified' });
+  expect(heard.map(({ ticket }) => ticket)).toEqual(tickets);
+}
+
+export function withdraw(ticket: string, entry: string): Promise<Reply> {
+  return run(WITHDRAW, KEYS, `${ticket}@`, entry);
 }
 
 export async function timeUs(): Promise<number> {

@@ -25,8 +25,8 @@ import {
 import { Reflector } from '@nestjs/core';
 import { LockService } from 'nest-redis-lock';
 import type { Observable } from 'rxjs';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openApp, post, type TestApp } from './nest-app.js';
+import { describe, expect, it } from 'vitest';
+import { post, sharedApp } from './nest-app.js';
 
 class Teapot extends Error {}
 
@@ -82,13 +82,13 @@ const OTHERS = {
   UseFilters: UseFilters(AnswersTeapot),
 };
 
-/** The other decorators in their order and in reverse, with ours in each place: every pair meets in both orders. */
+/** The other decorators in their order and in reverse, with ours first, in the middle and last. */
 function arrangements(
   ours: [name: string, decorator: MethodDecorator],
 ): [names: string, decorators: MethodDecorator[]][] {
   const others = Object.entries(OTHERS);
   return [others, [...others].reverse()].flatMap((order) =>
-    Array.from({ length: order.length + 1 }, (_, place): [string, MethodDecorator[]] => {
+    [0, Math.ceil(order.length / 2), order.length].map((place): [string, MethodDecorator[]] => {
       const all = [...order.slice(0, place), ours, ...order.slice(place)];
       return [all.map(([name]) => name).join(' '), all.map(([, decorator]) => decorator)];
     }),
@@ -114,18 +114,12 @@ export function describeDecorators(...ours: [name: string, decorator: MethodDeco
       const path = `arrangement-${index}`;
       return { names, path, controller: controllerOf(path, decorators) };
     });
-    let test: TestApp;
-
-    beforeAll(async () => {
-      test = await openApp({ controllers: cases.map(({ controller }) => controller) });
-      await test.app.listen(0, '127.0.0.1');
-    });
-    afterAll(() => test.app.close());
+    const test = sharedApp({ controllers: cases.map(({ controller }) => controller) });
 
     it.each(cases)('a locked handler keeps its decorators: $names [G180]', async ({ path, controller }) => {
       const { acquired } = test;
-      acquired.length = TellsWhetherLocked.seen.length = 0;
-      const url = `${await test.app.getUrl()}/${path}/run`;
+      TellsWhetherLocked.seen.length = 0;
+      const url = `${test.url}/${path}/run`;
       const headers = { name: 'Ada' };
 
       const response = await post(url, { id: 'a' }, { headers });

@@ -67,11 +67,6 @@ export class LockProcess extends DrivenProcess {
     return this.ask('begun');
   }
 
-  /** Ends the last `acquire` of this key, if it still waits. */
-  abort(key: string): Promise<void> {
-    return this.ask('abort', key);
-  }
-
   /** Makes this many waiters take the lock this many times each. */
   turns(key: string, duty: { waiters: number; turns: number; request?: AcquireOptions }): Promise<Turn[]> {
     return this.ask('turns', key, duty);

@@ -11,14 +11,11 @@ if (clusterPort) options.redis = () => new Cluster([{ host: '127.0.0.1', port: c
 const open = async () => (await openLocks(options)).service;
 const locks = await open();
 const held = new Map();
-const acquiring = new Map();
 let looking;
 
 const duties = {
   async acquire(key, request) {
-    const controller = new AbortController();
-    acquiring.set(key, controller);
-    const lock = await locks.acquire(key, { ...request, signal: controller.signal });
+    const lock = await locks.acquire(key, request);
     held.set(key, lock);
     return { owner: lock.owner, fencingToken: lock.fencingToken };
   },
@@ -32,7 +29,6 @@ const duties = {
     for (const each of all) void each.acquire(key, request);
   },
   begun: () => {},
-  abort: (key) => acquiring.get(key).abort(new Error('aborted')),
   release: (key) => held.get(key).release(),
   isHeld: (key) => held.get(key).isHeld,
   detach: (key, ttlMs) => held.get(key).detach({ ttlMs }),

@@ -4,7 +4,7 @@ import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { LockService, type LockEvent } from 'nest-redis-lock';
-import { onTestFinished } from 'vitest';
+import { afterAll, beforeAll, beforeEach, onTestFinished } from 'vitest';
 import { lockModule, type LockOptions } from './lock-module.js';
 
 export type { LockOptions } from './lock-module.js';
@@ -85,6 +85,23 @@ export async function startApp(...parts: Parameters<typeof openApp>): Promise<Te
   const made = await makeApp(...parts);
   await made.app.listen(0, '127.0.0.1');
   return { ...made, url: await made.app.getUrl() };
+}
+
+/** Like `startApp`, for all tests of a group: its records begin again with each of them. */
+export function sharedApp(...parts: Parameters<typeof openApp>): TestApp {
+  const test = {} as TestApp;
+  beforeAll(async () => {
+    Object.assign(test, await openApp(...parts));
+    // A server that closes idle connections could close one that the next test uses.
+    test.app.getHttpServer().keepAliveTimeout = 0;
+    await test.app.listen(0, '127.0.0.1');
+    test.url = await test.app.getUrl();
+  });
+  beforeEach(() => {
+    for (const records of [test.acquired, test.events, test.log.lines, test.log.debugged]) records.length = 0;
+  });
+  afterAll(() => test.app.close());
+  return test;
 }
 
 /** Starts an application without a server and without the lock module, closed when the test has finished. */
