@@ -29,6 +29,7 @@ async function redlockOf(count: number, commandTimeoutMs: number) {
   const open = () => backendOf({ redlock: nodes.urls, commandTimeoutMs });
   const backend = await open();
   onTestFinished(() => nodes.resume());
+  await warmUp(backend);
   return { nodes, open, backend };
 }
 
@@ -220,7 +221,6 @@ describe('A Redlock of 3', () => {
    */
   const givenBackBeforeItIsSentAgain = async (late: string, known: Script, keepMs?: number) => {
     const { nodes, backend } = await redlockOf(3, NEVER_MS);
-    await warmUp(backend);
     const claim = claimOn(freshKey(), 60_000);
     if (late === 'extend') {
       await granted(backend, claim);
