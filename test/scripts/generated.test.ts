@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,15 +12,13 @@ import { scriptOf, type Script, type ScriptParts } from '../../lib/stores/redis/
 
 const SCRIPTS = fileURLToPath(new URL('../../lib/stores/redis/scripts/', import.meta.url));
 
-let runs = 0;
-
 /** Runs the generator of a folder in this process. @returns what is wrong, empty if nothing is */
 async function generate(folder: string, ...args: string[]): Promise<string> {
   const printed = vi.spyOn(console, 'error').mockImplementation(() => {});
   const { argv } = process;
   process.argv = [...argv.slice(0, 2), ...args];
   try {
-    await import(`${pathToFileURL(join(folder, 'generate.mjs')).href}?${++runs}`);
+    await import(`${pathToFileURL(join(folder, 'generate.mjs')).href}?${randomUUID()}`);
     expect(process.exitCode).toBe(printed.mock.calls.length > 0 ? 1 : undefined);
     return printed.mock.calls.join();
   } catch (error) {
