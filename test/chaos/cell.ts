@@ -1,9 +1,8 @@
-import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startProgram, Worker } from './crew.js';
+import { Worker } from './crew.js';
 import { checkHistory, type Terms, type Verdict } from './history-checker.js';
 import { nowMs } from './history.js';
 import { Journal, readJournals } from './journal.js';
@@ -15,6 +14,7 @@ import { ChaosMariaDb, ChaosPostgres, ChaosRedis, type ChaosNode } from './nodes
 import { planFaults, type FaultKind, type Topology } from './schedule.js';
 import { SHUTDOWN_MS, WAIT_MS } from '../simulation/explorer/application.js';
 import type { Feature } from '../simulation/explorer/plan.js';
+import { Resource } from '../simulation/explorer/resource.js';
 
 export const WORKERS = 4;
 /** For each node of a Redlock, and for a single server: workers, nodes and the nemesis share few cores. */
@@ -42,13 +42,8 @@ export async function runCell(plan: CellPlan): Promise<CellResult> {
   const begin = performance.now();
   const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'lock-chaos-'));
   const closers: (() => unknown)[] = [];
-  const socketPath = join(folder, 'resource.sock');
-  const resource = await startProgram('resource', [folder, socketPath]);
-  closers.push(() => resource.kill('SIGKILL'));
   try {
-    await once(resource, 'message');
-    await play(plan, folder, socketPath, closers);
-    if (resource.exitCode !== null) throw new Error('The resource has ended: this run proves nothing.');
+    await play(plan, folder, closers);
   } finally {
     for (const close of closers.reverse()) await close();
   }
@@ -86,10 +81,11 @@ function termsOf({ topology }: CellPlan): Terms {
   return { losses: lossesOf(topology), livenessMs: 10_000, beatMs: 5_000, answerMs: WAIT_MS + attemptMs + 2_000 };
 }
 
-async function play(plan: CellPlan, folder: string, socketPath: string, closers: (() => unknown)[]): Promise<void> {
+async function play(plan: CellPlan, folder: string, closers: (() => unknown)[]): Promise<void> {
   const { topology, seed, durationMs } = plan;
   const { nodes: count, store } = topology;
   const journal = new Journal(folder, 'nemesis');
+  const resource = new Resource((entry) => journal.note(entry));
   const nodes = await Promise.all(
     Array.from({ length: count }, async (_, index) => {
       const node = await startNode(store, folder, `node-${index}`);
@@ -107,7 +103,6 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
       worker,
       seed,
       folder,
-      socketPath,
       store,
       ports: own.map(({ port }) => port),
       mutant: plan.mutant,
@@ -122,7 +117,7 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
     };
     let parcels = worker;
     const onDetached = (parcel: LockParcel) => workers[++parcels % WORKERS]!.adopt(parcel);
-    workers.push(new Worker(terms, journal, onDetached));
+    workers.push(new Worker(terms, journal, resource, onDetached));
   }
   closers.push(() => Promise.all(workers.map((worker) => worker.kill())));
   await Promise.all(workers.map((worker) => worker.start()));

@@ -3,17 +3,12 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 import type { Journal } from './journal.js';
+import type { Resource } from '../simulation/explorer/resource.js';
 import type { LockParcel } from './library.js';
 import type { Turn } from './liveness.js';
 import type { Order, Report, WorkerTerms } from './worker.program.js';
 
-/** Starts a program of this folder in its own process, which ends with this one. */
-export async function startProgram(name: string, args: string[]): Promise<ChildProcess> {
-  const program = fileURLToPath(new URL(`${name}.program.js`, import.meta.url));
-  const child = fork(program, args, { execArgv: [] });
-  killWithParent(child);
-  return child;
-}
+const PROGRAM = fileURLToPath(new URL('worker.program.js', import.meta.url));
 
 /** One worker: a process, and another one after each kill -9. */
 export class Worker {
@@ -27,6 +22,7 @@ export class Worker {
   constructor(
     private readonly terms: Omit<WorkerTerms, 'incarnation'>,
     private readonly journal: Journal,
+    private readonly resource: Resource,
     /** Another worker can adopt a detached lock. */
     private readonly onDetached: (parcel: LockParcel) => void,
   ) {}
@@ -38,13 +34,16 @@ export class Worker {
   /** @returns when it runs, or has already ended */
   async start(): Promise<void> {
     const terms: WorkerTerms = { ...this.terms, incarnation: this.#incarnation++ };
-    const child = await startProgram('worker', [JSON.stringify(terms)]);
+    const child = fork(PROGRAM, [JSON.stringify(terms)], { execArgv: [] });
+    killWithParent(child);
     this.#child = child;
+    child.on('error', () => {}); // it was killed before a message reached it
     child.on('message', (report: Report) => {
       if (report === 'passing') this.#onPassing?.();
       else if (report === 'ready') {
         if (this.#healed) child.send('healed');
-      } else if ('owner' in report) this.onDetached(report);
+      } else if ('token' in report) this.#tell({ turn: report.turn, ...this.resource.access(report) });
+      else if ('owner' in report) this.onDetached(report);
       else this.calmTurns.push(report);
     });
     child.once('exit', (code, signal) => {

@@ -1,10 +1,8 @@
 /** A client process: the application of the simulation on real servers, until it is closed, killed, or stopped. */
-import { connect } from 'node:net';
-import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import 'reflect-metadata';
 import { Application, type Surroundings } from '../simulation/explorer/application.js';
-import type { Access } from '../simulation/explorer/resource.js';
+import type { Access, Resource } from '../simulation/explorer/resource.js';
 import { randomOf } from '../support/random.js';
 import { Counters, inMariaDb, inPostgres } from './counters.js';
 import { nowMs } from './history.js';
@@ -12,7 +10,6 @@ import { Journal } from './journal.js';
 import * as library from './library.js';
 import type { GuardStatement, Lock, LockParcel, RedisLockModuleOptions, SqlLockModuleOptions } from './library.js';
 import type { Turn } from './liveness.js';
-import type { Answer } from './resource.program.js';
 import { SQL_MUTANTS } from './sql-mutants.js';
 import type { Topology } from './schedule.js';
 import type { Held } from './wishes.js';
@@ -22,7 +19,6 @@ export interface WorkerTerms {
   incarnation: number;
   seed: number;
   folder: string;
-  socketPath: string;
   store: Topology['store'];
   ports: number[];
   plan: Surroundings['plan'];
@@ -30,14 +26,17 @@ export interface WorkerTerms {
   mutant?: string;
 }
 
+/** The resource that the locks protect has answered. */
+type Answer = ReturnType<Resource['access']> & Pick<Access, 'turn'>;
+
 /** Its orders. */
-export type Order = 'cohort' | 'force-release' | 'healed' | 'stop' | { adopt: LockParcel };
+export type Order = 'cohort' | 'force-release' | 'healed' | 'stop' | { adopt: LockParcel } | Answer;
 
 /**
  * Its reports: it listens; a lock is being passed on; a turn when the faults are over; a lock that another worker
- * should adopt.
+ * should adopt; what it asks of the resource.
  */
-export type Report = 'ready' | 'passing' | Turn | LockParcel;
+export type Report = 'ready' | 'passing' | Turn | LockParcel | Access;
 
 const terms = JSON.parse(process.argv[2]!) as WorkerTerms;
 const { worker, incarnation, folder, store, ports, plan } = terms;
@@ -78,10 +77,17 @@ let healed = false;
 let looks = 0;
 const parcels: LockParcel[] = [];
 parcels.push = (parcel) => Number(tell(parcel!));
-const resource = connectResource(terms.socketPath);
+/** By turn: one access at a time. */
+const accesses = new Map<string, (answer: Answer) => void>();
 const world: Surroundings = {
   plan,
-  resource,
+  resource: {
+    access: (access) =>
+      new Promise((resolve) => {
+        accesses.set(access.turn, resolve);
+        tell(access);
+      }),
+  },
   parcels,
   marks: new Map(),
   witness: { held: () => {}, losses: [] },
@@ -117,7 +123,11 @@ process.on('message', (order: Order) => {
   else if (order === 'stop') application.stop();
   else if (order === 'cohort') application.burst(() => tell('passing'));
   else if (order === 'force-release') application.burst((key) => application.forceRelease(key));
-  else parcels[parcels.length] = order.adopt;
+  else if ('adopt' in order) parcels[parcels.length] = order.adopt;
+  else {
+    accesses.get(order.turn)?.(order);
+    accesses.delete(order.turn);
+  }
 });
 process.on('disconnect', () => process.exit());
 const beat = () => journal.note({ type: 'beat', process: `${worker}.${incarnation}`, worker });
@@ -126,7 +136,6 @@ const beating = setInterval(beat, BEAT_MS);
 tell('ready');
 await application.run();
 clearInterval(beating);
-resource.close();
 process.disconnect();
 
 /** Adds 1 to a counter in the database of the locks, in a transaction that guards the lock, without any other check. */
@@ -149,25 +158,4 @@ function guardOf(lock: Held): GuardStatement | undefined {
   } catch {
     return undefined;
   }
-}
-
-function connectResource(path: string) {
-  const socket = connect(path);
-  const open = new Map<string, (answer: Answer) => void>();
-  createInterface({ input: socket }).on('line', (line) => {
-    const answer = JSON.parse(line) as Answer;
-    open.get(answer.turn)?.(answer);
-  });
-  return {
-    /** One at a time for each turn. */
-    access: (access: Access) =>
-      new Promise<Answer>((resolve) => {
-        open.set(access.turn, (answer) => {
-          open.delete(access.turn);
-          resolve(answer);
-        });
-        socket.write(`${JSON.stringify(access)}\n`);
-      }),
-    close: () => socket.end(),
-  };
 }

@@ -1,8 +1,8 @@
 /** A system whose states can all be listed: its initial states, and the states that follow a state. */
 export interface Model<State> {
   initial: State[];
-  /** All possible next steps, with their names. */
-  next(state: State): Iterable<readonly [step: string, state: State]>;
+  /** All possible next steps, with their names, which only a trace needs. */
+  next(state: State): Iterable<readonly [step: () => string, state: State]>;
   /** The error of this state, if there is one. */
   problem(state: State): string | undefined;
   /** Equal for equal states; different for others. */
@@ -80,7 +80,7 @@ function replay<State extends object>(
     for (const [step, successor] of model.next(state)) {
       if (seen.get(model.key(successor)) !== at) continue;
       state = successor;
-      return step;
+      return step();
     }
     throw new Error('the model does not repeat itself');
   });

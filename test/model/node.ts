@@ -37,7 +37,7 @@ export interface Proposed {
 type Run<Answer> = readonly [KeyOnNode, Answer];
 
 /**
- * The scripts of lib/stores/redis/scripts/lua as functions. test/model/conformance.test.ts compares them with the Lua.
+ * The scripts of lib/stores/redis/scripts/lua as functions. test/model/model.test.ts compares them with the Lua.
  */
 export const SCRIPTS = {
   vote(node: KeyOnNode, owner: string, { proposal, clock, limit, hasPlace = false }: Proposed): Run<Vote> {

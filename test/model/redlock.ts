@@ -56,6 +56,8 @@ export interface Setting {
   decisions: Pick<typeof Decisions, 'quorumOf' | 'tallyAttempt' | 'validatedRaise' | 'tallyExtension'>;
 }
 
+type Step = readonly [name: () => string, state: State];
+
 const FAULT: Failed = {
   status: 'unavailable',
   causes: [new NodeError('node', 'late')],
@@ -254,14 +256,17 @@ export function redlock(setting: Setting): Model<State> {
   };
 
   /** The client has read some of the available answers, the last of which lets it decide; or it stops waiting. */
-  function* decide(state: State, who: number): Generator<readonly [string, State]> {
+  function* decide(state: State, who: number): Generator<Step> {
     const all = asked(state, who);
     const messages = all.map(({ message }) => message);
     for (const { some, outcome } of readings(state.attempts[who]!, messages)) {
-      const names = all
-        .filter((_, index) => some & (1 << index))
-        .map(({ at, message }) => `${said(message.answer)} by ${at + 1}`);
-      yield [`${who + 1} reads: ${names.join(', ') || 'no more'}; ${outcome.status}`, act(state, who, outcome)];
+      const named = () => {
+        const names = all
+          .filter((_, index) => some & (1 << index))
+          .map(({ at, message }) => `${said(message.answer)} by ${at + 1}`);
+        return `${who + 1} reads: ${names.join(', ') || 'no more'}; ${outcome.status}`;
+      };
+      yield [named, act(state, who, outcome)];
     }
   }
 
@@ -318,20 +323,21 @@ export function redlock(setting: Setting): Model<State> {
     }
   }
 
+  const likenesses = keyOfAttempt.map((key, who) => JSON.stringify([key, setting.proposals[who], who < extensions]));
   /** Attempts that may begin: the first of equal ones, and one without another proposal each. */
   function* beginnings(state: State): Generator<readonly [who: number, from: State]> {
     const inFlight = state.attempts.filter(({ phase }) => phase !== 'idle' && phase !== 'over').length;
     if (inFlight >= atOnce) return;
     const seen = new Set<string>();
     for (const [who, { phase }] of state.attempts.entries()) {
-      const likeness = JSON.stringify([keyOfAttempt[who], setting.proposals[who], who < extensions]);
+      const likeness = likenesses[who]!;
       if (phase !== 'idle' || seen.has(likeness)) continue;
       seen.add(likeness);
       for (const proposal of setting.proposals[who]!) yield [who, begin(state, who, proposal)];
     }
   }
 
-  function* next(state: State): Generator<readonly [string, State]> {
+  function* next(state: State): Generator<Step> {
     const { attempts, nodes, time, wipes, resends } = state;
     for (const [who, from] of [[undefined, state] as const, ...beginnings(state)]) {
       for (const [at, node] of from.nodes.entries()) {
@@ -341,11 +347,11 @@ export function redlock(setting: Setting): Model<State> {
           const key = keyOfAttempt[sender]!;
           for (const [since, known] of meanwhile(node, from, key)) {
             const after = run(from, at, message, known);
-            const command = `${kind} ${token} of ${sender + 1}`;
-            const what = `node ${at + 1}, ${since}runs ${command}: ${told(after.nodes[at]!, key)}`;
+            const what = () =>
+              `node ${at + 1}, ${since}runs ${kind} ${token} of ${sender + 1}: ${told(after.nodes[at]!, key)}`;
             yield [what, after];
             if (after.nodes[at]!.memory === node.memory) continue;
-            for (const written of writes(after, at)) yield [`${what}; and writes that to disk`, written];
+            for (const written of writes(after, at)) yield [() => `${what()}; and writes that to disk`, written];
           }
         }
       }
@@ -359,7 +365,7 @@ export function redlock(setting: Setting): Model<State> {
         const lost = { at: time, leases: jumps ? [] : attempts.map(({ begun }) => begun) };
         const old = mail.map((message) => (message.answer ? { ...message, isOld: true } : message));
         const restarted = withNode(state, at, { memory: kept, lost, snapshot: undefined, mail: old });
-        yield [`node ${at + 1} ${what}`, { ...restarted, wipes: wipes - 1 }];
+        yield [() => `node ${at + 1} ${what}`, { ...restarted, wipes: wipes - 1 }];
       }
       for (const message of resends > 0 ? mail : []) {
         if (!message.answer || message.kind !== 'vote') continue;
@@ -367,25 +373,26 @@ export function redlock(setting: Setting): Model<State> {
           other === message ? { ...message, answer: undefined, isOld: false } : other,
         );
         yield [
-          `the vote of node ${at + 1} is lost, and asked for again`,
+          () => `the vote of node ${at + 1} is lost, and asked for again`,
           { ...withNode(state, at, { mail: again }), resends: resends - 1 },
         ];
       }
     }
     if (!setting.unguarded && nodes.some(({ lost }) => lost?.at === time)) {
-      yield ['time passes', { ...state, time: time + 1 }];
+      yield [() => 'time passes', { ...state, time: time + 1 }];
     }
     for (const [who, { phase, begun, has, ended, token }] of attempts.entries()) {
       if (phase === 'vote' || phase === 'raise' || phase === 'extend') yield* decide(state, who);
       if (phase === 'held') {
-        yield [`${who + 1} gives the lock back`, end(state, who)];
+        yield [() => `${who + 1} gives the lock back`, end(state, who)];
         if (begun === 1 && who < extensions) {
-          yield [`${who + 1} extends`, goOn(state, who, { phase: 'extend', begun: 2 }, { kind: 'extend', token })];
+          const extending = goOn(state, who, { phase: 'extend', begun: 2 }, { kind: 'extend', token });
+          yield [() => `${who + 1} extends`, extending];
         }
       }
       if (!jumps && phase !== 'over' && ended < begun) {
         const later = withAttempt(state, who, { ended: ended + 1 });
-        yield [`a lease of ${who + 1} ends`, has > 0 && has <= ended + 1 ? end(later, who) : later];
+        yield [() => `a lease of ${who + 1} ends`, has > 0 && has <= ended + 1 ? end(later, who) : later];
       }
     }
   }

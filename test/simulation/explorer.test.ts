@@ -13,7 +13,7 @@ const copies = new Copies(place);
 /** Short, so that some seeds of each topology fit into each run of the tests: `npm run simulate` has the long runs. */
 const SHORT = { seconds: 1, processes: 2, parallel: 2 } as const;
 const TINY = { ...SHORT, keys: 1, parallel: 1, features: [] } as const;
-const MANY_PERMITS = { processes: 4, parallel: 4, features: ['permits'] } as const;
+const MANY_PERMITS = { seconds: 1, processes: 4, parallel: 4, features: ['permits'] } as const;
 
 describe('The explorer', () => {
   it.each<[Topology, number]>([
@@ -50,7 +50,7 @@ describe('The explorer', () => {
     const hashes: string[] = [];
     for (const each of [copies, copies, new Copies(place, 'own')]) hashes.push((await simulate(plan, each)).hash);
     expect(new Set(hashes).size).toBe(1);
-    expect((await simulate(planOf(5, 'one', SHORT), copies)).hash).not.toBe(hashes[0]);
+    expect((await simulate(planOf(5, 'one', TINY), copies)).hash).not.toBe(hashes[0]);
   });
 
   it('changes no fault when another one is left out', () => {
@@ -59,18 +59,18 @@ describe('The explorer', () => {
   });
 
   it('the explorer finds a library that frees the locks of others, and says what is needed for that [G145]', async () => {
-    const found = await firstThatFails('release-without-owner-check');
+    const found = await firstThatFails('release-without-owner-check', TINY, 13);
     const small = (await shrink(found.plan, found.rule, copies))!;
     expect(small.faults.length).toBeLessThan(found.plan.faults.length);
     expect((await simulate(small, copies)).violations).not.toEqual([]);
     expect((await simulate({ ...small, mutant: undefined }, copies)).violations).toEqual([]);
   });
 
-  it.each<[string, string, Partial<Plan>, string]>([
-    ['passes over the first in its queue', 'served-past-the-head', MANY_PERMITS, 'served before an earlier place'],
-    ['counts holders whose time is over', 'expired-holders-count', DEAD_HOLDERS, 'room that nobody was given'],
-  ])('finds a library that %s', async (_, mutant, given, rule) => {
-    const found = await firstThatFails(mutant, given);
+  it.each<[string, string, Partial<Plan>, number, string]>([
+    ['passes over the first in its queue', 'served-past-the-head', MANY_PERMITS, 1, 'served before an earlier place'],
+    ['counts holders whose time is over', 'expired-holders-count', DEAD_HOLDERS, 2, 'room that nobody was given'],
+  ])('finds a library that %s', async (_, mutant, given, seed, rule) => {
+    const found = await firstThatFails(mutant, given, seed);
     expect(found.rule).toBe(rule);
   });
 
@@ -153,8 +153,9 @@ describe('The command line of the explorer', () => {
   });
 });
 
-async function firstThatFails(mutant: string, given: Partial<Plan> = TINY): Promise<{ plan: Plan; rule: string }> {
-  for (let seed = 1; ; seed++) {
+/** @param from a seed that fails as long as the library stays as it is; then another one does */
+async function firstThatFails(mutant: string, given: Partial<Plan>, from: number) {
+  for (let seed = from; ; seed++) {
     const plan = planOf(seed, 'one', { ...given, mutant });
     const [violation] = (await simulate(plan, copies)).violations;
     if (violation) return { plan, rule: violation.rule };

@@ -125,11 +125,6 @@ export class Connection {
     this.#replies.lateBy = (bytes) => link.delayOf(bytes);
   }
 
-  /** Whether data of one end does not reach the other, although one of them, or both, do not know. */
-  get isDead(): boolean {
-    return this.#requests.isDead;
-  }
-
   open(listener: () => Listener | undefined, { onOpen, onRefused }: Connecting): void {
     const link = this.#link;
     this.#requests.pass(() => {

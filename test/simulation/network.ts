@@ -209,16 +209,8 @@ export class SimulatedSocket extends Duplex implements Peer {
     return this;
   }
 
-  ref(): this {
-    return this;
-  }
-
   unref(): this {
     return this;
-  }
-
-  address(): object {
-    return { address: '127.0.0.1', family: 'IPv4', port: this.remotePort };
   }
 
   /** In a turn of the process. */
@@ -280,10 +272,6 @@ export class SimulatedListener extends EventEmitter implements Listener {
       this.emit('close');
       onClose?.();
     }, []);
-    return this;
-  }
-
-  ref(): this {
     return this;
   }
 

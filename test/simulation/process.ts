@@ -24,7 +24,6 @@ export class SimulatedTimer {
     private readonly process: SimulatedProcess,
     private readonly callback: Callback,
     private readonly args: readonly unknown[],
-    readonly id: number,
     readonly ms: number,
     readonly repeats: boolean,
   ) {}
@@ -55,14 +54,6 @@ export class SimulatedTimer {
   close(): this {
     this.isLive = false;
     return this;
-  }
-
-  [Symbol.toPrimitive](): number {
-    return this.id;
-  }
-
-  [Symbol.dispose](): void {
-    this.isLive = false;
   }
 }
 
@@ -100,7 +91,6 @@ export class SimulatedProcess {
   readonly #callbackUs: () => number;
   #immediates: SimulatedTimer[] = [];
   #input: (() => void)[] = [];
-  #ids = 0;
   #order = 0;
   /** The duration of the turn so far; undefined between turns. */
   #spentUs?: number;
@@ -238,13 +228,13 @@ export class SimulatedProcess {
   }
 
   setTimeout(callback: Callback, ms: unknown, args: readonly unknown[], repeats = false): SimulatedTimer {
-    const timer = new SimulatedTimer(this, callback, args, ++this.#ids, timerMs(ms), repeats);
+    const timer = new SimulatedTimer(this, callback, args, timerMs(ms), repeats);
     this.arm(timer);
     return timer;
   }
 
   setImmediate(callback: Callback, args: readonly unknown[]): SimulatedTimer {
-    const immediate = new SimulatedTimer(this, callback, args, ++this.#ids, 0, false);
+    const immediate = new SimulatedTimer(this, callback, args, 0, false);
     this.#immediates.push(immediate);
     this.#planTurn();
     return immediate;

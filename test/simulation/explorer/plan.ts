@@ -11,55 +11,64 @@ export const TOPOLOGIES = {
 export type Topology = keyof typeof TOPOLOGIES;
 type Kind = (typeof TOPOLOGIES)[Topology]['kind'];
 
-/** The possible faults, and their targets. */
-export const FAULT_KINDS = {
-  pause: 'process',
-  block: 'process',
-  kill: 'process',
-  suspend: 'process',
-  'jump-wall': 'process',
-  'slow-requests': 'link',
-  'slow-replies': 'link',
-  hold: 'link',
-  'hold-requests': 'link',
-  'hold-replies': 'link',
-  sever: 'link',
-  refuse: 'link',
-  mute: 'link',
-  'lose-reply': 'link',
-  'pause-amid-hand-over': 'link',
-  'half-open-at-server': 'link',
-  'half-open-at-client': 'link',
-  'half-open-subscriber': 'link',
-  isolate: 'server',
-  'pause-server': 'server',
-  'crash-kept': 'server',
-  'crash-empty': 'server',
-  'crash-old': 'server',
-  flush: 'server',
-  'forget-scripts': 'server',
-  oom: 'server',
-  loading: 'server',
-  readonly: 'server',
-  noscript: 'server',
-  busy: 'server',
-  'jump-clock': 'server',
-  burst: 'process',
-  'flush-amid-burst': 'link',
-  'force-release': 'process',
-  close: 'process',
-  'fail-over': 'server',
-  'move-slot': 'server',
-} as const satisfies Record<string, 'process' | 'server' | 'link'>;
-export type FaultKind = keyof typeof FAULT_KINDS;
+interface Habit {
+  readonly target: 'process' | 'server' | 'link';
+  /** The topologies on which it exists, if not on all. */
+  readonly only?: readonly Kind[];
+  /**
+   * Its duration, in milliseconds: the shortest and the longest.
+   * @default it is over at once
+   */
+  readonly lastsMs?: readonly [number, number];
+  /** By how much, in milliseconds. */
+  readonly byMs?: readonly [number, number];
+}
 
-/** Faults that exist only on some topologies. */
-const ONLY: Partial<Record<FaultKind, readonly Kind[]>> = {
-  'fail-over': ['sentinel', 'cluster'],
-  'move-slot': ['cluster'],
+/** The possible faults. */
+const HABITS = {
+  pause: { target: 'process', lastsMs: [20, 2_000] },
+  block: { target: 'process', lastsMs: [10, 900] },
+  kill: { target: 'process', lastsMs: [0, 400] },
+  // A shorter one cannot be told from rounding: see `Clock` of lib/core/time.
+  suspend: { target: 'process', lastsMs: [250, 3_000] },
+  'jump-wall': { target: 'process', byMs: [-3_000, 3_000] },
+  'slow-requests': { target: 'link', lastsMs: [100, 1_500], byMs: [20, 250] },
+  'slow-replies': { target: 'link', lastsMs: [100, 1_500], byMs: [20, 250] },
+  hold: { target: 'link', lastsMs: [20, 2_500] },
+  'hold-requests': { target: 'link', lastsMs: [20, 2_500] },
+  'hold-replies': { target: 'link', lastsMs: [20, 2_500] },
+  sever: { target: 'link', lastsMs: [0, 1_200] },
+  refuse: { target: 'link', lastsMs: [50, 1_500] },
+  mute: { target: 'link', lastsMs: [50, 1_500] },
+  'lose-reply': { target: 'link' },
+  // By so much that the grant has less time left than the longest lease would have.
+  'pause-amid-hand-over': { target: 'link', lastsMs: [1_420, 1_475], byMs: [520, 720] },
+  'half-open-at-server': { target: 'link' },
+  'half-open-at-client': { target: 'link' },
+  'half-open-subscriber': { target: 'link' },
+  isolate: { target: 'server', lastsMs: [50, 1_000] },
+  'pause-server': { target: 'server', lastsMs: [20, 1_500] },
+  'crash-kept': { target: 'server', lastsMs: [0, 400] },
+  'crash-empty': { target: 'server', lastsMs: [0, 400] },
+  'crash-old': { target: 'server', lastsMs: [0, 400], byMs: [100, 900] },
+  flush: { target: 'server' },
+  'forget-scripts': { target: 'server' },
+  oom: { target: 'server', lastsMs: [50, 800] },
+  loading: { target: 'server', lastsMs: [50, 800] },
+  readonly: { target: 'server', lastsMs: [50, 1_200] },
+  noscript: { target: 'server', lastsMs: [50, 800] },
+  busy: { target: 'server', lastsMs: [50, 800] },
   // A clock that is behind may repeat tokens that a replica did not know when it became a primary.
-  'jump-clock': ['one', 'redlock'],
-};
+  'jump-clock': { target: 'server', only: ['one', 'redlock'], byMs: [-400, 1_500] },
+  burst: { target: 'process' },
+  'flush-amid-burst': { target: 'link' },
+  'force-release': { target: 'process' },
+  close: { target: 'process', lastsMs: [0, 400] },
+  'fail-over': { target: 'server', only: ['sentinel', 'cluster'] },
+  'move-slot': { target: 'server', only: ['cluster'], lastsMs: [50, 800] },
+} as const satisfies Record<string, Habit>;
+export type FaultKind = keyof typeof HABITS;
+
 /** While a slot moves, its servers stay the same: otherwise somebody would have to find out which keys are where. */
 const NOT_WHILE_SLOTS_MOVE: readonly FaultKind[] = [
   'fail-over',
@@ -166,45 +175,6 @@ export const DEAD_HOLDERS: Partial<Plan> = {
   })),
 };
 
-/** The duration of each kind, in milliseconds: the shortest and the longest. */
-const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
-  pause: [20, 2_000],
-  block: [10, 900],
-  'pause-amid-hand-over': [1_420, 1_475],
-  kill: [0, 400],
-  suspend: [250, 3_000], // a shorter one cannot be told from rounding: see `Clock` of lib/core/time
-  'slow-requests': [100, 1_500],
-  'slow-replies': [100, 1_500],
-  hold: [20, 2_500],
-  'hold-requests': [20, 2_500],
-  'hold-replies': [20, 2_500],
-  sever: [0, 1_200],
-  refuse: [50, 1_500],
-  mute: [50, 1_500],
-  isolate: [50, 1_000],
-  'pause-server': [20, 1_500],
-  'crash-kept': [0, 400],
-  'crash-empty': [0, 400],
-  'crash-old': [0, 400],
-  oom: [50, 800],
-  loading: [50, 800],
-  readonly: [50, 1_200],
-  noscript: [50, 800],
-  busy: [50, 800],
-  close: [0, 400],
-  'move-slot': [50, 800],
-};
-
-/** By how much, in milliseconds. */
-const BY_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
-  'jump-wall': [-3_000, 3_000],
-  'slow-requests': [20, 250],
-  'pause-amid-hand-over': [520, 720], // then the grant has less time left than the longest lease would have
-  'slow-replies': [20, 250],
-  'crash-old': [100, 900],
-  'jump-clock': [-400, 1_500],
-};
-
 /** The plan of a seed: it depends on the seed alone, before anything runs. */
 export function planOf(seed: number, topology: Topology, given: Partial<Plan> = {}): Plan {
   const random = new Scheduler(`${seed}`).stream(`plan of ${topology}`);
@@ -231,7 +201,8 @@ export function isRedlock(topology: Topology): boolean {
 
 function kindsOn(topology: Topology): FaultKind[] {
   const { kind } = TOPOLOGIES[topology];
-  return (Object.keys(FAULT_KINDS) as FaultKind[]).filter((name) => ONLY[name]?.includes(kind) ?? true);
+  const all = Object.entries(HABITS) as [FaultKind, Habit][];
+  return all.flatMap(([name, { only }]) => ((only?.includes(kind) ?? true) ? [name] : []));
 }
 
 /** The kinds of faults that happen in a plan. */
@@ -257,12 +228,11 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
   let restFrom = 0;
   for (let at = between(20, gapMs) * 1_000; at < endUs; at += between(20, 2 * gapMs) * 1_000) {
     const kind = pick(drawn);
-    const target = FAULT_KINDS[kind];
+    const { target, lastsMs: [leastMs, mostMs] = [0, 0], byMs }: Habit = HABITS[kind];
     const process = target === 'server' ? undefined : between(0, processes - 1);
     const server = target === 'process' ? undefined : between(0, servers - 1);
-    const [leastMs, mostMs] = LASTS_MS[kind] ?? [0, 0];
     const forUs = Math.min(between(leastMs, mostMs) * 1_000, endUs - at);
-    const byUs = BY_MS[kind] && byOf(kind, between(...BY_MS[kind]) * 1_000, loses);
+    const byUs = byMs && byOf(kind, between(...byMs) * 1_000, loses);
     const whom = `${process} ${server}`;
     const mustRest = LOSSES.includes(kind) || kind === 'crash-kept';
     if (forUs < leastMs * 1_000) continue;

@@ -140,16 +140,6 @@ export const string: Readonly<Record<string, LuaFunction>> = {
     const at = start + found.index;
     return new Multi([at + 1, at + found[0].length, ...found.slice(1)]);
   },
-  gsub(value, pattern, replacement) {
-    const by = textArgument(replacement, 'gsub');
-    let count = 0;
-    const every = new RegExp(patternOf(pattern, 'gsub'), 'g');
-    const text = textArgument(value, 'gsub').replace(every, (...found: string[]) => {
-      count++;
-      return by.replace(/%(.)/g, (_, sign: string) => (/\d/.test(sign) ? found[Number(sign)]! : sign));
-    });
-    return new Multi([text, count]);
-  },
   format(value, ...args) {
     let next = 0;
     return textArgument(value, 'format').replace(

@@ -2,7 +2,9 @@ export const SLOTS = 16_384;
 
 /** Commands whose arguments are not keys. */
 const WITHOUT_KEYS = new Set(
-  'TIME PUBLISH SUBSCRIBE PSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE PUBSUB SCAN KEYS DBSIZE FLUSHALL SCRIPT'.split(' '),
+  'CONFIG TIME PUBLISH SUBSCRIBE PSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE PUBSUB SCAN KEYS DBSIZE FLUSHALL SCRIPT'.split(
+    ' ',
+  ),
 );
 /** Commands whose arguments are all keys, or channels of a slot. */
 const KEYS_ONLY = new Set('DEL UNLINK EXISTS MGET SSUBSCRIBE SUNSUBSCRIBE'.split(' '));
@@ -12,7 +14,6 @@ export function keysOf(name: string, args: readonly string[]): readonly string[]
   const command = name.toUpperCase();
   if (WITHOUT_KEYS.has(command)) return [];
   if (KEYS_ONLY.has(command)) return args;
-  if (command === 'MSET') return args.filter((_, at) => at % 2 === 0);
   if (command.startsWith('EVAL')) return args.slice(2, 2 + (Number(args[1]) || 0));
   return args.slice(0, 1);
 }

@@ -1,9 +1,8 @@
-import type { Network } from '../network.js';
-import type { Scheduler } from '../scheduler.js';
 import type { ConnectionCommand } from './connection-commands.js';
 import { keySlot, keysOf, SLOTS } from './cluster-keys.js';
 import type { RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
+import type { Connection, SimulatedServer } from './simulated-server.js';
 
 /** How long a message between nodes takes, in microseconds: at least, and less than. */
 const BUS_US = [50, 20_000] as const;
@@ -19,28 +18,6 @@ const UNSERVED = new ReplyError('CLUSTERDOWN Hash slot not served');
 const CROSS_SLOT = new ReplyError("CROSSSLOT Keys in request don't hash to the same slot");
 const HALF_MOVED = new ReplyError('TRYAGAIN Multiple keys request during rehashing of slot');
 const NOT_LOCAL = new ReplyError('ERR Script attempted to access a non local key in a cluster node');
-
-/** A connection, as a node of a Cluster knows it. */
-interface AskingConnection {
-  /** Whether its next command may use a slot that is being imported. */
-  isAsking: boolean;
-  readonly isReadOnly: boolean;
-}
-
-/** A server, as its part in a Cluster knows it. */
-interface ServerOfCluster {
-  readonly port: number;
-  readonly scheduler: Scheduler;
-  readonly network: Network;
-  readonly data: RedisData;
-  readonly cluster?: ClusterNode;
-  readonly isAnswering: boolean;
-  /** Called when it begins to answer, or stops. */
-  readonly watchers: Set<() => void>;
-  enqueue(run: () => void): void;
-  follow(primary: { readonly port: number }): void;
-  promote(): void;
-}
 
 /** A node, as it describes itself to others. */
 interface Config {
@@ -88,11 +65,11 @@ export class ClusterNode {
   #masterId?: string;
   #isOk = false;
   /** The connection whose command runs. */
-  #asker: AskingConnection = { isAsking: false, isReadOnly: false };
+  #asker: Pick<Connection, 'isAsking' | 'isReadOnly'> = { isAsking: false, isReadOnly: false };
   /** Messages of publish/subscribe that it has sent to other nodes. */
   readonly #sent = { publish: 0, publishshard: 0 };
 
-  constructor(private readonly server: ServerOfCluster) {
+  constructor(private readonly server: SimulatedServer) {
     this.id = `${server.port}`.padEnd(40, 'c');
     this.#random = server.scheduler.stream(`cluster ${server.port}`);
   }
@@ -116,7 +93,7 @@ export class ClusterNode {
   }
 
   /** @returns why the command does not run here, if it does not */
-  refusalOf([name = '', ...args]: readonly string[], connection: AskingConnection): ReplyError | undefined {
+  refusalOf([name = '', ...args]: readonly string[], connection: Connection): ReplyError | undefined {
     this.#asker = { isAsking: connection.isAsking, isReadOnly: connection.isReadOnly };
     connection.isAsking = false;
     return this.#refusalOf(name, args);
@@ -348,10 +325,6 @@ export class ClusterNode {
     switch (kind.toUpperCase()) {
       case 'MYID':
         return this.id;
-      case 'KEYSLOT':
-        return keySlot(args[0]!);
-      case 'COUNTKEYSINSLOT':
-        return this.#keysIn(Number(args[0])).length;
       case 'GETKEYSINSLOT':
         return this.#keysIn(Number(args[0])).slice(0, Number(args[1]));
       case 'SET-CONFIG-EPOCH':
@@ -399,15 +372,7 @@ export class ClusterNode {
         if (isOwn) return new ReplyError(`ERR I'm already the owner of hash slot ${slot}`);
         this.#importing.set(slot, id!);
         return OK;
-      case 'STABLE':
-        this.#migrating.delete(slot);
-        this.#importing.delete(slot);
-        return OK;
       default:
-        if (isOwn && id !== this.id && this.#keysIn(slot).length > 0)
-          return new ReplyError(
-            `ERR Can't assign hashslot ${slot} to a different node while I still hold keys for this hash slot.`,
-          );
         this.#assign(slot, id!);
         if (id === this.id && this.#importing.delete(slot)) {
           this.#bumpEpoch();
@@ -491,11 +456,11 @@ export class ClusterNode {
   }
 }
 
-function isAnswering(server: ServerOfCluster, port: number): boolean {
+function isAnswering(server: SimulatedServer, port: number): boolean {
   return serverOn(server, port)?.isAnswering ?? false;
 }
 
 /** The server that listens on a port, if there is one. */
-function serverOn({ network }: ServerOfCluster, port: number): ServerOfCluster | undefined {
-  return network.listenerOf(port) as unknown as ServerOfCluster | undefined;
+function serverOn({ network }: SimulatedServer, port: number): SimulatedServer | undefined {
+  return network.listenerOf(port) as SimulatedServer | undefined;
 }

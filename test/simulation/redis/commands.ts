@@ -1,5 +1,5 @@
 import { numberText } from '../lua/values.js';
-import type { Entry, List, RedisData, Subscriber } from './redis-data.js';
+import type { Entry, RedisData, Subscriber } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
 import { SortedSet, type Bound } from './sorted-set.js';
 
@@ -150,13 +150,6 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
         return typeof value === 'string' ? value : null;
       }),
   },
-  MSET: {
-    least: 2,
-    run(redis, args) {
-      for (let at = 0; at < args.length; at += 2) redis.change(args[at]!, { value: args[at + 1]! });
-      return OK;
-    },
-  },
   PERSIST: {
     least: 1,
     most: 1,
@@ -165,21 +158,6 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       if (entry?.expiresAt === undefined) return 0;
       redis.change(key!, { value: entry.value });
       return 1;
-    },
-  },
-  LPUSH: {
-    least: 2,
-    run: (redis, [key, ...values]) => push(redis, key!, (list) => [...[...values].reverse(), ...list]),
-  },
-  RPUSH: { least: 2, run: (redis, [key, ...values]) => push(redis, key!, (list) => [...list, ...values]) },
-  LLEN: { least: 1, most: 1, run: (redis, [key]) => ofList(redis, key!, ({ length }) => length) },
-  LRANGE: {
-    least: 3,
-    most: 3,
-    run(redis, [key, from, to]) {
-      const [first, last] = [integer(from!), integer(to!)];
-      if (first === undefined || last === undefined) return NO_INTEGER;
-      return ofList(redis, key!, (list) => ranked(list, first, last));
     },
   },
   ZCOUNT: {
@@ -221,7 +199,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
 };
 
 /** The commands that a full server refuses. */
-export const TAKING_MEMORY: ReadonlySet<string> = new Set(['INCR', 'LPUSH', 'MSET', 'RPUSH', 'SET', 'ZADD']);
+export const TAKING_MEMORY: ReadonlySet<string> = new Set(['INCR', 'SET', 'ZADD']);
 /** The commands that change keys, or may do so. */
 export const WRITING: ReadonlySet<string> = new Set([
   ...TAKING_MEMORY,
@@ -230,8 +208,7 @@ export const WRITING: ReadonlySet<string> = new Set([
 
 function typeOf(entry: Entry | undefined): string {
   if (!entry) return 'none';
-  if (typeof entry.value === 'string') return 'string';
-  return entry.value instanceof SortedSet ? 'zset' : 'list';
+  return typeof entry.value === 'string' ? 'string' : 'zset';
 }
 
 /** @param absent the reply if there is no such key */
@@ -239,20 +216,6 @@ function ofSet(redis: RedisData, key: string, absent: Reply, run: (set: SortedSe
   const value = redis.entry(key)?.value;
   if (value === undefined) return absent;
   return value instanceof SortedSet ? run(value) : WRONG_TYPE;
-}
-
-/** @param run gets an empty one if there is no such key */
-function ofList(redis: RedisData, key: string, run: (list: List) => Reply): Reply {
-  const value = redis.entry(key)?.value ?? [];
-  return typeof value === 'string' || value instanceof SortedSet ? WRONG_TYPE : run(value);
-}
-
-function push(redis: RedisData, key: string, grown: (list: List) => List): Reply {
-  return ofList(redis, key, (list) => {
-    const value = grown(list);
-    redis.change(key, { value, expiresAt: redis.entry(key)?.expiresAt });
-    return value.length;
-  });
 }
 
 /** @param sinceMs when the time begins, in milliseconds since 1970 */
@@ -363,13 +326,10 @@ function byScores(from: string, to: string, [offset, count]: readonly [number, n
 function byRanks(from: string, to: string): Pick | ReplyError {
   const [first, last] = [integer(from), integer(to)];
   if (first === undefined || last === undefined) return NO_INTEGER;
-  return ({ members }) => ranked(members, first, last);
-}
-
-/** Negative ranks count from the end. */
-function ranked<T>(members: readonly T[], first: number, last: number): readonly T[] {
-  const fromEnd = (rank: number) => (rank < 0 ? members.length + rank : rank);
-  return members.slice(Math.max(0, fromEnd(first)), Math.max(0, fromEnd(last) + 1));
+  return ({ members }) => {
+    const fromEnd = (rank: number) => (rank < 0 ? members.length + rank : rank);
+    return members.slice(Math.max(0, fromEnd(first)), Math.max(0, fromEnd(last) + 1));
+  };
 }
 
 /** In the order in which the keys came; the cursor is the number of the next one. */

@@ -142,7 +142,6 @@ for at, key in ipairs(KEYS) do
   local type = redis.call('TYPE', key).ok
   local value = false
   if type == 'string' then value = redis.call('GET', key) end
-  if type == 'list' then value = redis.call('LRANGE', key, 0, -1) end
   if type == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end
   states[at] = { type, redis.call('PTTL', key), value }
 end

@@ -1,59 +1,15 @@
-import { COMMANDS } from './commands.js';
-import { USED_MEMORY, type Push, type RedisData } from './redis-data.js';
+import { USED_MEMORY } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
-import type { ReplicatedConnection, Replication } from './replication.js';
-
-/** A connection, as its commands see it. */
-export interface ConnectionOfCommands extends ReplicatedConnection {
-  readonly id: number;
-  name: string;
-  subscriptions: number;
-  shardSubscriptions: number;
-  readonly isBlocked: boolean;
-  isReadOnly: boolean;
-  isAsking: boolean;
-  /** Since `HELLO 3`. */
-  speaksResp3: boolean;
-  /** The name of its last command. */
-  readonly command: string;
-  push(message: Push): void;
-  /** Sends something that is not a reply: RESP3 distinguishes it from replies. */
-  tell(message: readonly Reply[]): void;
-}
-
-/** A server, as the commands of connections see it. */
-export interface ServerOfCommands {
-  readonly data: RedisData;
-  readonly replication: Replication;
-  readonly priority: number;
-  readonly port: number;
-  readonly runId: string;
-  /** The part of a Cluster. */
-  readonly cluster?: object;
-  readonly uptimeS: number;
-  readonly isLoading: boolean;
-  readonly calls: Map<string, number>;
-  readonly connections: ReadonlySet<ConnectionOfCommands>;
-  follow(primary: { readonly port: number }): void;
-  promote(): void;
-  save(): void;
-  sleep(us: number, wakeUp: () => void): void;
-}
+import type { Connection, SimulatedServer } from './simulated-server.js';
 
 export type ConnectionCommand = (
-  server: ServerOfCommands,
+  server: SimulatedServer,
   args: readonly string[],
-  connection: ConnectionOfCommands,
+  connection: Connection,
 ) => Reply | undefined;
 
-/** By its name, `DEBUG` by its name and its first argument; undefined for other commands. */
-export function connectionCommand([name = '', kind = '']: readonly string[]): ConnectionCommand | undefined {
-  const command = name.toUpperCase();
-  return CONNECTION_COMMANDS[command === 'DEBUG' ? `DEBUG ${kind.toUpperCase()}` : command];
-}
-
 /** The commands by which clients set up a connection, and tests examine a server. */
-const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
+export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
   HELLO(_server, [version = '2', ...more], connection) {
     if (version !== '2' && version !== '3') return new ReplyError('NOPROTO unsupported protocol version');
     connection.speaksResp3 = version === '3';
@@ -65,19 +21,10 @@ const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
   SELECT: (_server, [database]) => (database === '0' ? OK : new ReplyError('ERR DB index is out of range')), // it has but one
   CLUSTER: () => new ReplyError('ERR This instance has cluster support disabled'),
   CLIENT: client,
-  CONFIG(server, args) {
-    if (!/^resetstat$/i.test(args[0]!)) return COMMANDS.CONFIG!.run(server.data, args);
-    server.calls.clear();
-    return OK;
-  },
   INFO: (server, sections) => infoOf(server, sections.map((section) => section.toLowerCase())), // prettier-ignore
   SAVE(server) {
     server.save();
     return OK;
-  },
-  'DEBUG SLEEP': (server, [, seconds], connection) => {
-    server.sleep(Number(seconds) * 1e6, () => connection.send(OK));
-    return undefined;
   },
   ROLE: ({ replication }) => replication.role,
   REPLICAOF: replicaOf,
@@ -106,7 +53,7 @@ const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
     unsubscribe('sunsubscribe', server.data.shardChannels, names, connection),
 };
 
-function replicaOf(server: ServerOfCommands, [host, port]: readonly string[]): Reply {
+function replicaOf(server: SimulatedServer, [host, port]: readonly string[]): Reply {
   if (/^no$/i.test(host!) && /^one$/i.test(port!)) server.promote();
   else if (server.replication.primaryPort === Number(port))
     return new Status('OK Already connected to specified master');
@@ -114,7 +61,7 @@ function replicaOf(server: ServerOfCommands, [host, port]: readonly string[]): R
   return OK;
 }
 
-function client(server: ServerOfCommands, args: readonly string[], connection: ConnectionOfCommands): Reply {
+function client(server: SimulatedServer, args: readonly string[], connection: Connection): Reply {
   const [kind = '', ...rest] = args;
   switch (kind.toUpperCase()) {
     case 'ID':
@@ -124,8 +71,6 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
         return new ReplyError('ERR Client names cannot contain spaces, newlines or special characters.');
       connection.name = rest[0]!;
       return OK;
-    case 'GETNAME':
-      return connection.name || null;
     case 'SETINFO':
       return OK;
     case 'INFO':
@@ -153,7 +98,7 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
 }
 
 /** The fields of `CLIENT LIST`. */
-function lineOf(connection: ConnectionOfCommands): string {
+function lineOf(connection: Connection): string {
   const { id, name, isBlocked, subscriptions, shardSubscriptions, command, listeningPort } = connection;
   const isSubscribed = subscriptions + shardSubscriptions > 0;
   const flags = (isBlocked ? 'b' : '') + (isSubscribed ? 'P' : '') + (listeningPort > 0 ? 'S' : '') || 'N';
@@ -162,19 +107,19 @@ function lineOf(connection: ConnectionOfCommands): string {
 }
 
 /** The filters `TYPE pubsub` and `ID 1`. */
-function filterOf([by = '', value = '']: readonly string[]): (connection: ConnectionOfCommands) => boolean {
+function filterOf([by = '', value = '']: readonly string[]): (connection: Connection) => boolean {
   if (/^type$/i.test(by)) return (each) => typeOf(each) === value.toLowerCase().replace('slave', 'replica');
   if (/^id$/i.test(by)) return ({ id }) => id === Number(value);
   return () => true;
 }
 
-function typeOf(connection: ConnectionOfCommands): 'normal' | 'pubsub' | 'replica' {
+function typeOf(connection: Connection): 'normal' | 'pubsub' | 'replica' {
   if (connection.listeningPort > 0) return 'replica';
   return connection.subscriptions + connection.shardSubscriptions > 0 ? 'pubsub' : 'normal';
 }
 
 function infoOf(
-  { data: { settings }, port, runId, uptimeS, isLoading, calls, replication, priority, cluster }: ServerOfCommands,
+  { data: { settings }, port, runId, uptimeS, isLoading, calls, replication, priority, cluster }: SimulatedServer,
   sections: readonly string[],
 ): string {
   const all: Readonly<Record<string, () => string>> = {
@@ -197,7 +142,7 @@ function unsubscribe(
   kind: string,
   channels: Map<string, Set<{ push: unknown }>>,
   names: readonly string[],
-  connection: ConnectionOfCommands,
+  connection: Connection,
 ): undefined {
   const count = kind === 'sunsubscribe' ? 'shardSubscriptions' : 'subscriptions';
   for (const name of names) {

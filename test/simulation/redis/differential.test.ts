@@ -33,7 +33,6 @@ const OF_LUA = [
   'return {string.find("a1 b2", "(%a)(%d)", 2), string.find("a b", "^b", 3), string.find("a b", "^b", 2) == nil}',
   'local t = {1} table.insert(t, 2) return t',
   'return {table.concat({"a", 1, "b"}, " "), table.concat({}, " "), table.concat({"a", "b"})}',
-  'return {string.gsub("a*[b]", "[%*%?%[%]\\\\]", "\\\\%0")}',
   'return {tonumber("12"), tonumber("1x") == nil, tonumber("1e3"), tostring(nil), tonumber("")}',
   'return 1 + nil',
   'return nil .. ""',

@@ -15,6 +15,9 @@ export interface Step {
 /** In microseconds: a time of the server in 2023, at which the tokens of a sequence begin. */
 export const FIRST_US = 1_700_000_000_123_456;
 
+/** Keys of a script, or its arguments: the ones that its locks share, and the ones of each. */
+type Part = readonly [shared: string[], of: (name: string) => string[]];
+
 /** The keys whose values are compared after each step. */
 export const LOCKS = ['a', 'b', '{c}'];
 const lockOf = (name: string) => `lock:{${name}}`;
@@ -118,12 +121,9 @@ export function randomStep(random: () => number, us: number): Step {
     () => ['ZMSCORE', key(), ...many(entry)],
     () => ['ZRANGE', key(), rank(), rank(), ...pick([[], ['WITHSCORES'], ['LIMIT', '0', '1'], ['BYSCORE']])],
     () => ['ZRANGE', key(), bound(), bound(), 'BYSCORE', ...pick([[], ['LIMIT', rank(), rank()], ['LIMIT', '0']])],
-    () => [pick(['LPUSH', 'RPUSH']), key(), ...many(value)],
-    () => ['LLEN', key()],
-    () => ['LRANGE', key(), rank(), rank()],
     () => ['PUBLISH', pick([CHANNEL, 'nobody']), value()],
     () => ['PUBSUB', pick(['NUMSUB', 'SHARDNUMSUB']), CHANNEL, 'nobody'],
-    () => [pick(['GET', 'SET', 'ZADD', 'ZRANGE', 'PEXPIRE', 'ZMSCORE', 'RPUSH', 'EVAL', 'NONSENSE']), key()],
+    () => [pick(['GET', 'SET', 'ZADD', 'ZRANGE', 'PEXPIRE', 'ZMSCORE', 'EVAL', 'NONSENSE']), key()],
     () => [
       'SCAN',
       '0',
@@ -138,145 +138,87 @@ export function randomStep(random: () => number, us: number): Step {
     () => ['CONFIG', 'SET', 'nonsense', '1'],
   ];
 
-  /** The keys and arguments of each script: the ones that a call shares, and the ones of each lock. */
-  const calls: Readonly<Record<Name, () => readonly [keys: string[], args: string[]]>> = {
-    ACQUIRE: () => {
-      const names = many(lock);
-      return [
-        ['lock:fence', ...names.map(lockOf)],
-        [ttl(), ...names.map(() => `${owner()}@`)],
-      ];
-    },
-    ACQUIRE_IN_ORDER: () => {
-      const names = many(lock);
-      return [
-        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
-        [ttl(), ...names.map(() => `${owner()}@`)],
-      ];
-    },
-    ACQUIRE_TOGETHER: () => {
-      const names = many(lock);
-      const each = () => {
-        const by = pick(['', 'x/1', ...CROWD_OWNERS]);
-        const [letter = '', permits = '', limit = ''] = kind();
-        const place = `${letter === 's' ? 's' : `p${permits}/${limit}`} ${CHANNEL} ${by}`;
-        return [
-          by === '' ? pick(CROWD_OWNERS) : pick(['', pick(CROWD_OWNERS)]),
-          by,
-          ttlOfMany(),
-          letter,
-          permits,
-          limit,
-          by === '' ? '' : pick(['', place, place, entry(by)]),
-          pick(['', '0', '17', String(us - 5), String(us + 5)]),
-          pick(['0', '1']),
-          count(),
-          by === '' ? '' : pick(['', '', 'x/5', 'x/5 x/6 x/7']),
-        ];
-      };
-      return [
-        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
-        [pick(['h', 'u', 'd']), ...names.flatMap(each)],
-      ];
-    },
+  const ownerWith = () => `${owner()}@`;
+  const withQueue = (name: string) => [lockOf(name), queueOf(name)];
+  /** A call of a script for some locks: the keys and arguments that they share, then those of each. */
+  const call = ([sharedKeys, keysOf]: Part, [sharedArgs, argsOf]: Part, names = many(lock)) =>
+    [
+      [...sharedKeys, ...names.flatMap(keysOf)],
+      [...sharedArgs, ...names.flatMap(argsOf)],
+    ] as const;
+  const ofFence = (of: Part[1]): Part => [['lock:fence'], of];
+  const ofOwner = () => [ownerWith()];
+  const inTurn = () => {
+    const by = owner();
+    return [
+      pick(['', ownerWith()]),
+      `${by}@`,
+      ttl(),
+      pick(['1', '5']),
+      pick(['', entry(by)]),
+      pick(['', '0', '17', String(us - 5), String(us + 5)]),
+      pick(['0', '1']),
+      count(),
+    ];
+  };
+  const together = () => {
+    const by = pick(['', 'x/1', ...CROWD_OWNERS]);
+    const [letter = '', permits = '', limit = ''] = kind();
+    const place = `${letter === 's' ? 's' : `p${permits}/${limit}`} ${CHANNEL} ${by}`;
+    return [
+      by === '' ? pick(CROWD_OWNERS) : pick(['', pick(CROWD_OWNERS)]),
+      by,
+      ttlOfMany(),
+      letter,
+      permits,
+      limit,
+      by === '' ? '' : pick(['', place, place, entry(by)]),
+      pick(['', '0', '17', String(us - 5), String(us + 5)]),
+      pick(['0', '1']),
+      count(),
+      by === '' ? '' : pick(['', '', 'x/5', 'x/5 x/6 x/7']),
+    ];
+  };
+  const withdrawn = (by = owner()) => [`${by}@`, entry(by)];
+  const voter = () => pick(['', String(FIRST_US)]);
+
+  const calls: Readonly<Record<Name, () => readonly [keys: readonly string[], args: readonly string[]]>> = {
+    ACQUIRE: () =>
+      call(
+        ofFence((name) => [lockOf(name)]),
+        [[ttl()], ofOwner],
+      ),
+    ACQUIRE_IN_ORDER: () => call(ofFence(withQueue), [[ttl()], ofOwner]),
+    ACQUIRE_TOGETHER: () => call(ofFence(withQueue), [[pick(['h', 'u', 'd'])], together]),
     ADMIT: () => [['lock:admission'], [pick(['run1', 'run2']), pick(['0', '100']), pick(['30000', '60000'])]],
-    TURN: () => {
-      const names = many(lock);
-      const each = () => {
-        const by = owner();
-        return [
-          pick(['', `${owner()}@`]),
-          `${by}@`,
-          ttl(),
-          pick(['1', '5']),
-          pick(['', entry(by)]),
-          pick(['', '0', '17', String(us - 5), String(us + 5)]),
-          pick(['0', '1']),
-          count(),
-        ];
-      };
-      return [
-        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
-        [pick(['h', 'u', 'd']), ...names.flatMap(each)],
-      ];
-    },
-    DOWNGRADE: () => {
-      const names = many(lock);
-      return [
-        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
-        names.flatMap(() => [`${owner()}@`, pick(CROWD_OWNERS), ttlOfMany()]),
-      ];
-    },
-    EXTEND: () => {
-      const names = many(lock);
-      return [names.map(lockOf), [ttl(), ...names.map(() => `${owner()}@`)]];
-    },
-    EXTEND_AND_REPORT: () => {
-      const names = many(lock);
-      return [
-        names.flatMap((name) => [lockOf(name), callsOf(name)]),
-        [ttl(), ...names.flatMap(() => [`${owner()}@`, count(), ttl()])],
-      ];
-    },
-    EXTEND_TOGETHER: () => {
-      const names = many(lock);
-      return [names.map(lockOf), [ttlOfMany(), ...names.map(() => pick(CROWD_OWNERS))]];
-    },
-    FORCE_RELEASE: () => {
-      const names = many(lock);
-      return [
-        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
-        [CHANNEL, ...names.flatMap((name) => [name, pick(['', owner()])])],
-      ];
-    },
-    INSPECT: () => [many(lock).flatMap((name) => [lockOf(name), queueOf(name), callsOf(name)]), []],
-    KEEP: () => [[lockOf(lock())], [ttl(), `${owner()}@`]],
-    RAISE_FENCE: () => [
-      [lockOf(lock()), 'lock:fence'],
-      [`${owner()}@`, token()],
-    ],
-    RELEASE: () => {
-      const names = many(lock);
-      return [
-        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
-        names.map(() => `${owner()}@`),
-      ];
-    },
-    RESTORE: () => {
-      const names = many(lock);
-      return [names.map(lockOf), [ttl(), ...names.flatMap(() => [`${owner()}@`, token()])]];
-    },
-    TRANSFER: () => {
-      const names = many(lock);
-      const owners = () => [`${owner()}@`, `${owner()}@`, ttl(), pick(['0', '1']), pick(['0', '1'])];
-      return [['lock:fence', ...names.map(lockOf)], names.flatMap(owners)];
-    },
-    VOTE: () => {
-      const names = many(lock);
-      return [
-        ['lock:admission', ...names.flatMap((name) => [lockOf(name), 'lock:fence'])],
-        [pick(['', String(FIRST_US)]), ttl(), ...names.map(() => `${owner()}@${token()}`)],
-      ];
-    },
-    VOTE_OR_QUEUE: () => {
-      const names = many(lock);
-      return [
-        ['lock:admission', ...names.flatMap((name) => [lockOf(name), 'lock:fence', queueOf(name)])],
-        [
-          pick(['', String(FIRST_US)]),
-          ttl(),
-          ...names.flatMap(() => [`${owner()}@${token()}`, pick(['', entry()]), pick(['', '0']), count()]),
-        ],
-      ];
-    },
-    WITHDRAW: () => {
-      const names = many(lock);
-      const each = () => {
-        const by = owner();
-        return [`${by}@`, entry(by)];
-      };
-      return [['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])], names.flatMap(each)];
-    },
+    TURN: () => call(ofFence(withQueue), [[pick(['h', 'u', 'd'])], inTurn]),
+    DOWNGRADE: () => call(ofFence(withQueue), [[], () => [ownerWith(), pick(CROWD_OWNERS), ttlOfMany()]]),
+    EXTEND: () => call([[], (name) => [lockOf(name)]], [[ttl()], ofOwner]),
+    EXTEND_AND_REPORT: () =>
+      call([[], (name) => [lockOf(name), callsOf(name)]], [[ttl()], () => [ownerWith(), count(), ttl()]]),
+    EXTEND_TOGETHER: () => call([[], (name) => [lockOf(name)]], [[ttlOfMany()], () => [pick(CROWD_OWNERS)]]),
+    FORCE_RELEASE: () => call(ofFence(withQueue), [[CHANNEL], (name) => [name, pick(['', owner()])]]),
+    INSPECT: () => call([[], (name) => [...withQueue(name), callsOf(name)]], [[], () => []]),
+    KEEP: () => call([[], (name) => [lockOf(name)]], [[ttl()], ofOwner], [lock()]),
+    RAISE_FENCE: () => call([[], (name) => [lockOf(name), 'lock:fence']], [[], () => [ownerWith(), token()]], [lock()]),
+    RELEASE: () => call(ofFence(withQueue), [[], ofOwner]),
+    RESTORE: () => call([[], (name) => [lockOf(name)]], [[ttl()], () => [ownerWith(), token()]]),
+    TRANSFER: () =>
+      call(
+        ofFence((name) => [lockOf(name)]),
+        [[], () => [ownerWith(), ownerWith(), ttl(), pick(['0', '1']), pick(['0', '1'])]],
+      ),
+    VOTE: () =>
+      call(
+        [['lock:admission'], (name) => [lockOf(name), 'lock:fence']],
+        [[voter(), ttl()], () => [`${ownerWith()}${token()}`]],
+      ),
+    VOTE_OR_QUEUE: () =>
+      call(
+        [['lock:admission'], (name) => [lockOf(name), 'lock:fence', queueOf(name)]],
+        [[voter(), ttl()], () => [`${ownerWith()}${token()}`, pick(['', entry()]), pick(['', '0']), count()]],
+      ),
+    WITHDRAW: () => call(ofFence(withQueue), [[], () => withdrawn()]),
   };
 
   if (random() < 0.35) {

@@ -5,12 +5,10 @@ import { SortedSet } from './sorted-set.js';
 
 /** The contents of a key. A sorted set is changed in place. */
 export interface Entry {
-  readonly value: string | SortedSet | List;
+  readonly value: string | SortedSet;
   /** When it expires, in milliseconds since 1970; undefined: never. */
   readonly expiresAt?: number;
 }
-
-export type List = readonly string[];
 
 /** As it is now, whatever changes later. */
 export function copyOf({ value, expiresAt }: Entry): Entry {
@@ -252,8 +250,7 @@ function creationOf(key: string, entry: Entry | undefined): (readonly string[])[
   const { value, expiresAt } = entry;
   if (typeof value === 'string')
     return [['SET', key, value, ...(expiresAt === undefined ? [] : ['PXAT', String(expiresAt)])]];
-  const addition = value instanceof SortedSet ? additionOf(key, value.members) : ['RPUSH', key, ...value];
-  return [addition, ...(expiresAt === undefined ? [] : [expiryOf(key, entry)])];
+  return [additionOf(key, value.members), ...(expiresAt === undefined ? [] : [expiryOf(key, entry)])];
 }
 
 function additionOf(key: string, members: SortedSet['members']): readonly string[] {

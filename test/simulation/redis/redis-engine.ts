@@ -7,7 +7,7 @@ const READ_ONLY = new ReplyError("READONLY You can't write against a read only r
 const OUT_OF_MEMORY = new ReplyError("OOM command not allowed when used memory > 'maxmemory'.");
 
 /**
- * A Redis server, as far as the library uses one: strings, lists and sorted sets that expire, scripts,
+ * A Redis server, as far as the library uses one: strings and sorted sets that expire, scripts,
  * publish/subscribe. It has no network: `execute` runs one command and returns its reply.
  */
 export class RedisEngine {

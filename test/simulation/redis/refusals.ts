@@ -3,9 +3,9 @@ import { ReplyError } from './replies.js';
 /** A state in which a server refuses commands. */
 export type Refusal = 'oom' | 'loading' | 'readonly' | 'noscript' | 'busy';
 
-const WRITES = /^(SET|DEL|PEXPIRE|PERSIST|ZADD|ZREM|ZREMRANGEBYSCORE|MSET|FLUSHALL)$/i;
+const WRITES = /^(SET|DEL|PEXPIRE|PERSIST|ZADD|ZREM|ZREMRANGEBYSCORE|FLUSHALL)$/i;
 /** Writes that need memory. */
-const GROWS = /^(SET|ZADD|MSET)$/i;
+const GROWS = /^(SET|ZADD)$/i;
 const WHILE_LOADING = /^(INFO|HELLO|CLIENT|CONFIG|AUTH|SUBSCRIBE|UNSUBSCRIBE|QUIT)$/i;
 const WHILE_BUSY = /^(HELLO|AUTH|QUIT)$/i;
 

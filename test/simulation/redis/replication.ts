@@ -1,38 +1,11 @@
-import type { Network } from '../network.js';
 import type { RemotePeer } from '../peer.js';
-import type { Scheduler } from '../scheduler.js';
-import type { RedisData } from './redis-data.js';
 import { ReplyError, type Reply } from './replies.js';
 import { CommandDecoder, encode } from './resp.js';
-
-/** A server, as far as it is replicated. */
-export interface ReplicatedServer {
-  readonly scheduler: Scheduler;
-  readonly network: Network;
-  readonly port: number;
-  readonly data: RedisData;
-  /** Runs it when the earlier input has been handled. */
-  enqueue(run: () => void): void;
-  execute(command: readonly string[]): void;
-}
-
-/** A connection of a server, as replication sees it. */
-export interface ReplicatedConnection {
-  /** How far it has seen the changes: WAIT waits for that. */
-  seenOffset: number;
-  /** The port of the replica that it belongs to. */
-  listeningPort: number;
-  write(text: string): void;
-  send(reply: Reply): void;
-  /** Its commands wait until then. */
-  block(): void;
-  unblock(reply: Reply): void;
-  close(how: 'end' | 'reset'): void;
-}
+import type { Connection, SimulatedServer } from './simulated-server.js';
 
 /** A replica, as its primary sees it. */
 interface Follower {
-  readonly connection: ReplicatedConnection;
+  readonly connection: Connection;
   acknowledged: number;
   /** Whether it has acknowledged anything, and counts for WAIT. */
   isOnline: boolean;
@@ -41,7 +14,7 @@ interface Follower {
 }
 
 interface Wait {
-  readonly connection: ReplicatedConnection;
+  readonly connection: Connection;
   readonly count: number;
   readonly offset: number;
 }
@@ -79,7 +52,7 @@ export class Replication {
   offset = 0;
   /** The position at which it branched off. */
   formerOffset = -1;
-  readonly #server: ReplicatedServer;
+  readonly #server: SimulatedServer;
   readonly #random: () => number;
   readonly #followers = new Set<Follower>();
   readonly #waits = new Set<Wait>();
@@ -90,7 +63,7 @@ export class Replication {
   #ids = 0;
 
   constructor(
-    server: ReplicatedServer,
+    server: SimulatedServer,
     private readonly runId: string,
   ) {
     this.#server = server;
@@ -141,13 +114,13 @@ export class Replication {
   }
 
   /** The connection has ended. */
-  leave(connection: ReplicatedConnection): void {
+  leave(connection: Connection): void {
     for (const follower of this.#followers) if (follower.connection === connection) this.#followers.delete(follower);
     for (const wait of this.#waits) if (wait.connection === connection) this.#waits.delete(wait);
   }
 
   /** Sends the changes of a command: all at once, or not at all. */
-  propagate(connection: ReplicatedConnection): void {
+  propagate(connection: Connection): void {
     const effects = this.#effects.splice(0);
     if (effects.length > 0 && !this.#upstream)
       this.pass(
@@ -167,7 +140,7 @@ export class Replication {
   }
 
   /** A replica requests all changes from this position on. */
-  serve(connection: ReplicatedConnection, id: string, from: number): ReplyError | undefined {
+  serve(connection: Connection, id: string, from: number): ReplyError | undefined {
     if (this.#upstream && !this.isLinked)
       return new ReplyError("NOMASTERLINK Can't SYNC while not connected with my master");
     const follower: Follower = { connection, acknowledged: 0, isOnline: false };
@@ -191,7 +164,7 @@ export class Replication {
     return undefined;
   }
 
-  onAcknowledged(connection: ReplicatedConnection, offset: number): void {
+  onAcknowledged(connection: Connection, offset: number): void {
     const follower = [...this.#followers].find((each) => each.connection === connection);
     if (!follower) return;
     Object.assign(follower, { acknowledged: offset, isOnline: true });
@@ -202,7 +175,7 @@ export class Replication {
   }
 
   /** @returns undefined while the connection waits */
-  wait(connection: ReplicatedConnection, count: number, timeoutMs: number): Reply | undefined {
+  wait(connection: Connection, count: number, timeoutMs: number): Reply | undefined {
     if (this.#upstream) return NO_WAIT_ON_REPLICA;
     const offset = connection.seenOffset;
     const replicas = this.#replicasWith(offset);
@@ -218,7 +191,7 @@ export class Replication {
   }
 
   /** @returns whether it has waited */
-  unblock(connection: ReplicatedConnection, error?: ReplyError): boolean {
+  unblock(connection: Connection, error?: ReplyError): boolean {
     const wait = [...this.#waits].find((each) => each.connection === connection);
     if (wait) this.#end(wait, error ?? this.#replicasWith(wait.offset));
     return wait !== undefined;
@@ -351,7 +324,7 @@ class Upstream {
   #acknowledgesSoon = false;
 
   constructor(
-    private readonly server: ReplicatedServer,
+    private readonly server: SimulatedServer,
     private readonly replication: Replication,
     readonly port: number,
     private readonly lag: Lag,

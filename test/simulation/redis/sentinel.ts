@@ -53,11 +53,6 @@ export class SimulatedSentinels {
     this.#watch(primary);
   }
 
-  /** The primary that they have agreed on. */
-  get primary(): SimulatedServer {
-    return this.#primary;
-  }
-
   /** @returns the port of one more Sentinel, and a function that ends it */
   add(): { port: number; stop: () => void } {
     const sentinel: Sentinel = {

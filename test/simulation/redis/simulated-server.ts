@@ -3,12 +3,12 @@ import type { Listener, Peer, RemotePeer } from '../peer.js';
 import { EPOCH_US } from '../process.js';
 import type { Scheduler } from '../scheduler.js';
 import { ClusterNode } from './cluster.js';
-import { connectionCommand, type ConnectionCommand } from './connection-commands.js';
+import { CONNECTION_COMMANDS, type ConnectionCommand } from './connection-commands.js';
 import { copyOf, RedisData, type Entry, type Push, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
 import { refusalOf, refusalOfWrite, type Refusal } from './refusals.js';
 import type { Reply } from './replies.js';
-import { Replication, type Lag, type ReplicatedConnection } from './replication.js';
+import { Replication, type Lag } from './replication.js';
 import { CommandDecoder, encode, encodePush } from './resp.js';
 
 /** How long a command takes, in microseconds: at least, and less than. */
@@ -189,16 +189,6 @@ export class SimulatedServer implements Listener {
     this.#work();
   }
 
-  /** It does nothing else meanwhile. */
-  sleep(us: number, wakeUp: () => void): void {
-    this.#isBusy = true;
-    this.scheduler.after(us, () => {
-      this.#isBusy = false;
-      wakeUp();
-      this.#work();
-    });
-  }
-
   accept(client: RemotePeer): Peer {
     const { scheduler } = this;
     const connection = new Connection(++this.#connections, this, client);
@@ -246,7 +236,7 @@ export class SimulatedServer implements Listener {
     const [name = '', ...rest] = args;
     const command = name.toUpperCase();
     connection.command = name.toLowerCase();
-    const own = this.cluster?.commands[command] ?? this.options.commands?.[command] ?? connectionCommand(args);
+    const own = this.cluster?.commands[command] ?? this.options.commands?.[command] ?? CONNECTION_COMMANDS[command];
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
     const refusal = refusalOf(this.refusal, name) ?? (own ? undefined : this.cluster?.refusalOf(args, connection));
     const reply = refusal ?? (own ? own(this, rest, connection) : this.#engine.execute(args, connection));
@@ -276,7 +266,7 @@ export class SimulatedServer implements Listener {
 const WITH_SUBCOMMANDS = /^(acl|client|config|pubsub|script)$/i;
 
 /** The server's end of a connection. */
-export class Connection implements Subscriber, ReplicatedConnection {
+export class Connection implements Subscriber {
   readonly decoder = new CommandDecoder();
   /** By `CLIENT SETNAME`. */
   name = '';
@@ -294,7 +284,9 @@ export class Connection implements Subscriber, ReplicatedConnection {
   isAsking = false;
   /** Since `HELLO 3`. */
   speaksResp3 = false;
+  /** How far it has seen the changes: WAIT waits for that. */
   seenOffset = 0;
+  /** The port of the replica that it belongs to. */
   listeningPort = 0;
 
   constructor(
@@ -312,6 +304,7 @@ export class Connection implements Subscriber, ReplicatedConnection {
     this.client.onBytes(Buffer.from(text, 'latin1'));
   }
 
+  /** Its commands wait until then. */
   block(): void {
     this.isBlocked = true;
   }
@@ -329,6 +322,7 @@ export class Connection implements Subscriber, ReplicatedConnection {
     else this.tell(kind.endsWith('subscribe') ? [kind, channel, ++this.subscriptions] : message);
   }
 
+  /** Sends something that is not a reply: RESP3 distinguishes it from replies. */
   tell(message: readonly Reply[]): void {
     this.write(this.speaksResp3 ? encodePush(message) : encode(message));
   }
