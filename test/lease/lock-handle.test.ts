@@ -1,19 +1,17 @@
 import { describe, expect, it } from 'vitest';
-import { openLocks } from '../support/open-locks.js';
-import { proxyTo, serverOfFile } from '../support/stage.js';
-import { counterOn, ownerOn } from '../support/stored.js';
+import { counterOn } from '../support/stored.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
+const { server, open, openBehindProxy, ownerOf, leftMs } = await sceneOfFile();
 
-const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));
 const lost = (reason: string) => expect.objectContaining({ code: 'LOCK_LOST', reason }) as Error;
 
 describe('a lock', () => {
   it.each([0, 1_000])(
     'counts on less time than Redis gives it: 1 % + 2 ms for drift, and marginMs of %i',
     async (marginMs) => {
-      const locks = await openLocks({ redis: server.url, marginMs });
+      const locks = await open({ marginMs });
       const lock = await locks.acquire('guarded', { ttlMs: 10_000 });
       expect(lock.remainingMs).toBeLessThanOrEqual(10_000 - 102 - marginMs);
       expect(lock.remainingMs).toBeGreaterThan(10_000 - 102 - marginMs - 20);
@@ -23,7 +21,7 @@ describe('a lock', () => {
   );
 
   it('is given back once by release, and is no longer held from that call on, though its signal does not abort', async () => {
-    const locks = await openLocks({ redis: server.url });
+    const locks = await open();
     const lock = await locks.acquire('released');
     const { signal } = lock;
     const releasing = lock.release();
@@ -33,25 +31,25 @@ describe('a lock', () => {
     const next = await locks.acquire('released');
     expect(await lock.release()).toBe(true);
     await expect(lock.extend()).rejects.toEqual(lost('released'));
-    expect(await ownerOn(server, 'released')).toBe(next.owner);
+    expect(await ownerOf('released')).toBe(next.owner);
     expect(signal.aborted).toBe(false);
     await next.release();
   });
 
   it('is given back at the end of an `await using` block, also when that throws', async () => {
-    const locks = await openLocks({ redis: server.url });
+    const locks = await open();
     const block = async () => {
       await using lock = await locks.acquire('using');
-      throw new Error(`held by ${lock.owner === (await ownerOn(server, 'using'))}`);
+      throw new Error(`held by ${lock.owner === (await ownerOf('using'))}`);
     };
     await expect(block()).rejects.toThrow('held by true');
-    expect(await ownerOn(server, 'using')).toBeNull();
+    expect(await ownerOf('using')).toBeNull();
   });
 });
 
 describe('extend', () => {
   it('restarts the ttl, makes it longer or shorter, here and in Redis; of several calls at once, the last one counts', async () => {
-    const locks = await openLocks({ redis: server.url, watchdog: false });
+    const locks = await open({ watchdog: false });
     const lock = await locks.acquire('extended', { ttlMs: 10_000 });
     const isNow = async (ttlMs: number) => {
       for (const ms of [lock.remainingMs, await leftMs('extended')]) expect(Math.abs(ms - ttlMs)).toBeLessThan(700);
@@ -72,7 +70,7 @@ describe('extend', () => {
   });
 
   it('sets the ttl that the watchdog uses from then on', async () => {
-    const locks = await openLocks({ redis: server.url });
+    const locks = await open();
     const lock = await locks.acquire('kept', { ttlMs: 60_000 });
     await lock.extend(1_500);
     await server.command('PEXPIRE', 'lock:{kept}', 60_000);
@@ -86,19 +84,18 @@ describe('extend', () => {
   ] as const)(
     'rejects and reports the loss when the key is %s, and does not change the key',
     async (key, reason, [command, ...rest], owner) => {
-      const locks = await openLocks({ redis: server.url });
+      const locks = await open();
       const lock = await locks.acquire(key);
       await server.command(command, `lock:{${key}}`, ...rest);
       for (const _ of [1, 2]) await expect(lock.extend(60_000)).rejects.toEqual(lost(reason));
       expect(lock.signal.reason).toEqual(lost(reason));
-      expect(await ownerOn(server, key)).toBe(owner);
+      expect(await ownerOf(key)).toBe(owner);
       expect(await leftMs(key)).toBeLessThanOrEqual(5_000);
     },
   );
 
   it('that is not answered rejects; if shorter, it counts as if it had run; if longer, it leaves no key behind where it ran', async () => {
-    const proxy = await proxyTo(server);
-    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 100, watchdog: false });
+    const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 100, watchdog: false });
     for (const [ttlMs, extendedTo] of [
       [60_000, 700],
       [700, 60_000],
@@ -112,13 +109,12 @@ describe('extend', () => {
       expect(Math.abs((await leftMs('unanswered')) - extendedTo)).toBeLessThan(500);
       await until(() => lock.signal.aborted, { what: 'the shorter lease has ended' });
       proxy.passReplies();
-      await until(async () => (await ownerOn(server, 'unanswered')) === null, { what: 'the key is gone' });
+      await until(async () => (await ownerOf('unanswered')) === null, { what: 'the key is gone' });
     }
   });
 
   it('an extension counts from when it was sent: the time that the reply took is gone from the lease [G5]', async () => {
-    const proxy = await proxyTo(server);
-    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 5_000 });
+    const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 5_000 });
     const lock = await locks.acquire('slow');
     proxy.hold();
     const extending = lock.extend(20_000);
@@ -131,7 +127,7 @@ describe('extend', () => {
   });
 
   it('an extension mints no new fencing token [G26]', async () => {
-    const locks = await openLocks({ redis: server.url });
+    const locks = await open();
     const lock = await locks.acquire('token');
     await lock.extend();
     expect(await counterOn(server)).toBe(lock.fencingToken);

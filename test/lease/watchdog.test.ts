@@ -1,73 +1,68 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { Lock, LockEvent, LockService } from 'nest-redis-lock';
+import type { Lock } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { blockEventLoop, proxyTo, redisServer, serverOfFile } from '../support/stage.js';
-import { ownerOn } from '../support/stored.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { blockEventLoop, proxyTo, redisServer } from '../support/stage.js';
+import { eventsOf, sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
+const { server, open, openBehindProxy, ownerOf, isFree } = await sceneOfFile();
 
-describe('with the watchdog on', () => {
-  it('a lock has exactly one holder while a handler runs for five times the ttl, though others try all the time [G1]', async () => {
-    const [locks, others] = await Promise.all([1, 2].map(() => openLocks({ redis: server.url, ttlMs: 1_500 })));
-    let tries = 0;
-    await locks!.withLock('long', async (lock) => {
-      for (const end = performance.now() + 7_500; performance.now() < end; tries++) {
-        expect(await others!.tryAcquire('long')).toBeNull();
-        expect(await ownerOn(server, 'long')).toBe(lock.owner);
-        expect(lock.isHeld).toBe(true);
-        await sleep(20);
-      }
-    });
-    expect(tries).toBeGreaterThan(10);
+it('a lock has exactly one holder while a handler runs for five times the ttl, though others try all the time [G1]', async () => {
+  const [locks, others] = await Promise.all([1, 2].map(() => open({ ttlMs: 1_500 })));
+  let tries = 0;
+  await locks!.withLock('long', async (lock) => {
+    for (const end = performance.now() + 7_500; performance.now() < end; tries++) {
+      expect(await others!.tryAcquire('long')).toBeNull();
+      expect(await ownerOf('long')).toBe(lock.owner);
+      expect(lock.isHeld).toBe(true);
+      await sleep(20);
+    }
+  });
+  expect(tries).toBeGreaterThan(10);
+});
+
+it('the signal of a lock without the watchdog aborts at the deadline, before Redis gives the key to others [G37]', async () => {
+  const locks = await open({ watchdog: false, marginMs: 1_000 });
+  const validityMs = 1_300 - 13 - 2 - 1_000;
+  const order: string[] = [];
+  setTimeout(() => order.push('50 ms before'), validityMs - 50);
+  const lock = await locks.acquire('off', { ttlMs: 1_300 });
+  setTimeout(() => order.push('50 ms after'), validityMs + 50);
+  lock.signal.addEventListener('abort', () => order.push(`aborted, held: ${lock.isHeld}`));
+  expect(order).toEqual([]);
+  await until(() => lock.signal.aborted, { what: 'the signal has aborted' });
+  expect(await ownerOf('off')).toBe(lock.owner);
+  await until(() => order.length === 3, { what: 'both timers have fired' });
+  expect(order).toEqual(['50 ms before', 'aborted, held: false', '50 ms after']);
+  expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', key: 'off', reason: 'expired' });
+});
+
+it('the error of work that fails after the loss of its lock is kept in the outcome [G42]', async () => {
+  const locks = await open();
+  const failure = new Error('from the work');
+  const working = locks.withLock('fails', { ttlMs: 200, watchdog: false }, async (lock) => {
+    await until(() => lock.signal.aborted, { what: 'the lock is lost' });
+    throw failure;
+  });
+  await expect(working).rejects.toMatchObject({
+    reason: 'expired',
+    outcome: { status: 'rejected', reason: failure },
   });
 });
 
-describe('with the watchdog off', () => {
-  it('the signal of a lock without the watchdog aborts at the deadline, before Redis gives the key to others [G37]', async () => {
-    const locks = await openLocks({ redis: server.url, watchdog: false, marginMs: 1_000 });
-    const validityMs = 1_300 - 13 - 2 - 1_000;
-    const order: string[] = [];
-    setTimeout(() => order.push('50 ms before'), validityMs - 50);
-    const lock = await locks.acquire('off', { ttlMs: 1_300 });
-    setTimeout(() => order.push('50 ms after'), validityMs + 50);
-    lock.signal.addEventListener('abort', () => order.push(`aborted, held: ${lock.isHeld}`));
-    expect(order).toEqual([]);
-    await until(() => lock.signal.aborted, { what: 'the signal has aborted' });
-    expect(await ownerOn(server, 'off')).toBe(lock.owner);
-    await until(() => order.length === 3, { what: 'both timers have fired' });
-    expect(order).toEqual(['50 ms before', 'aborted, held: false', '50 ms after']);
-    expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', key: 'off', reason: 'expired' });
-  });
-
-  it('the error of work that fails after the loss of its lock is kept in the outcome [G42]', async () => {
-    const locks = await openLocks({ redis: server.url });
-    const failure = new Error('from the work');
-    const working = locks.withLock('fails', { ttlMs: 200, watchdog: false }, async (lock) => {
-      await until(() => lock.signal.aborted, { what: 'the lock is lost' });
-      throw failure;
+it("a call with onLost: 'ignore' settles as its work does [G43]", async () => {
+  const locks = await open({ onLost: 'ignore' });
+  const untilLost = (result: () => string) =>
+    locks.withLock('ignored', { ttlMs: 50, watchdog: false }, async (lock) => {
+      await until(() => !lock.isHeld, { what: 'the lock is lost' });
+      return result();
     });
-    await expect(working).rejects.toMatchObject({
-      reason: 'expired',
-      outcome: { status: 'rejected', reason: failure },
-    });
+  expect(await untilLost(() => 'value')).toBe('value');
+  const fails = untilLost(() => {
+    throw new Error('from the work');
   });
-
-  it("a call with onLost: 'ignore' settles as its work does [G43]", async () => {
-    const locks = await openLocks({ redis: server.url, onLost: 'ignore' });
-    const untilLost = (result: () => string) =>
-      locks.withLock('ignored', { ttlMs: 50, watchdog: false }, async (lock) => {
-        await until(() => !lock.isHeld, { what: 'the lock is lost' });
-        return result();
-      });
-    expect(await untilLost(() => 'value')).toBe('value');
-    const fails = untilLost(() => {
-      throw new Error('from the work');
-    });
-    await expect(fails).rejects.toThrow('from the work');
-  });
+  await expect(fails).rejects.toThrow('from the work');
 });
 
 const TTL_MS = 30_000;
@@ -109,8 +104,7 @@ describe('Watchdog', () => {
   it('tries at least three times before the deadline, reports each fault and then the loss, and keeps the lock if the last try succeeds', async () => {
     const proxy = await proxyTo(await redisServer());
     const locks = await openLocks({ redis: proxy.url, ttlMs: 9_000, commandTimeoutMs: 500 });
-    const events: LockEvent[] = [];
-    locks.events$.subscribe((event) => events.push(event));
+    const events = eventsOf(locks);
     const [saved, lost] = [await locks.acquire('saved'), await locks.acquire('lost')];
     proxy.hold();
     await sleep(9_000 * 0.9);
@@ -153,10 +147,8 @@ describe('Watchdog', () => {
   });
 });
 
-const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;
-
 it('a lock whose event loop was blocked for twice the ttl is not held in the first line that runs, its signal is aborted, and the reason is stalled [G7]', async () => {
-  const locks = await openLocks({ redis: server.url });
+  const locks = await open();
   const lock = await locks.acquire('blocked', { ttlMs: 300 });
   const { signal } = lock;
   const events: string[] = [];
@@ -173,65 +165,52 @@ it('a lock whose event loop was blocked for twice the ttl is not held in the fir
   expect(events).toEqual(['lost', 'acquired']);
 });
 
-describe('a wall clock', () => {
-  it.each([true, false])(
-    'that is set ahead, or ran on while the machine slept, costs the lease, and the lock is free for the next (watchdog: %s)',
-    async (watchdog) => {
-      const locks = await openLocks({ redis: server.url, watchdog });
-      const lock = await locks.acquire('ahead', { ttlMs: 20_000 });
-      const wall = Date.now.bind(Date);
-      vi.spyOn(Date, 'now').mockImplementation(() => wall() + 60_000);
-      expect(lock.isHeld).toBe(false);
-      expect(lock.signal.reason).toMatchObject({ reason: watchdog ? 'stalled' : 'expired' });
-      await until(() => isFree('ahead'), { what: 'the key is released' });
-    },
-  );
-
-  it('a wall clock that is set back changes nothing about a lock [G9]', async () => {
-    const locks = await openLocks({ redis: server.url });
-    const lock = await locks.acquire('back', { ttlMs: 1_500 });
+it.each([true, false])(
+  'a wall clock that is set ahead, or ran on while the machine slept, costs the lease, and the lock is free for the next (watchdog: %s)',
+  async (watchdog) => {
+    const locks = await open({ watchdog });
+    const lock = await locks.acquire('ahead', { ttlMs: 20_000 });
     const wall = Date.now.bind(Date);
-    vi.spyOn(Date, 'now').mockImplementation(() => wall() - 3_600_000);
-    await until(() => lock.remainingMs < 1_350, { what: 'time has passed' });
-    await until(() => lock.remainingMs > 1_350, { what: 'the lease has been extended' });
-    expect(lock.remainingMs).toBeLessThanOrEqual(1_500);
-    expect(await lock.release()).toBe(true);
-  });
+    vi.spyOn(Date, 'now').mockImplementation(() => wall() + 60_000);
+    expect(lock.isHeld).toBe(false);
+    expect(lock.signal.reason).toMatchObject({ reason: watchdog ? 'stalled' : 'expired' });
+    await until(() => isFree('ahead'), { what: 'the key is released' });
+  },
+);
+
+it('a wall clock that is set back changes nothing about a lock [G9]', async () => {
+  const locks = await open();
+  const lock = await locks.acquire('back', { ttlMs: 1_500 });
+  const wall = Date.now.bind(Date);
+  vi.spyOn(Date, 'now').mockImplementation(() => wall() - 3_600_000);
+  await until(() => lock.remainingMs < 1_350, { what: 'time has passed' });
+  await until(() => lock.remainingMs > 1_350, { what: 'the lease has been extended' });
+  expect(lock.remainingMs).toBeLessThanOrEqual(1_500);
+  expect(await lock.release()).toBe(true);
 });
 
-describe('a grant that arrives when nothing is left of its ttl', () => {
-  async function heldUp(): Promise<{ proxy: TcpProxy; locks: LockService }> {
-    const proxy = await proxyTo(server);
-    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 5_000 });
-    return { proxy, locks };
-  }
+it('a grant that arrives when nothing is left of its ttl is refused and undone [G6]', async () => {
+  const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 5_000 });
+  await server.resetCalls();
+  proxy.hold();
+  const acquiring = locks.acquire('late', { ttlMs: 300, waitMs: 0 });
+  const refused = expect(acquiring).rejects.toThrow(/its answer took \d+ ms, but the lease is only 300 ms long/);
+  await sleep(300);
+  proxy.release();
+  await refused;
+  await until(async () => (await server.calls()).del === 1, { what: 'the grant is undone' });
+  expect(await isFree('late')).toBe(true);
+});
 
-  it('a grant that arrives when nothing is left of its ttl is refused and undone [G6]', async () => {
-    const { proxy, locks } = await heldUp();
-    await server.resetCalls();
-    proxy.hold();
-    const acquiring = locks.acquire('late', { ttlMs: 300, waitMs: 0 });
-    const refused = expect(acquiring).rejects.toThrow(/its answer took \d+ ms, but the lease is only 300 ms long/);
-    await sleep(300);
-    proxy.release();
-    await refused;
-    await until(async () => (await server.calls()).del === 1, { what: 'the grant is undone' });
-    expect(await isFree('late')).toBe(true);
-  });
-
-  it('is asked for again while there is time to wait, and counts from when it was sent', async () => {
-    const { proxy, locks } = await heldUp();
-    proxy.hold();
-    const acquiring = [
-      locks.acquire('again', { ttlMs: 700, waitMs: 10_000 }),
-      locks.acquire('slow', { ttlMs: 10_000 }),
-    ];
-    await sleep(700);
-    proxy.release();
-    const [again, slow] = await Promise.all(acquiring);
-    expect(again!.isHeld).toBe(true);
-    expect(slow!.remainingMs).toBeLessThanOrEqual(10_000 - 102 - 700 + 5);
-    for (const lock of [again, slow]) expect(await lock!.release()).toBe(true);
-    expect(await isFree('again')).toBe(true);
-  });
+it('a grant that arrives when nothing is left of its ttl is asked for again while there is time to wait, and counts from when it was sent', async () => {
+  const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 5_000 });
+  proxy.hold();
+  const acquiring = [locks.acquire('again', { ttlMs: 700, waitMs: 10_000 }), locks.acquire('slow', { ttlMs: 10_000 })];
+  await sleep(700);
+  proxy.release();
+  const [again, slow] = await Promise.all(acquiring);
+  expect(again!.isHeld).toBe(true);
+  expect(slow!.remainingMs).toBeLessThanOrEqual(10_000 - 102 - 700 + 5);
+  for (const lock of [again, slow]) expect(await lock!.release()).toBe(true);
+  expect(await isFree('again')).toBe(true);
 });

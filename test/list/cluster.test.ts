@@ -1,16 +1,12 @@
-import { beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import type { LockUnavailableError } from 'nest-redis-lock';
 import { masterOf } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisCluster } from '../support/redis-cluster.js';
 import { clientOfCluster } from '../support/stage.js';
+import { clusterOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-let cluster: RedisCluster;
-beforeAll(async () => {
-  cluster = await RedisCluster.start();
-  return () => cluster.stop();
-});
+const cluster = await clusterOfFile();
 
 const open = ({ keyPrefix, commandTimeoutMs = 20_000 }: { keyPrefix?: string; commandTimeoutMs?: number } = {}) =>
   openLocks({

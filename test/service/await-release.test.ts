@@ -1,12 +1,11 @@
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LockEvent, LockService, WithLockOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { loadScripts } from '../support/script-calls.js';
-import { freeOn, proxyTo, redisServer, serverOfFile } from '../support/stage.js';
+import { freeOn, redisServer } from '../support/stage.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
-beforeAll(() => loadScripts(server)); // a release that is the first on its server would be sent twice
+const { server, open, openBehindProxy } = await sceneOfFile();
 
 const UNAWAITED = { awaitRelease: false } as const;
 /** Longer than it takes to ask the server on another connection. */
@@ -16,8 +15,7 @@ const isHeldOn = async (key: string) => (await server.command('EXISTS', `lock:{$
 
 /** A service whose commands take a while to reach the server from the moment when its work calls `slow`. */
 async function openSlow() {
-  const proxy = await proxyTo(server);
-  const locks = await openLocks({ redis: proxy.url, policies: { quick: UNAWAITED } });
+  const { proxy, locks } = await openBehindProxy({ policies: { quick: UNAWAITED } });
   return { locks, slow: () => (proxy.slowRequestsMs = SLOW_MS) };
 }
 
@@ -60,7 +58,7 @@ describe('a call with awaitRelease: false', () => {
   });
 
   it('a call with awaitRelease: false rejects for a loss that is known before its release, and an event reports a loss that only the release finds [G1121]', async () => {
-    const locks = await openLocks({ redis: server.url });
+    const locks = await open();
     const lost: LockEvent[] = [];
     locks.events$.subscribe((event) => event.type === 'lost' && lost.push(event));
     const result = await locks.withLock('found late', UNAWAITED, async () => {

@@ -1,21 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { AcquireOptions, RedisSource } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
-import { loadScripts, scriptCalls } from '../support/script-calls.js';
-import { blockEventLoop, clientOf, proxyTo, serverOfFile } from '../support/stage.js';
-import { ownerOn } from '../support/stored.js';
+import { scriptCalls } from '../support/script-calls.js';
+import { blockEventLoop, clientOf, proxyTo } from '../support/stage.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
-beforeAll(() => loadScripts(server));
-
-const owner = (key: string) => ownerOn(server, key);
+const { server, open, ownerOf, untilQueued } = await sceneOfFile();
 
 /** Two services; the second one listens for its turns. */
 async function services(key: string, redis: RedisSource) {
-  const locks = await openLocks({ redis: server.url });
+  const locks = await open();
   const others = await openLocks({ redis, commandTimeoutMs: 10_000 });
   const first = await locks.acquire(`before ${key}`);
   const waiting = others.acquire(`before ${key}`);
@@ -33,7 +29,7 @@ async function waits(key: string, options: AcquireOptions = {}) {
   const { locks, others } = await services(key, client);
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key, options);
-  await untilQueued(server, key, 1);
+  await untilQueued(key);
   return { proxy, locks, holder, waiting };
 }
 
@@ -60,7 +56,7 @@ describe('a call that is handed a lock', () => {
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
     proxy.release();
     expect(await lock.release()).toBe(false);
-    expect(await owner('in-vain')).toBe(next.owner);
+    expect(await ownerOf('in-vain')).toBe(next.owner);
     await next.release();
   });
 
@@ -114,7 +110,7 @@ describe('a call that is handed a lock', () => {
     const { locks, others } = await services('forged', server.url);
     const holder = await locks.acquire('forged');
     const waiting = others.acquire('forged');
-    await untilQueued(server, 'forged', 1);
+    await untilQueued('forged');
     const [entry] = (await server.command('ZRANGE', 'lock:{forged}:queue', '0', '+inf', 'BYSCORE')) as [string];
     const [, channel, ticket] = entry.split(/[ ~]/) as [string, string, string];
     await server.resetCalls();
@@ -122,7 +118,7 @@ describe('a call that is handed a lock', () => {
     await server.command('PUBLISH', channel, `${ticket} ${first} ${last} ${first}`);
     await until(async () => (await scriptCalls(server)) > 0, { what: 'it asks Redis', timeoutMs: 500 });
     expect((await server.calls()).pexpire ?? 0).toBe(1); // the length of the queue: no lock was extended
-    expect(await owner('forged')).toBe(holder.owner);
+    expect(await ownerOf('forged')).toBe(holder.owner);
     await holder.release();
     const lock = await waiting;
     expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
@@ -155,7 +151,7 @@ describe('a call that is handed a lock', () => {
       void granted.then(() => blockEventLoop(2_300));
       let ran = 0;
       const working = Array.from({ length: calls }, () => others.withLock(key, { mode }, () => void ran++));
-      await untilQueued(server, key, 1);
+      await untilQueued(key);
       await holder.release();
       const refusal = {
         code: 'LOCK_UNAVAILABLE',
@@ -163,7 +159,7 @@ describe('a call that is handed a lock', () => {
       };
       for (const each of await Promise.allSettled(working)) expect(each).toMatchObject({ reason: refusal });
       expect(ran).toBe(0);
-      expect(await owner(key)).toBeNull();
+      expect(await ownerOf(key)).toBeNull();
     },
   );
 
@@ -172,7 +168,7 @@ describe('a call that is handed a lock', () => {
     const { locks, others } = await services('passed on', clientOf(proxy));
     const holder = await locks.acquire('passed on');
     const [first, second, third] = [1, 2, 3].map(() => others.acquire('passed on'));
-    await untilQueued(server, 'passed on', 1);
+    await untilQueued('passed on');
     proxy.hold(); // published messages still come through
     await holder.release();
     await (await first!).release();
@@ -194,11 +190,11 @@ describe('a call that is handed a lock', () => {
       isHeld = lock.isHeld; // nothing was read meanwhile: nobody can report it
       return 'done';
     });
-    await untilQueued(server, 'busy', 1);
+    await untilQueued('busy');
     await holder.release();
     expect(await working).toBe('done');
     expect(isHeld).toBe(false);
-    expect(await owner('busy')).toBeNull();
+    expect(await ownerOf('busy')).toBeNull();
   });
 
   it('begins even if a client that sends later has written the extension, and the process is busy before it reads the answer [G1061]', async () => {
@@ -213,9 +209,9 @@ describe('a call that is handed a lock', () => {
     };
     setImmediate(eachTurn);
     const working = others.withLock('busy-between', ({ isHeld }) => isHeld);
-    await untilQueued(server, 'busy-between', 1);
+    await untilQueued('busy-between');
     await holder.release();
     expect(await working).toBe(true);
-    expect(await owner('busy-between')).toBeNull();
+    expect(await ownerOf('busy-between')).toBeNull();
   });
 });

@@ -6,10 +6,10 @@ import { fromPromises } from 'nest-redis-lock/testing';
 import { ToyBackend } from '../contract/toy-backend.js';
 import { now } from '../support/claims.js';
 import { openLocks, serviceOn } from '../support/open-locks.js';
-import { serverOfFile } from '../support/stage.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
+const { server } = await sceneOfFile();
 
 const request = new AsyncLocalStorage<string>();
 const nothing = async () => {};
@@ -188,104 +188,102 @@ it('observers and listeners that throw cost no lock and no result [G503]', async
   expect(locks.stats()).toEqual([]);
 });
 
-describe('what observes calls', () => {
-  it('an observer of telemetry has the async context of the call, but none of its locks, from its beginning to its end [G504]', async () => {
-    const heard: Record<string, object[]> = {};
-    const asked: Promise<Lock | null>[] = [];
-    let isAsking = false;
-    const note = (what: string) => {
-      if (isAsking || !locks) return;
-      (heard[what] ??= []).push(whereabouts(locks, 'A'));
-      isAsking = true; // it is also observed
-      asked.push(locks.tryAcquire('A'));
+it('an observer of telemetry has the async context of the call, but none of its locks, from its beginning to its end [G504]', async () => {
+  const heard: Record<string, object[]> = {};
+  const asked: Promise<Lock | null>[] = [];
+  let isAsking = false;
+  const note = (what: string) => {
+    if (isAsking || !locks) return;
+    (heard[what] ??= []).push(whereabouts(locks, 'A'));
+    isAsking = true; // it is also observed
+    asked.push(locks.tryAcquire('A'));
+    isAsking = false;
+  };
+  const observation = (what: string) => {
+    note(what);
+    return {
+      run: <T>(work: () => T) => {
+        note(`${what}: run`);
+        return work();
+      },
+      end: () => note(`${what}: end`),
+    };
+  };
+  const observer: LockObserver = {
+    acquire: ({ key }) => (key === 'A' ? { run: (work) => work(), end: () => {} } : observation('acquire')),
+    hold: ({ key }) => observation(`hold ${key}`),
+    extended: () => note('extended'),
+    close: () => {},
+  };
+  let locks: LockService | undefined;
+  const service = await openLocks({ memory: true, telemetry: { open: () => observer } });
+  const inWork: object[] = [];
+  await request.run('a request', () =>
+    service.withLock('A', async (lock) => {
+      locks = service;
+      await lock.extend();
+      await service.withLock(['B', 'C'], async () => void inWork.push(whereabouts(service, 'A')));
+      await expect(service.tryAcquire('A', { reentrant: false })).rejects.toMatchObject({
+        code: 'LOCK_SELF_DEADLOCK',
+      });
+      expect(await Promise.all(asked.map(isRefused))).toEqual(asked.map(() => true));
+      asked.length = 0;
+      inWork.push(whereabouts(service, 'A'));
+    }),
+  );
+  await Promise.all(asked.map(isRefused));
+  expect(inWork).toEqual([
+    { in: 'a request', isUnderLock: true },
+    { in: 'a request', isUnderLock: true },
+  ]);
+  const { extended, ...ofCalls } = heard;
+  expect(extended).toEqual([expect.objectContaining({ isUnderLock: false })]);
+  expect(ofCalls).toEqual({
+    acquire: [BESIDE_THE_LOCK],
+    'acquire: run': [BESIDE_THE_LOCK],
+    'acquire: end': [BESIDE_THE_LOCK],
+    'hold B': [BESIDE_THE_LOCK],
+    'hold B: run': [BESIDE_THE_LOCK],
+    'hold B: end': [BESIDE_THE_LOCK],
+    'hold A: end': [BESIDE_THE_LOCK],
+  });
+});
+
+it('subscribers of the tracing channels have the async context of the call, but no lock of any registration [G511]', async () => {
+  const [locks, others] = [await openLocks({ memory: true }), await openLocks({ memory: true }, 'others')];
+  const heard = new Map<string, object[]>();
+  const asked: Promise<Lock | null>[] = [];
+  let isAsking = false;
+  for (const name of ['nest-redis-lock:acquire', 'nest-redis-lock:hold']) {
+    const note = (at: string) => (trace: { key: string }) => {
+      if (isAsking || trace.key !== 'B') return;
+      heard.set(`${name} ${at}`, [whereabouts(locks, 'A'), whereabouts(others, 'A')]);
+      isAsking = true;
+      asked.push(locks.tryAcquire('A'), others.tryAcquire('A'));
       isAsking = false;
     };
-    const observation = (what: string) => {
-      note(what);
-      return {
-        run: <T>(work: () => T) => {
-          note(`${what}: run`);
-          return work();
-        },
-        end: () => note(`${what}: end`),
-      };
-    };
-    const observer: LockObserver = {
-      acquire: ({ key }) => (key === 'A' ? { run: (work) => work(), end: () => {} } : observation('acquire')),
-      hold: ({ key }) => observation(`hold ${key}`),
-      extended: () => note('extended'),
-      close: () => {},
-    };
-    let locks: LockService | undefined;
-    const service = await openLocks({ memory: true, telemetry: { open: () => observer } });
-    const inWork: object[] = [];
-    await request.run('a request', () =>
-      service.withLock('A', async (lock) => {
-        locks = service;
-        await lock.extend();
-        await service.withLock(['B', 'C'], async () => void inWork.push(whereabouts(service, 'A')));
-        await expect(service.tryAcquire('A', { reentrant: false })).rejects.toMatchObject({
-          code: 'LOCK_SELF_DEADLOCK',
+    const subscribers = Object.fromEntries(
+      ['start', 'end', 'asyncStart', 'asyncEnd', 'error'].map((at) => [at, note(at)]),
+    ) as unknown as TracingChannelSubscribers<{ key: string }>;
+    const channel = tracingChannel<unknown, { key: string }>(name);
+    channel.subscribe(subscribers);
+    onTestFinished(() => channel.unsubscribe(subscribers));
+  }
+  const inWork: object[] = [];
+  await request.run('a request', () =>
+    locks.withLock('A', () =>
+      others.withLock('A', async () => {
+        const failing = locks.withLock('B', async () => {
+          inWork.push(whereabouts(locks, 'A'), whereabouts(others, 'A'), whereabouts(locks, 'B'));
+          await expect(locks.withLock('B', { reentrant: false }, nothing)).rejects.toThrow('"B"');
+          throw new Error('of the work');
         });
+        await expect(failing).rejects.toThrow('of the work');
         expect(await Promise.all(asked.map(isRefused))).toEqual(asked.map(() => true));
-        asked.length = 0;
-        inWork.push(whereabouts(service, 'A'));
       }),
-    );
-    await Promise.all(asked.map(isRefused));
-    expect(inWork).toEqual([
-      { in: 'a request', isUnderLock: true },
-      { in: 'a request', isUnderLock: true },
-    ]);
-    const { extended, ...ofCalls } = heard;
-    expect(extended).toEqual([expect.objectContaining({ isUnderLock: false })]);
-    expect(ofCalls).toEqual({
-      acquire: [BESIDE_THE_LOCK],
-      'acquire: run': [BESIDE_THE_LOCK],
-      'acquire: end': [BESIDE_THE_LOCK],
-      'hold B': [BESIDE_THE_LOCK],
-      'hold B: run': [BESIDE_THE_LOCK],
-      'hold B: end': [BESIDE_THE_LOCK],
-      'hold A: end': [BESIDE_THE_LOCK],
-    });
-  });
-
-  it('subscribers of the tracing channels have the async context of the call, but no lock of any registration [G511]', async () => {
-    const [locks, others] = [await openLocks({ memory: true }), await openLocks({ memory: true }, 'others')];
-    const heard = new Map<string, object[]>();
-    const asked: Promise<Lock | null>[] = [];
-    let isAsking = false;
-    for (const name of ['nest-redis-lock:acquire', 'nest-redis-lock:hold']) {
-      const note = (at: string) => (trace: { key: string }) => {
-        if (isAsking || trace.key !== 'B') return;
-        heard.set(`${name} ${at}`, [whereabouts(locks, 'A'), whereabouts(others, 'A')]);
-        isAsking = true;
-        asked.push(locks.tryAcquire('A'), others.tryAcquire('A'));
-        isAsking = false;
-      };
-      const subscribers = Object.fromEntries(
-        ['start', 'end', 'asyncStart', 'asyncEnd', 'error'].map((at) => [at, note(at)]),
-      ) as unknown as TracingChannelSubscribers<{ key: string }>;
-      const channel = tracingChannel<unknown, { key: string }>(name);
-      channel.subscribe(subscribers);
-      onTestFinished(() => channel.unsubscribe(subscribers));
-    }
-    const inWork: object[] = [];
-    await request.run('a request', () =>
-      locks.withLock('A', () =>
-        others.withLock('A', async () => {
-          const failing = locks.withLock('B', async () => {
-            inWork.push(whereabouts(locks, 'A'), whereabouts(others, 'A'), whereabouts(locks, 'B'));
-            await expect(locks.withLock('B', { reentrant: false }, nothing)).rejects.toThrow('"B"');
-            throw new Error('of the work');
-          });
-          await expect(failing).rejects.toThrow('of the work');
-          expect(await Promise.all(asked.map(isRefused))).toEqual(asked.map(() => true));
-        }),
-      ),
-    );
-    expect(inWork).toEqual(inWork.map(() => ({ in: 'a request', isUnderLock: true })));
-    expect(heard.size).toBe(10);
-    for (const each of heard.values()) expect(each).toEqual([BESIDE_THE_LOCK, BESIDE_THE_LOCK]);
-  });
+    ),
+  );
+  expect(inWork).toEqual(inWork.map(() => ({ in: 'a request', isUnderLock: true })));
+  expect(heard.size).toBe(10);
+  for (const each of heard.values()) expect(each).toEqual([BESIDE_THE_LOCK, BESIDE_THE_LOCK]);
 });

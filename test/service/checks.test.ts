@@ -55,35 +55,33 @@ it('10 000 fair calls that wait for one key cost a process at most 50 calls a se
   await until(async () => (await server.command('DBSIZE')) === 2, { what: 'the place is left' });
 });
 
-describe('the fair calls of a process', () => {
-  /** Ten calls of one process wait, in order, for a lock of another process. */
-  const waitingTen = async () => {
-    const server = await redisServer();
-    const proxy = await proxyTo(server);
-    const others = await openLocks({ redis: server.url, fair: true });
-    const holder = await others.acquire('key');
-    const locks = await openLocks({ redis: proxy.url, fair: true });
-    // It already listens.
-    const before = await others.acquire('before');
-    const earlier = locks.acquire('before');
-    await untilSubscribers(server, 1);
-    await before.release();
-    await (await earlier).release();
-    const order: number[] = [];
-    const calls = Array.from({ length: 10 }, (_, index) => locks.withLock('key', () => void order.push(index)));
-    await untilQueued(server, 'key', 1);
-    return { server, proxy, holder, order, calls };
-  };
+/** Ten calls of one process wait, in order, for a lock of another process. */
+const waitingTen = async () => {
+  const server = await redisServer();
+  const proxy = await proxyTo(server);
+  const others = await openLocks({ redis: server.url, fair: true });
+  const holder = await others.acquire('key');
+  const locks = await openLocks({ redis: proxy.url, fair: true });
+  // It already listens.
+  const before = await others.acquire('before');
+  const earlier = locks.acquire('before');
+  await untilSubscribers(server, 1);
+  await before.release();
+  await (await earlier).release();
+  const order: number[] = [];
+  const calls = Array.from({ length: 10 }, (_, index) => locks.withLock('key', () => void order.push(index)));
+  await untilQueued(server, 'key', 1);
+  return { server, proxy, holder, order, calls };
+};
 
-  it('the fair calls of a process whose place was lost get it back as soon as the process has noticed [G303]', async () => {
-    const { server, holder, order, calls } = await waitingTen();
-    await server.command('DEL', 'lock:{key}:queue');
-    const isBack = async () => (await queued(server, 'key')) === 1;
-    await until(isBack, { what: 'they have their place again', timeoutMs: 3 * CHECK_MS });
-    await holder.release();
-    await Promise.all(calls);
-    expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-  });
+it('the fair calls of a process whose place was lost get it back as soon as the process has noticed [G303]', async () => {
+  const { server, holder, order, calls } = await waitingTen();
+  await server.command('DEL', 'lock:{key}:queue');
+  const isBack = async () => (await queued(server, 'key')) === 1;
+  await until(isBack, { what: 'they have their place again', timeoutMs: 3 * CHECK_MS });
+  await holder.release();
+  await Promise.all(calls);
+  expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 });
 
 function abortable() {

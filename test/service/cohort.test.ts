@@ -1,18 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { AcquireOptions, Lock, LockService, RedisLockSettings } from 'nest-redis-lock';
-import { openLocks } from '../support/open-locks.js';
-import { queued, untilQueued } from '../support/queue.js';
-import { loadScripts } from '../support/script-calls.js';
-import { serverOfFile } from '../support/stage.js';
-import { ownerOn } from '../support/stored.js';
+import { queued } from '../support/queue.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
-beforeAll(() => loadScripts(server));
+const { server, open, ownerOf, untilQueued } = await sceneOfFile({ cohortMs: 60_000 });
 
-/** The time of a cohort does not matter unless a test says so. */
-const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url, cohortMs: 60_000, ...settings });
 /** Passed on means: without asking Redis, under the current owner value. */
 const batches = (owners: readonly string[]) => owners.filter((owner, index) => owner !== owners[index - 1]).length;
 
@@ -39,35 +33,33 @@ async function served(key: string, waiters: number[], settings: RedisLockSetting
         }),
       );
     }
-    await untilQueued(server, key, index + 1);
+    await untilQueued(key, index + 1);
   }
   await holder.release();
   await Promise.all(calls);
   return { order: order.join(''), locks };
 }
 
-describe('a lock is passed on among the calls of one process', () => {
-  it('a lock is passed on within a process in the order of the calls, each with a larger fencing token, even past calls that give up [G112]', async () => {
-    const [locks, others] = [await open(), await open()];
-    const holder = await others.acquire('order');
-    const tokens = [holder.fencingToken];
-    const order: number[] = [];
-    const controller = new AbortController();
-    const calls = Array.from({ length: 30 }, (_, index) =>
-      locks
-        .withLock('order', index % 3 === 1 ? { signal: controller.signal } : {}, ({ fencingToken }) => {
-          order.push(index);
-          tokens.push(fencingToken);
-        })
-        .catch(() => {}),
-    );
-    await untilQueued(server, 'order', 1);
-    controller.abort();
-    await holder.release();
-    await Promise.all(calls);
-    expect(order).toEqual(Array.from({ length: 30 }, (_, index) => index).filter((index) => index % 3 !== 1));
-    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
-  });
+it('a lock is passed on within a process in the order of the calls, each with a larger fencing token, even past calls that give up [G112]', async () => {
+  const [locks, others] = [await open(), await open()];
+  const holder = await others.acquire('order');
+  const tokens = [holder.fencingToken];
+  const order: number[] = [];
+  const controller = new AbortController();
+  const calls = Array.from({ length: 30 }, (_, index) =>
+    locks
+      .withLock('order', index % 3 === 1 ? { signal: controller.signal } : {}, ({ fencingToken }) => {
+        order.push(index);
+        tokens.push(fencingToken);
+      })
+      .catch(() => {}),
+  );
+  await untilQueued('order');
+  controller.abort();
+  await holder.release();
+  await Promise.all(calls);
+  expect(order).toEqual(Array.from({ length: 30 }, (_, index) => index).filter((index) => index % 3 !== 1));
+  expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
 });
 
 describe('a lease of its own, from Redis, has', () => {
@@ -79,7 +71,7 @@ describe('a lease of its own, from Redis, has', () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire(key);
     const calls = [locks.acquire(key, first), locks.acquire(key, second)];
-    await untilQueued(server, key, 1);
+    await untilQueued(key);
     await holder.release();
     const before = await calls[0]!;
     await sleep(workMs);
@@ -96,7 +88,7 @@ describe('a lease of its own, from Redis, has', () => {
     // A second release takes it from nobody.
     await before.release();
     await expect(before.extend()).rejects.toMatchObject({ code: 'LOCK_LOST' });
-    expect([lock.isHeld, await ownerOn(server, key)]).toEqual([true, lock.owner]);
+    expect([lock.isHeld, await ownerOf(key)]).toEqual([true, lock.owner]);
     await lock.release();
     return isPassed;
   }
@@ -120,7 +112,7 @@ describe('a lease of its own, from Redis, has', () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('longer');
     const calls = [30_000, 60_000].map((ttlMs) => locks.acquire('longer', { ttlMs }));
-    await untilQueued(server, 'longer', 1);
+    await untilQueued('longer');
     await holder.release();
     await (await calls[0]!).release();
     const lock = await calls[1]!;
@@ -129,32 +121,30 @@ describe('a lease of its own, from Redis, has', () => {
   });
 });
 
-describe('other processes have their turn', () => {
-  it('other processes have their turn after 100 passes [G115]', async () => {
-    const { order, locks } = await served('passes', [250, 250], {});
-    expect(runsIn(order)).toEqual(['A 101', 'B 101', 'A 101', 'B 101', 'A 48', 'B 48']);
-    expect(batches(locks.map(({ owner }) => owner))).toBe(6);
-    const tokens = locks.map(({ fencingToken }) => fencingToken);
-    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
-  });
+it('other processes have their turn after 100 passes [G115]', async () => {
+  const { order, locks } = await served('passes', [250, 250], {});
+  expect(runsIn(order)).toEqual(['A 101', 'B 101', 'A 101', 'B 101', 'A 48', 'B 48']);
+  expect(batches(locks.map(({ owner }) => owner))).toBe(6);
+  const tokens = locks.map(({ fencingToken }) => fencingToken);
+  expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+});
 
-  it.each([
-    [30, 'ABABAB'],
-    [20_000, 'AAABBB'],
-  ])('after the time that cohortMs says: %i ms', async (cohortMs, order) => {
-    expect((await served(`time ${cohortMs}`, [3, 3], { cohortMs }, () => sleep(40))).order).toBe(order);
-  });
+it.each([
+  [30, 'ABABAB'],
+  [20_000, 'AAABBB'],
+])('other processes have their turn after the time that cohortMs says: %i ms', async (cohortMs, order) => {
+  expect((await served(`time ${cohortMs}`, [3, 3], { cohortMs }, () => sleep(40))).order).toBe(order);
+});
 
-  it('after 100 ms, unless cohortMs says otherwise', async () => {
-    const { order } = await served('time by default', [5, 5], { cohortMs: undefined }, () => sleep(40));
-    expect(order).toBe('AAABBBAABB');
-  });
+it('other processes have their turn after 100 ms, unless cohortMs says otherwise', async () => {
+  const { order } = await served('time by default', [5, 5], { cohortMs: undefined }, () => sleep(40));
+  expect(order).toBe('AAABBBAABB');
+});
 
-  it('each of several processes has its turn after at most one batch of every other [G114]', async () => {
-    const { order } = await served('rounds', [202, 202, 202, 202], {});
-    const round = ['A 101', 'B 101', 'C 101', 'D 101'];
-    expect(runsIn(order)).toEqual([...round, ...round]);
-  });
+it('each of several processes has its turn after at most one batch of every other [G114]', async () => {
+  const { order } = await served('rounds', [202, 202, 202, 202], {});
+  const round = ['A 101', 'B 101', 'C 101', 'D 101'];
+  expect(runsIn(order)).toEqual([...round, ...round]);
 });
 
 describe('a crowd of calls', () => {
@@ -195,44 +185,42 @@ describe('a crowd of calls', () => {
   });
 });
 
-describe('a lock that is taken by force while it is passed on', () => {
-  /**
-   * This many waiting calls: all of them are in one cohort.
-   * @returns their turns, in order
-   */
-  function calls(locks: LockService, key: string, count: number) {
-    const turns: number[] = [];
-    const call = () =>
-      locks.withLock(key, { onLost: 'ignore', waitMs: 60_000 }, async ({ fencingToken }) => {
-        turns.push(fencingToken);
-        await sleep(1);
-      });
-    return { turns, over: Promise.all(Array.from({ length: count }, call)) };
-  }
+/**
+ * This many waiting calls: all of them are in one cohort.
+ * @returns their turns, in order
+ */
+function calls(locks: LockService, key: string, count: number) {
+  const turns: number[] = [];
+  const call = () =>
+    locks.withLock(key, { onLost: 'ignore', waitMs: 60_000 }, async ({ fencingToken }) => {
+      turns.push(fencingToken);
+      await sleep(1);
+    });
+  return { turns, over: Promise.all(Array.from({ length: count }, call)) };
+}
 
-  it.each(['here', 'by another process'])(
-    'a lock that is taken by force is not passed on until Redis has granted it again: %s [G107]',
-    async (where) => {
-      const key = `forced ${where}`;
-      const [locks, others, waiter] = [await open(), await open(), await open()];
-      const before = await others.acquire(key);
-      const { turns, over } = calls(locks, key, 1_000);
-      await untilQueued(server, key, 1); // from now on it listens
-      const next = waiter.acquire(key);
-      await untilQueued(server, key, 2);
-      await before.release();
-      await until(() => turns.length > 20, { what: 'it is passed on' });
-      await (where === 'here' ? locks : others).forceRelease(key);
-      const lock = await next;
-      if (where !== 'here') await until(async () => (await queued(server, key)) === 1, { what: 'it has asked Redis' });
-      const { length } = turns;
-      expect(length).toBeLessThan(1_000);
-      await sleep(50); // turns of one millisecond
-      expect(turns).toHaveLength(length);
-      await lock.release();
-      await over;
-      expect(turns[length]).toBeGreaterThan(lock.fencingToken);
-      expect(turns).toHaveLength(1_000);
-    },
-  );
-});
+it.each(['here', 'by another process'])(
+  'a lock that is taken by force is not passed on until Redis has granted it again: %s [G107]',
+  async (where) => {
+    const key = `forced ${where}`;
+    const [locks, others, waiter] = [await open(), await open(), await open()];
+    const before = await others.acquire(key);
+    const { turns, over } = calls(locks, key, 1_000);
+    await untilQueued(key); // from now on it listens
+    const next = waiter.acquire(key);
+    await untilQueued(key, 2);
+    await before.release();
+    await until(() => turns.length > 20, { what: 'it is passed on' });
+    await (where === 'here' ? locks : others).forceRelease(key);
+    const lock = await next;
+    if (where !== 'here') await until(async () => (await queued(server, key)) === 1, { what: 'it has asked Redis' });
+    const { length } = turns;
+    expect(length).toBeLessThan(1_000);
+    await sleep(50); // turns of one millisecond
+    expect(turns).toHaveLength(length);
+    await lock.release();
+    await over;
+    expect(turns[length]).toBeGreaterThan(lock.fencingToken);
+    expect(turns).toHaveLength(1_000);
+  },
+);

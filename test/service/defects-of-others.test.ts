@@ -1,11 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeEach, describe, expect, it } from 'vitest';
-import type { LockService, RedisLockSettings } from 'nest-redis-lock';
-import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
-import { loadScripts } from '../support/script-calls.js';
-import { proxyTo, serverOfFile } from '../support/stage.js';
+import { describe, expect, it } from 'vitest';
+import type { LockService } from 'nest-redis-lock';
 import { membersOn, timeOn } from '../support/stored.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
 // Defects of other read/write locks and semaphores, which this library does not have. For Redis, each service is a
@@ -15,10 +12,8 @@ const SHARED = { mode: 'shared' } as const;
 const PATIENT = { waitMs: 600_000 };
 const HOUR_MS = 3_600_000;
 
-const server = await serverOfFile();
-beforeEach(() => loadScripts(server));
+const { server, open, openBehindProxy, untilQueued } = await sceneOfFile();
 
-const open = (settings: RedisLockSettings = {}, url = server.url) => openLocks({ redis: url, ...settings });
 const openSeveral = (count: number) => Promise.all(Array.from({ length: count }, () => open()));
 const holders = async (key: string) => (await membersOn(server, key)).map(({ owner }) => owner);
 const waiting = async (key: string): Promise<string[]> =>
@@ -29,7 +24,7 @@ async function readersBehind(key: string, services: readonly LockService[], befo
   const calls = [];
   for (const [at, locks] of services.entries()) {
     calls.push(locks.acquire(key, { ...SHARED, ...PATIENT }));
-    await untilQueued(server, key, before + at + 1);
+    await untilQueued(key, before + at + 1);
   }
   return calls;
 }
@@ -50,7 +45,7 @@ describe('a lock that is shared', () => {
     const writer = await writing!.acquire('together');
     const calls = await readersBehind('together', reading, 0);
     const last = next!.acquire('together', PATIENT);
-    await untilQueued(server, 'together', 6);
+    await untilQueued('together', 6);
     await writer.release();
     expect(await holders('together')).toHaveLength(5);
     const readers = await Promise.all(calls);
@@ -78,12 +73,11 @@ describe('a lock that is shared', () => {
   });
 
   it('is not held by a writer together with readers when its grant came earlier and its confirmation comes late [G920]', async () => {
-    const proxy = await proxyTo(server);
     const [holding, reading] = await openSeveral(2);
-    const late = await open({ commandTimeoutMs: 60_000 }, proxy.url);
+    const { proxy, locks: late } = await openBehindProxy({ commandTimeoutMs: 60_000 });
     const holder = await holding!.acquire('stale');
     const writing = late.acquire('stale', PATIENT);
-    await untilQueued(server, 'stale', 1);
+    await untilQueued('stale');
     const [read] = await readersBehind('stale', [reading!], 1);
     proxy.hold(); // it is notified of its turn, and Redis gets nothing more from it
     await holder.release();
@@ -109,7 +103,7 @@ describe('a lock that is shared', () => {
       const controller = new AbortController();
       const writing = giving!.acquire(key, { waitMs, signal: controller.signal });
       const refused = expect(writing).rejects.toThrow();
-      await untilQueued(server, key, 1);
+      await untilQueued(key);
       const calls = await readersBehind(key, reading, 1);
       end(controller);
       await refused;
@@ -147,14 +141,13 @@ describe('permits', () => {
   });
 
   it('of attempts that have failed, as their answer was lost, are all given back: none is left without a holder [G924]', async () => {
-    const proxy = await proxyTo(server);
-    const cutOff = await open({ commandTimeoutMs: 200 }, proxy.url);
+    const { proxy, locks: cutOff } = await openBehindProxy({ commandTimeoutMs: 200 });
     const others = await open();
     await cutOff.withPermits('orphans', { limit: 6 }, () => {});
     const first = await others.acquirePermits('orphans', { limit: 6, permits: 6, ttlMs: HOUR_MS });
     const wants = { limit: 6, ttlMs: HOUR_MS };
     const calls = [1, 2, 3].map(() => cutOff.acquirePermits('orphans', { ...wants, permits: 2, ...PATIENT }));
-    await untilQueued(server, 'orphans', 1);
+    await untilQueued('orphans');
     proxy.dropReplies();
     await first.release(); // the first gets its permits, asks for the others, and gets no answer
     const outcomes = await Promise.allSettled(calls);
@@ -171,9 +164,9 @@ describe('permits', () => {
     const held = await holding!.acquirePermits('parts', wants);
     const order: string[] = [];
     const calls = [one!.withPermits('parts', { ...wants, ...PATIENT }, () => void order.push('one'))];
-    await untilQueued(server, 'parts', 1);
+    await untilQueued('parts');
     calls.push(other!.withPermits('parts', { ...wants, ...PATIENT }, () => void order.push('other')));
-    await untilQueued(server, 'parts', 2);
+    await untilQueued('parts', 2);
     expect((await holding!.inspect('parts'))?.permits).toEqual({ held: 2, limit: 3 });
     await held.release();
     await Promise.all(calls);
@@ -187,8 +180,8 @@ const READ = { mode: 'shared', ttlMs: TTL_MS } as const;
 
 /** A service that can be cut off for good: for Redis and for others, this is the same as death. */
 async function mortal() {
-  const proxy = await proxyTo(server);
-  return { locks: await openLocks({ redis: proxy.url }), die: () => proxy.stop() };
+  const { proxy, locks } = await openBehindProxy();
+  return { locks, die: () => proxy.stop() };
 }
 const endOf = async (key: string, owner: string) =>
   (await membersOn(server, key)).find((member) => member.owner === owner)!.endsAt;
@@ -208,7 +201,7 @@ it('a reader that is killed keeps a writer away until its ttl is over, not longe
 
   // The others release this one at once: the writer gets it when the time of the dead reader has passed.
   const writing = locks.acquire('left', PATIENT);
-  await untilQueued(server, 'left', 1);
+  await untilQueued('left');
   for (const lease of leases.slice(1)) expect(await lease.release()).toBe(true);
   const writer = await writing;
   expect(await timeOn(server)).toBeGreaterThan(endsAt);
@@ -231,9 +224,9 @@ it('a writer that is killed while it waits lets in the readers behind it, next t
   const [first, behind, dying] = [await open(), await open(), await mortal()];
   const reader = await first.acquire('writer', { mode: 'shared' });
   dying.locks.acquire('writer', PATIENT).catch(() => {});
-  await untilQueued(server, 'writer', 1);
+  await untilQueued('writer');
   const waits = behind.acquire('writer', { mode: 'shared', ...PATIENT });
-  await untilQueued(server, 'writer', 2);
+  await untilQueued('writer', 2);
   await dying.die();
   const next = await waits;
   expect(reader.isHeld).toBe(true);

@@ -3,7 +3,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { inspect } from 'node:util';
 import { Logger } from '@nestjs/common';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockEvent, LockParcel, LockService, ParcelOptions, RedisLockSettings } from 'nest-redis-lock';
+import type { LockEvent, LockParcel, LockService, ParcelOptions } from 'nest-redis-lock';
 import { fromPromises, type Transfer } from 'nest-redis-lock/testing';
 import { digestOf } from '../../lib/api/holder.js';
 import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
@@ -12,17 +12,17 @@ import { ToyBackend } from '../contract/toy-backend.js';
 import { acquireOn, claimOn, connected, extendOn, granted, now, releaseOn, transferOn } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { openLocks, serviceOn } from '../support/open-locks.js';
-import { queued, untilQueued } from '../support/queue.js';
-import { proxyTo, redisServers, serverOfFile } from '../support/stage.js';
-import { counterOn, ownerOn } from '../support/stored.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { queued } from '../support/queue.js';
+import { redisServers } from '../support/stage.js';
+import { counterOn } from '../support/stored.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
 const HOUR = { ttlMs: 3_600_000 };
 const LOST = (reason: string) => ({ code: 'LOCK_LOST', reason });
 const REFUSED = (message: string) => ({ code: 'LOCK_OPTIONS', message: expect.stringContaining(message) as string });
 
-const server = await serverOfFile();
+const { server, open, openBehindProxy, ownerOf, leftMs, untilQueued } = await sceneOfFile();
 beforeAll(async () => {
   const locks = await connected({ redis: server.url }); // the server knows the scripts from now on
   const claim = claimOn('scripts');
@@ -33,21 +33,11 @@ beforeAll(async () => {
   await locks.close();
 });
 
-/** Each is another process for Redis. */
-const open = (options: RedisLockSettings = {}, url = server.url): Promise<LockService> =>
-  openLocks({ redis: url, ...options });
-
-async function throughProxy(commandTimeoutMs: number): Promise<{ proxy: TcpProxy; locks: LockService }> {
-  const proxy = await proxyTo(server);
-  return { proxy, locks: await open({ commandTimeoutMs }, proxy.url) };
-}
-
 async function detached(locks: LockService, key: string, ttlMs = HOUR.ttlMs): Promise<LockParcel> {
   return (await locks.acquire(key)).detach({ ttlMs });
 }
 
-const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));
-const free = (key: string) => until(async () => (await ownerOn(server, key)) === null, { what: `"${key}" is free` });
+const free = (key: string) => until(async () => (await ownerOf(key)) === null, { what: `"${key}" is free` });
 const fails = (call: Promise<unknown>): Promise<unknown> =>
   call.then(
     () => expect.unreachable('it should fail'),
@@ -62,13 +52,13 @@ describe('a lock that is detached', () => {
     const adopted = await receiver.adopt(JSON.parse(JSON.stringify(parcel)) as LockParcel);
     expect(adopted.fencingToken).toBeGreaterThan(lock.fencingToken);
     expect(await counterOn(server)).toBe(adopted.fencingToken);
-    expect(await ownerOn(server, 'adopted')).toBe(adopted.owner);
+    expect(await ownerOf('adopted')).toBe(adopted.owner);
     await until(async () => (await leftMs('adopted')) <= 600, { what: 'it ends with its new holder' });
     const first = adopted.remainingMs;
     await until(() => adopted.remainingMs < first - 50, { what: 'a while' });
     await until(() => adopted.remainingMs > first - 50, { what: 'an extension' });
     expect(await adopted.release()).toBe(true);
-    expect(await ownerOn(server, 'adopted')).toBeNull();
+    expect(await ownerOf('adopted')).toBeNull();
 
     const again = await detached(sender, 'adopted');
     const result = await receiver.withAdopted(again, (held) => {
@@ -76,7 +66,7 @@ describe('a lock that is detached', () => {
       return 'done';
     });
     expect(result).toBe('done');
-    expect(await ownerOn(server, 'adopted')).toBeNull();
+    expect(await ownerOf('adopted')).toBeNull();
   });
 
   it('ends with its new holder, not later, because it is extended as soon as it is adopted [G1002]', async () => {
@@ -122,7 +112,7 @@ describe('a lock that is detached', () => {
       store.waitQueue!.leave(key, place);
       const retried = { key, from: owner, to: 'detached/host/1/other', ttlMs: 20, mints: false };
       expect(await store.transfer!(retried)).toEqual({ status: 'lost', reason: 'stolen' });
-      expect(await ownerOn(server, key)).toBe(holder);
+      expect(await ownerOf(key)).toBe(holder);
       expect(await leftMs(key)).toBeGreaterThan(10_000);
     };
     await sendAll(parcel.owner);
@@ -143,7 +133,7 @@ describe('a lock that is detached', () => {
     await expect(locks.extend(parcel, HOUR)).rejects.toMatchObject(LOST('stolen'));
     expect(await locks.release(parcel)).toBe(false);
     expect(next.isHeld).toBe(true);
-    expect(await ownerOn(server, 'over')).toBe(next.owner);
+    expect(await ownerOf('over')).toBe(next.owner);
     await next.release();
   });
 
@@ -162,13 +152,13 @@ describe('a lock that is detached', () => {
     const owner = expect.stringMatching(/^detached\//) as string;
     expect(parcel).toEqual({ v: 1, key: 'handle', owner, fencingToken, ttlMs: 60_000 });
     expect(JSON.parse(JSON.stringify(parcel))).toEqual(parcel);
-    expect(await ownerOn(server, 'handle')).toBe(parcel.owner);
+    expect(await ownerOf('handle')).toBe(parcel.owner);
     for (const ttlMs of [3_600_000, 30_000]) {
       await locks.extend(parcel, { ttlMs });
       expect(Math.abs((await leftMs('handle')) - ttlMs)).toBeLessThan(1_000);
     }
     const waiting = locks.acquire('handle');
-    await untilQueued(server, 'handle', 1);
+    await untilQueued('handle');
     expect([await locks.release(parcel), await locks.release(parcel)]).toEqual([true, false]);
     await (await waiting).release();
   });
@@ -177,9 +167,9 @@ describe('a lock that is detached', () => {
     const sender = await open();
     const parcel = await detached(sender, 'shutdown');
     await sender.onApplicationShutdown();
-    expect(await ownerOn(server, 'shutdown')).toBe(parcel.owner);
+    expect(await ownerOf('shutdown')).toBe(parcel.owner);
     await expect(sender.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    expect(await ownerOn(server, 'shutdown')).toBe(parcel.owner);
+    expect(await ownerOf('shutdown')).toBe(parcel.owner);
     const receiver = await open();
     expect(await (await receiver.adopt(parcel)).release()).toBe(true);
   });
@@ -239,12 +229,12 @@ describe('calls that wait for a lock that is detached', () => {
     const waits = (service: LockService, name: string) =>
       service.withLock('queue', { waitMs: 600_000 }, () => void order.push(name));
     const calls = [waits(third, 'third')];
-    await untilQueued(server, 'queue', 1);
+    await untilQueued('queue');
     calls.push(waits(receiver, 'receiver'));
-    await untilQueued(server, 'queue', 2);
+    await untilQueued('queue', 2);
     calls.push(waits(sender, 'sender')); // waits in its own process until the lock is detached
     const parcel = await lock.detach(HOUR);
-    await untilQueued(server, 'queue', 3);
+    await untilQueued('queue', 3);
     const seen = async () => {
       const refused = await fails(third.acquire('queue', { waitMs: 1 }));
       return (refused as { remainingMs: number }).remainingMs > 3_500_000;
@@ -271,14 +261,14 @@ describe('calls that wait for a lock that is detached', () => {
     for (const end of ['deleted', 'forced']) {
       const parcel = await detached(locks, end);
       const waiting = locks.acquire(end, { waitMs: 600_000 });
-      await untilQueued(server, end, 1);
+      await untilQueued(end);
       const adopted = await locks.adopt(parcel);
       await (end === 'forced' ? operator.forceRelease(end) : server.command('DEL', `lock:{${end}}`));
       const next = await waiting;
       expect([adopted.isHeld, adopted.signal.aborted, next.isHeld]).toEqual([false, true, true]);
       expect(next.fencingToken).toBeGreaterThan(adopted.fencingToken);
       expect(await adopted.release()).toBe(false);
-      expect(await ownerOn(server, end)).toBe(next.owner);
+      expect(await ownerOf(end)).toBe(next.owner);
       await next.release();
     }
   });
@@ -288,7 +278,7 @@ describe('calls that wait for a lock that is detached', () => {
     const parcel = await detached(locks, 'give up');
     const controller = new AbortController();
     const first = locks.withLock('give up', { waitMs: 600_000, signal: controller.signal }, () => 'first');
-    await untilQueued(server, 'give up', 1);
+    await untilQueued('give up');
     const next = locks.withLock('give up', { waitMs: 600_000 }, () => 'next');
     const adopted = await locks.adopt(parcel);
     adopted.signal.addEventListener('abort', () => controller.abort(new Error('given up')));
@@ -349,7 +339,7 @@ describe('a lock that is being detached', () => {
 
 describe('a reply that is lost', () => {
   it('of detach: without any answer the lock is lost here, remains in the store, and is released as soon as the store answers [G820]', async () => {
-    const { proxy, locks } = await throughProxy(500);
+    const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 500 });
     const others = await open();
     const lock = await locks.acquire('no-detach');
     const work = locks.withLock('loses', async (mine) => {
@@ -361,10 +351,10 @@ describe('a reply that is lost', () => {
     // Nothing can be sent any more, so nothing has happened to this one.
     await expect(lock.detach(HOUR)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     expect([lock.isHeld, lock.signal.aborted]).toEqual([true, false]);
-    expect(await ownerOn(server, 'loses')).toMatch(/^detached\//);
+    expect(await ownerOf('loses')).toMatch(/^detached\//);
     const waiting = others.acquire('loses', { waitMs: 600_000 });
-    await untilQueued(server, 'loses', 1);
-    expect(await ownerOn(server, 'loses')).toMatch(/^detached\//);
+    await untilQueued('loses');
+    expect(await ownerOf('loses')).toMatch(/^detached\//);
     proxy.passReplies();
     const next = await waiting;
     expect(next.isHeld).toBe(true);
@@ -374,13 +364,13 @@ describe('a reply that is lost', () => {
   });
 
   it('of adopt: without any answer the parcel gets the lock back, and can be adopted again [G821]', async () => {
-    const { proxy, locks } = await throughProxy(300);
+    const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 300 });
     const parcel = await detached(await open(), 'no-adopt');
     proxy.dropReplies();
     await expect(locks.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    expect(await ownerOn(server, 'no-adopt')).not.toBe(parcel.owner);
+    expect(await ownerOf('no-adopt')).not.toBe(parcel.owner);
     proxy.passReplies();
-    await until(async () => (await ownerOn(server, 'no-adopt')) === parcel.owner, {
+    await until(async () => (await ownerOf('no-adopt')) === parcel.owner, {
       what: 'the parcel has the lock again',
     });
     expect(await leftMs('no-adopt')).toBeGreaterThan(3_000_000);
@@ -419,7 +409,7 @@ describe('a reply that is lost', () => {
   ])(
     'of adopt: a parcel that was extended by a %s time has the rest of that time [G999]',
     async (name, ttlMs, extended, least, most) => {
-      const { proxy, locks } = await throughProxy(300);
+      const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 300 });
       const sender = await open();
       const key = `left-${name}`;
       const parcel = await detached(sender, key, ttlMs);
@@ -427,7 +417,7 @@ describe('a reply that is lost', () => {
       proxy.dropReplies();
       await expect(locks.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
       proxy.passReplies();
-      await until(async () => (await ownerOn(server, key)) === parcel.owner, { what: 'the parcel has the lock again' });
+      await until(async () => (await ownerOf(key)) === parcel.owner, { what: 'the parcel has the lock again' });
       const left = await leftMs(key);
       expect(left).toBeGreaterThan(least);
       expect(left).toBeLessThanOrEqual(most);
@@ -502,7 +492,7 @@ describe('a parcel', () => {
     await expect(locks.extend(parcel, HOUR)).rejects.toMatchObject(LOST('stolen'));
     expect(await locks.release(parcel)).toBe(false);
     expect(lock.isHeld).toBe(true);
-    expect(await ownerOn(server, 'forged')).toBe(lock.owner);
+    expect(await ownerOf('forged')).toBe(lock.owner);
     expect(await lock.release()).toBe(true);
   });
 

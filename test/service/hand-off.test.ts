@@ -1,17 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeAll, describe, expect, it } from 'vitest';
-import type { LockService, RedisLockSettings } from 'nest-redis-lock';
+import { expect, it } from 'vitest';
+import type { LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { queued, untilQueued } from '../support/queue.js';
+import { queued } from '../support/queue.js';
 import { redlockNodes } from '../support/redlock-nodes.js';
-import { loadScripts, scriptCalls } from '../support/script-calls.js';
-import { clientOf, proxyTo, serverOfFile } from '../support/stage.js';
+import { scriptCalls } from '../support/script-calls.js';
+import { clientOf, proxyTo } from '../support/stage.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
-beforeAll(() => loadScripts(server));
-
-const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url, ...settings });
+const { server, open, untilQueued } = await sceneOfFile();
 
 /**
  * The other service waits for the lock, and gets it.
@@ -20,7 +18,7 @@ const open = (settings: RedisLockSettings = {}) => openLocks({ redis: server.url
 async function handedOver(locks: LockService, others: LockService, key: string): Promise<number> {
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key);
-  await untilQueued(server, key, 1);
+  await untilQueued(key);
   await server.resetCalls();
   await holder.release();
   const lock = await waiting;
@@ -33,88 +31,82 @@ async function handedOver(locks: LockService, others: LockService, key: string):
   return calls - 1;
 }
 
-describe('a lock that is released while another service waits', () => {
-  it('a released lock reaches a waiter in another process with one release and one confirmation [G99]', async () => {
-    const [locks, others] = [await open(), await open()];
-    await handedOver(locks, others, 'before'); // from now on it listens
-    expect(await handedOver(locks, others, 'direct')).toBe(2);
-  });
-
-  it('a lock that is handed over has the lease that the waiter asked for, however long the grant lasted [G109]', async () => {
-    const [locks, others] = [await open(), await open()];
-    const holder = await locks.acquire('own-ttl', { ttlMs: 20_000 });
-    const waiting = others.acquire('own-ttl', { ttlMs: 7_000, watchdog: false });
-    await untilQueued(server, 'own-ttl', 1);
-    await holder.release();
-    const lock = await waiting;
-    const inRedis = (await server.command('PTTL', 'lock:{own-ttl}')) as number;
-    expect(inRedis).toBeGreaterThan(4_000);
-    expect(inRedis).toBeLessThanOrEqual(7_000);
-    expect(lock.remainingMs).toBeLessThanOrEqual(inRedis);
-  });
-
-  it('a lock that is handed over lasts for the ttl from when the confirmation was sent, not from when it was answered [G108]', async () => {
-    const proxy = await proxyTo(server);
-    const client = clientOf(proxy);
-    const sent: number[] = [];
-    const evalsha = client.evalsha.bind(client) as (...args: unknown[]) => Promise<unknown>;
-    Object.assign(client, {
-      evalsha: (...args: unknown[]) => {
-        sent.push(performance.now());
-        return evalsha(...args);
-      },
-    });
-    const [locks, others] = [await open(), await openLocks({ redis: client, commandTimeoutMs: 10_000 })];
-    const [holder, began] = [await locks.acquire('deadline'), performance.now()];
-    const waiting = others.acquire('deadline', { ttlMs: 8_000, watchdog: false });
-    await untilQueued(server, 'deadline', 1);
-    await sleep(100); // waiting takes its time
-    const asked = sent.length;
-    proxy.hold(); // published messages still come through
-    await holder.release();
-    await until(() => sent.length > asked, { what: 'the waiter confirms' });
-    const confirmedAt = sent[asked]!;
-    await sleep(100); // so does the confirmation
-    proxy.release();
-    const lock = await waiting;
-    const now = performance.now();
-    const VALIDITY_MS = 8_000 - 80 - 2; // less 1 % + 2 ms
-    const deadline = now + lock.remainingMs;
-    expect(deadline).toBeLessThan(confirmedAt + VALIDITY_MS + 5);
-    expect(deadline).toBeGreaterThan(began + 100 + VALIDITY_MS - 5);
-  });
+it('a released lock reaches a waiter in another process with one release and one confirmation [G99]', async () => {
+  const [locks, others] = [await open(), await open()];
+  await handedOver(locks, others, 'before'); // from now on it listens
+  expect(await handedOver(locks, others, 'direct')).toBe(2);
 });
 
-describe('a hot key', () => {
-  it.each([2, 8])(
-    'costs three commands a turn among %i services that wait for it all the time [G300]',
-    async (count) => {
-      const services = await Promise.all(Array.from({ length: count }, open));
-      let turns = 0;
-      const work = async (locks: LockService, until: number) => {
-        while (turns < until) await locks.withLock('hot', { waitMs: 60_000 }, () => void turns++);
-      };
-      const all = (until: number) => Promise.all(services.map((locks) => work(locks, until)));
-      await all(50); // until they listen
-      await server.resetCalls();
-      turns = 0;
-      await all(300);
-      expect((await scriptCalls(server)) / turns).toBeLessThan(3.2);
+it('a lock that is handed over has the lease that the waiter asked for, however long the grant lasted [G109]', async () => {
+  const [locks, others] = [await open(), await open()];
+  const holder = await locks.acquire('own-ttl', { ttlMs: 20_000 });
+  const waiting = others.acquire('own-ttl', { ttlMs: 7_000, watchdog: false });
+  await untilQueued('own-ttl');
+  await holder.release();
+  const lock = await waiting;
+  const inRedis = (await server.command('PTTL', 'lock:{own-ttl}')) as number;
+  expect(inRedis).toBeGreaterThan(4_000);
+  expect(inRedis).toBeLessThanOrEqual(7_000);
+  expect(lock.remainingMs).toBeLessThanOrEqual(inRedis);
+});
+
+it('a lock that is handed over lasts for the ttl from when the confirmation was sent, not from when it was answered [G108]', async () => {
+  const proxy = await proxyTo(server);
+  const client = clientOf(proxy);
+  const sent: number[] = [];
+  const evalsha = client.evalsha.bind(client) as (...args: unknown[]) => Promise<unknown>;
+  Object.assign(client, {
+    evalsha: (...args: unknown[]) => {
+      sent.push(performance.now());
+      return evalsha(...args);
     },
-  );
+  });
+  const [locks, others] = [await open(), await openLocks({ redis: client, commandTimeoutMs: 10_000 })];
+  const [holder, began] = [await locks.acquire('deadline'), performance.now()];
+  const waiting = others.acquire('deadline', { ttlMs: 8_000, watchdog: false });
+  await untilQueued('deadline');
+  await sleep(100); // waiting takes its time
+  const asked = sent.length;
+  proxy.hold(); // published messages still come through
+  await holder.release();
+  await until(() => sent.length > asked, { what: 'the waiter confirms' });
+  const confirmedAt = sent[asked]!;
+  await sleep(100); // so does the confirmation
+  proxy.release();
+  const lock = await waiting;
+  const now = performance.now();
+  const VALIDITY_MS = 8_000 - 80 - 2; // less 1 % + 2 ms
+  const deadline = now + lock.remainingMs;
+  expect(deadline).toBeLessThan(confirmedAt + VALIDITY_MS + 5);
+  expect(deadline).toBeGreaterThan(began + 100 + VALIDITY_MS - 5);
 });
 
-describe('a waiting process', () => {
-  it('waiters ask Redis at most a few times a second [G100]', async () => {
-    const [locks, others] = [await open(), await open()];
-    await handedOver(others, locks, 'few-warm');
-    const holder = await others.acquire('few');
+it.each([2, 8])(
+  'a hot key costs three commands a turn among %i services that wait for it all the time [G300]',
+  async (count) => {
+    const services = await Promise.all(Array.from({ length: count }, () => open()));
+    let turns = 0;
+    const work = async (locks: LockService, until: number) => {
+      while (turns < until) await locks.withLock('hot', { waitMs: 60_000 }, () => void turns++);
+    };
+    const all = (until: number) => Promise.all(services.map((locks) => work(locks, until)));
+    await all(50); // until they listen
     await server.resetCalls();
-    await expect(locks.acquire('few', { waitMs: 1_600 })).rejects.toThrow('held by');
-    // An attempt, a place in the queue, one check after a second, and giving up the place.
-    expect(await scriptCalls(server)).toBeLessThanOrEqual(5);
-    await holder.release();
-  });
+    turns = 0;
+    await all(300);
+    expect((await scriptCalls(server)) / turns).toBeLessThan(3.2);
+  },
+);
+
+it('waiters ask Redis at most a few times a second [G100]', async () => {
+  const [locks, others] = [await open(), await open()];
+  await handedOver(others, locks, 'few-warm');
+  const holder = await others.acquire('few');
+  await server.resetCalls();
+  await expect(locks.acquire('few', { waitMs: 1_600 })).rejects.toThrow('held by');
+  // An attempt, a place in the queue, one check after a second, and giving up the place.
+  expect(await scriptCalls(server)).toBeLessThanOrEqual(5);
+  await holder.release();
 });
 
 const refusal = (locks: LockService, key: string) => locks.acquire(key).then(() => 'granted', String);
@@ -130,7 +122,7 @@ it.each([
     const refusals: Promise<string>[] = [];
     if (othersWait) {
       refusals.push(refusal(others, key));
-      await untilQueued(server, key, 1);
+      await untilQueued(key);
     }
     refusals.push(refusal(locks, key));
     await server.command('SET', 'lock:fence', '9e15');

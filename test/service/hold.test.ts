@@ -1,30 +1,18 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { LockEvent, LockService } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
-import { proxyTo, redisServers, serverOfFile } from '../support/stage.js';
+import { redisServers } from '../support/stage.js';
+import { eventsOf, sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
+const { server, open, openBehindProxy, isFree, leftMs, untilQueued } = await sceneOfFile();
 
-const open = (options: { ttlMs?: number; cohortMs?: number; shutdownTimeoutMs?: number } = {}) =>
-  openLocks({ redis: server.url, ...options });
-const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));
-const isFree = async (key: string) => (await leftMs(key)) === -2;
 const valueOf = async (key: string) => String(await server.command('GET', `lock:{${key}}`));
-const queued = (key: string) =>
-  until(async () => (await server.keys(`lock:{${key}}:queue`)).length === 1, { what: `a waiter for ${key}` });
-
-async function eventsOf(locks: LockService): Promise<LockEvent[]> {
-  const events: LockEvent[] = [];
-  locks.events$.subscribe((event) => events.push(event));
-  return events;
-}
 
 describe('a lock with holdMs', () => {
   it('is kept for that time however its work ended, and says until when [G340]', async () => {
     const [locks, others] = [await open(), await open()];
-    const events = await eventsOf(locks);
+    const events = eventsOf(locks);
     const boom = new Error('boom');
     await expect(locks.withLock('kept', { holdMs: 1_200 }, () => Promise.reject(boom))).rejects.toBe(boom);
     const endedAt = Date.now();
@@ -63,7 +51,7 @@ describe('a lock with holdMs', () => {
     const [locks, others] = [await open(), await open()];
     const held = await others.acquire('handed');
     const acquiring = locks.acquire('handed', { ttlMs: 1_000, holdMs: 10_000 });
-    await queued('handed');
+    await untilQueued('handed');
     await held.release();
     const lock = await acquiring;
     expect(await leftMs('handed')).toBeGreaterThan(7_000);
@@ -73,7 +61,7 @@ describe('a lock with holdMs', () => {
 
   it('is released at once when the call gives up before it has it [G343]', async () => {
     const locks = await open();
-    const events = await eventsOf(locks);
+    const events = eventsOf(locks);
     const giveUp = new AbortController();
     const reason = new Error('enough');
     locks.events$.subscribe(({ type }) => type === 'acquired' && giveUp.abort(reason));
@@ -93,8 +81,7 @@ describe('a lock with holdMs', () => {
   });
 
   it('whose hold is not confirmed fails its call, and is released once it can be [G339]', async () => {
-    const proxy = await proxyTo(server);
-    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 500 });
+    const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 500 });
     locks.events$.subscribe(({ type }) => type === 'acquired' && proxy.dropReplies());
     await expect(locks.acquire('unconfirmed', { holdMs: 60_000 })).rejects.toThrow(/"unconfirmed" could not be kept/);
     proxy.passReplies();
@@ -139,7 +126,7 @@ describe('a lock with holdMs', () => {
     const waiting = [locks, locks, others].map((service) =>
       service.withLock('turns', () => Promise.resolve(heldFrom.push(Date.now()))),
     );
-    await queued('turns');
+    await untilQueued('turns');
     gate.open();
     await first;
     const endsAt = Date.now() + (await leftMs('turns'));
@@ -185,7 +172,7 @@ describe('a lock with holdMs', () => {
     const [locks, others] = [await open(), await open()];
     const held = await others.acquire('s2');
     const acquiring = locks.acquireAll(['s1', 's2'], { holdMs: 10_000 });
-    await queued('s2');
+    await untilQueued('s2');
     const waitedFrom = performance.now();
     await until(() => performance.now() > waitedFrom + 150, { what: 'a while' });
     const allFreeFrom = performance.now();

@@ -2,14 +2,12 @@ import { describe, expect, it } from 'vitest';
 import { Locked, type LockEvent, lockKey, type LockService } from 'nest-redis-lock';
 import { makeApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
-import { serverOfFile } from '../support/stage.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
+const { open, untilQueued } = await sceneOfFile();
 
 const nothing = () => Promise.resolve();
-const open = (options = {}) => openLocks({ redis: server.url, ...options });
 type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }>;
 
 function eventsOf(locks: LockService) {
@@ -113,7 +111,7 @@ describe('labels', () => {
     await (await second).release();
     const held = await others.acquire('a:2');
     const waiting = [locks.acquire('a:2'), locks.acquire('a:2')] as const;
-    await untilQueued(server, 'a:2', 1);
+    await untilQueued('a:2');
     await held.release();
     await (await waiting[0]).release();
     await (await waiting[1]).release();

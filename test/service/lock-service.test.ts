@@ -1,17 +1,15 @@
 import { hostname } from 'node:os';
 import { inspect } from 'node:util';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LockContendedError, LockEvent, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { loadScripts, scriptCalls } from '../support/script-calls.js';
-import { proxyTo, redisServer, serverOfFile } from '../support/stage.js';
-import { ownerOn } from '../support/stored.js';
+import { scriptCalls } from '../support/script-calls.js';
+import { redisServer } from '../support/stage.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
-beforeAll(() => loadScripts(server));
+const { server, open, openBehindProxy, ownerOf } = await sceneOfFile();
 
-const open = () => openLocks({ redis: server.url });
 const aTime = expect.any(Number) as number;
 
 describe('a lock', () => {
@@ -20,7 +18,7 @@ describe('a lock', () => {
     await server.resetCalls();
     const lock = await locks.acquire('told', { ttlMs: 10_000 });
     expect(await scriptCalls(server)).toBe(1);
-    expect(lock).toMatchObject({ key: 'told', mode: 'exclusive', isHeld: true, owner: await ownerOn(server, 'told') });
+    expect(lock).toMatchObject({ key: 'told', mode: 'exclusive', isHeld: true, owner: await ownerOf('told') });
     const shown = { key: 'told', mode: 'exclusive', fencingToken: lock.fencingToken, isHeld: true };
     expect(JSON.parse(JSON.stringify(lock))).toEqual({ ...shown, remainingMs: aTime });
     expect(inspect(lock)).toMatch(/key: 'told'(?!.*claim)/s);
@@ -116,16 +114,15 @@ it('inspect and isLocked report who holds a lock, since when, for how long, with
 });
 
 it('inspect, isLocked and forceRelease reject when Redis cannot be asked', async () => {
-  const proxy = await proxyTo(server);
-  const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 100 });
+  const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 100 });
   proxy.hold();
   for (const asking of [locks.inspect('k'), locks.isLocked('k'), locks.forceRelease('k')])
     await expect(asking).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'k' });
 });
 
 it('events$ reports each lock that was acquired, released, contended, lost and unavailable, and completes at the end', async () => {
-  const proxy = await proxyTo(server);
-  const [locks, others] = [await openLocks({ redis: proxy.url, commandTimeoutMs: 500 }), await open()];
+  const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 500 });
+  const others = await open();
   const events: LockEvent[] = [];
   let completed = false;
   locks.events$.subscribe({ next: (event) => events.push(event), complete: () => (completed = true) });
@@ -162,7 +159,7 @@ it('events$ reports each lock that was acquired, released, contended, lost and u
   expect(events.map(({ type }) => type)).toEqual(['release-failed', 'unavailable']);
   expect(events[1]).toEqual({ type: 'unavailable', ...of, waitedMs: aTime, causes: [expect.any(Error)] });
   proxy.release();
-  await until(async () => (await ownerOn(server, 'told:7')) === null, { what: 'the release is repeated' });
+  await until(async () => (await ownerOf('told:7')) === null, { what: 'the release is repeated' });
 
   await locks.onApplicationShutdown();
   expect(completed).toBe(true);
@@ -178,35 +175,33 @@ const refusalOf = (call: Promise<unknown>): Promise<LockContendedError> =>
 /** Two services that share their locks if there is a server, and one service if there is none. */
 const openPair = async (isOnRedis: boolean): Promise<[LockService, LockService]> => {
   const locks = await openLocks(isOnRedis ? { redis: server.url } : { memory: true });
-  return [locks, isOnRedis ? await openLocks({ redis: server.url }) : locks];
+  return [locks, isOnRedis ? await open() : locks];
 };
 
-describe('a refused call that holds other locks', () => {
-  it.each([
-    ['in memory', false, 20],
-    ['on Redis', true, 0],
-  ])('a refused call names the locks that it holds meanwhile, %s [G370]', async (_, isOnRedis, waitMs) => {
-    const [locks, others] = await openPair(isOnRedis);
-    const taken = await others.acquire('b');
-    const error = await refusalOf(
-      locks.withLock('a', async () => {
-        await new Promise(setImmediate);
-        await locks.withLock('b', { waitMs }, work);
-      }),
-    );
-    expect(error).toMatchObject({ code: 'LOCK_CONTENDED', key: 'b', holding: ['a'] });
-    expect(error.message).toMatch(
-      / onContended of @Locked\. This call held "a" meanwhile: if the holder of "b" waits for "a", neither can continue; take both at once with acquireAll\.$/,
-    );
-    await taken.release();
-  });
+it.each([
+  ['in memory', false, 20],
+  ['on Redis', true, 0],
+])('a refused call names the locks that it holds meanwhile, %s [G370]', async (_, isOnRedis, waitMs) => {
+  const [locks, others] = await openPair(isOnRedis);
+  const taken = await others.acquire('b');
+  const error = await refusalOf(
+    locks.withLock('a', async () => {
+      await new Promise(setImmediate);
+      await locks.withLock('b', { waitMs }, work);
+    }),
+  );
+  expect(error).toMatchObject({ code: 'LOCK_CONTENDED', key: 'b', holding: ['a'] });
+  expect(error.message).toMatch(
+    / onContended of @Locked\. This call held "a" meanwhile: if the holder of "b" waits for "a", neither can continue; take both at once with acquireAll\.$/,
+  );
+  await taken.release();
+});
 
-  it('a refused call names none where it holds none, whatever other calls of the process hold [G371]', async () => {
-    const [locks] = await openPair(false);
-    const [taken, another] = [await locks.acquire('b'), await locks.acquire('a')];
-    const error = await refusalOf(locks.withLock('b', { waitMs: 20 }, work));
-    expect(error.holding).toEqual([]);
-    expect(error.message).not.toContain('This call held');
-    await Promise.all([taken.release(), another.release()]);
-  });
+it('a refused call names none where it holds none, whatever other calls of the process hold [G371]', async () => {
+  const [locks] = await openPair(false);
+  const [taken, another] = [await locks.acquire('b'), await locks.acquire('a')];
+  const error = await refusalOf(locks.withLock('b', { waitMs: 20 }, work));
+  expect(error.holding).toEqual([]);
+  expect(error.message).not.toContain('This call held');
+  await Promise.all([taken.release(), another.release()]);
 });

@@ -1,15 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Lock, LockEvent, LockService, Permit, RedisLockModuleOptions, RedisLockSettings } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
-import { loadScripts } from '../support/script-calls.js';
-import { proxyTo, serverOfFile } from '../support/stage.js';
+import { proxyTo } from '../support/stage.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
-beforeAll(() => loadScripts(server));
+const { server, open, untilQueued } = await sceneOfFile();
 
 const STORES: [name: string, options: () => RedisLockModuleOptions][] = [
   ['memory', () => ({ memory: true })],
@@ -190,7 +188,7 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
 
 describe('permits of several processes', () => {
   it('a refusal names the holder elsewhere also after a call of this process has given permits back', async () => {
-    const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+    const [locks, others] = [await open(), await open()];
     const elsewhere = await others.acquirePermits('elsewhere', { limit: 3 });
     const here = await locks.acquirePermits('elsewhere', { limit: 3 });
     const all = locks.acquirePermits('elsewhere', { limit: 3, permits: 3 });
@@ -203,11 +201,11 @@ describe('permits of several processes', () => {
   });
 
   it('are granted to a call that needs few at once when the one before it, which needed more, gives up', async () => {
-    const [holder, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+    const [holder, locks] = [await open(), await open()];
     const held = await holder.acquirePermits('many', { limit: 5, permits: 3 });
     const many = locks.acquirePermits('many', { limit: 5, permits: 5, waitMs: 300 });
     const refused = expect(many).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
-    await untilQueued(server, 'many', 1);
+    await untilQueued('many');
     const few = await locks.acquirePermits('many', { limit: 5, waitMs: 600 }); // the queue is checked after a second
     await refused;
     await Promise.all([held.release(), few.release()]);
@@ -216,7 +214,7 @@ describe('permits of several processes', () => {
 
   it('a warning about different limits names the limit of the call whose attempt found it, although that call has given up', async () => {
     const proxy = await proxyTo(server);
-    const [holder, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: proxy.url })];
+    const [holder, locks] = [await open(), await openLocks({ redis: proxy.url })];
     const warnings: string[] = [];
     locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
     await locks.withLock('warm', () => {});
@@ -230,7 +228,7 @@ describe('permits of several processes', () => {
     giveUp.abort(new Error('enough'));
     await refused;
     proxy.release();
-    await untilQueued(server, 'gave up', 1);
+    await untilQueued('gave up');
     await held.release();
     await (await second).release();
     expect(warnings.map((warning) => warning.slice(0, 77))).toEqual([
@@ -239,8 +237,8 @@ describe('permits of several processes', () => {
   });
 
   it('the call that waits longest is served first, in any process [G902]', async () => {
-    const [a, b] = await Promise.all([1, 2].map(() => openLocks({ redis: server.url, fair: true })));
-    const holder = await openLocks({ redis: server.url });
+    const [a, b] = await Promise.all([1, 2].map(() => open({ fair: true })));
+    const holder = await open();
     const held = await holder.acquirePermits('arrival', { limit: 1 });
     const order: string[] = [];
     const calls: Promise<void>[] = [];
@@ -333,7 +331,7 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
   });
 
   it('is not shortened by an extension of one of its readers, and lasts no longer than any of its holders requests [G1003]', async () => {
-    const locks = await openLocks({ redis: server.url, ttlMs: 10_000 });
+    const locks = await open({ ttlMs: 10_000 });
     const [one, other] = await Promise.all([locks.acquire('readers', SHARED), locks.acquire('readers', SHARED)]);
     expect(one.owner).toBe(other.owner);
     await one.extend(100);
@@ -480,19 +478,17 @@ describe.each(STORES)('a lock that is shared (%s)', (_name, options) => {
   });
 });
 
-describe('a lock that several processes share', () => {
-  it('lets a writer in behind the reader that came just before it, also in a process that has never waited [G1018]', async () => {
-    for (let round = 0; round < 8; round++) {
-      const [holding, locks] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
-      const key = `never waited ${round}`;
-      const holder = await holding.acquire(key);
-      const order: string[] = [];
-      const reader = locks.withLock(key, SHARED, () => void order.push('reader'));
-      const writer = locks.withLock(key, () => void order.push('writer'));
-      await untilQueued(server, key, 2);
-      await holder.release();
-      await Promise.all([reader, writer]);
-      expect(order).toEqual(['reader', 'writer']);
-    }
-  });
+it('a lock that several processes share lets a writer in behind the reader that came just before it, also in a process that has never waited [G1018]', async () => {
+  for (let round = 0; round < 8; round++) {
+    const [holding, locks] = [await open(), await open()];
+    const key = `never waited ${round}`;
+    const holder = await holding.acquire(key);
+    const order: string[] = [];
+    const reader = locks.withLock(key, SHARED, () => void order.push('reader'));
+    const writer = locks.withLock(key, () => void order.push('writer'));
+    await untilQueued(key, 2);
+    await holder.release();
+    await Promise.all([reader, writer]);
+    expect(order).toEqual(['reader', 'writer']);
+  }
 });

@@ -2,14 +2,13 @@ import { hostname } from 'node:os';
 import { expect, it } from 'vitest';
 import type { Lock, LockContendedError, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
-import { proxyTo, serverOfFile } from '../support/stage.js';
-import { membersOn, ownerOn } from '../support/stored.js';
+import { proxyTo } from '../support/stage.js';
+import { membersOn } from '../support/stored.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
+const { server, open, ownerOf, untilQueued } = await sceneOfFile();
 const NOTE = 'Anna Grün, editing “Invoice 7” @ ~1/2 🧾';
-const open = () => openLocks({ redis: server.url });
 const HOLDER = { host: hostname(), pid: process.pid };
 /** How much longer the longest host name and process id are than the ones of this machine. */
 const OTHERS_LONGER = 64 + 10 - hostname().length - String(process.pid).length;
@@ -49,7 +48,7 @@ it('each lock shows the note of its own call, also where calls of one process wa
   const calls = notes.map((note) =>
     locks.withLock('in turn', { note }, async () => seen.push(await noteOf(others, 'in turn'))),
   );
-  await untilQueued(server, 'in turn', 1);
+  await untilQueued('in turn');
   expect((await others.inspect('in turn'))?.waitingProcesses).toMatchObject([{ ...HOLDER, note: 'one' }]);
   await held.release();
   await Promise.all(calls);
@@ -84,7 +83,7 @@ it('a lock that was handed over, or granted, for a call that has given up meanwh
   const held = await others.acquire('handed over');
   const last = locks.acquire('handed over', { note: 'first', waitMs: 500 }).catch(() => {});
   const next = locks.acquire('handed over', { note: 'second' });
-  await untilQueued(server, 'handed over', 1);
+  await untilQueued('handed over');
   await last;
   await held.release(); // before its process has asked again
   await next;
@@ -123,10 +122,10 @@ it('a holder with a note that listens learns at once that its lock was taken fro
   const [locks, others] = [await open(), await open()];
   const before = await others.acquire('forced');
   const acquiring: Promise<Lock> = locks.acquire('forced', { note: NOTE }); // its process listens from now on
-  await untilQueued(server, 'forced', 1);
+  await untilQueued('forced');
   await before.release();
   const held = await acquiring;
-  expect(await ownerOn(server, 'forced')).toBe(held.owner);
+  expect(await ownerOf('forced')).toBe(held.owner);
   const { digest } = (await others.inspect('forced'))!;
   expect(await others.forceRelease('forced', { owner: digest })).toBe(true);
   await until(() => held.signal.aborted, { what: 'its signal aborts', timeoutMs: 5_000 }); // its next extension is in 10 s

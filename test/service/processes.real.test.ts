@@ -3,10 +3,10 @@ import type { LockService } from 'nest-redis-lock';
 import { FencedStore } from '../hazards/fenced-store.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
-import { proxyTo, serverOfFile } from '../support/stage.js';
-import { membersOn, ownerOn, timeOn } from '../support/stored.js';
+import { proxyTo } from '../support/stage.js';
+import { membersOn, timeOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
 /** Long enough that nobody loses a lock because the machine is busy. */
@@ -14,7 +14,7 @@ const TTL_MS = 4_000;
 const READ = { mode: 'shared', ttlMs: TTL_MS } as const;
 const PATIENT = { waitMs: 120_000 };
 
-const server = await serverOfFile();
+const { server, open, ownerOf, untilQueued } = await sceneOfFile();
 
 /** Enough time on a busy machine. */
 const COMMAND_MS = 20_000;
@@ -24,7 +24,6 @@ afterAll(() => proxy.stop());
 const direct = await LockProcess.start({ redis: server.url }, afterAll);
 const frozen = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: COMMAND_MS }, afterAll);
 
-const open = () => openLocks({ redis: server.url });
 const endOf = async (key: string, owner: string) =>
   (await membersOn(server, key)).find((member) => member.owner === owner)!.endsAt;
 const ownersOf = async (locks: LockService, key: string) =>
@@ -42,7 +41,7 @@ it('a reader that is stopped for longer than its ttl learns of its loss when it 
   const stoppedAt = performance.now();
   const endsAt = await endOf('stopped', late.owner);
   const writing = locks.acquire('stopped', PATIENT);
-  await untilQueued(server, 'stopped', 1);
+  await untilQueued('stopped');
   await stays.release();
   const writer = await writing;
   expect(await timeOn(server)).toBeGreaterThan(endsAt);
@@ -52,7 +51,7 @@ it('a reader that is stopped for longer than its ttl learns of its loss when it 
   expect(await stopped.firstLook()).toEqual({ isHeld: false, aborted: true, reason: 'stalled' });
   expect(report.write('read too late', late.fencingToken)).toBe(false);
   expect(await stopped.release('stopped')).toBe(false);
-  expect(await ownerOn(server, 'stopped')).toBe(writer.owner);
+  expect(await ownerOf('stopped')).toBe(writer.owner);
   expect(await writer.release()).toBe(true);
 });
 
@@ -91,7 +90,7 @@ it('a process that was stopped between detach and adopt can change nothing for t
   expect(release).toEqual({ status: 'fulfilled', value: false });
   expect(await sender.release('parcel')).toBe(false);
   await expect(sender.adopt(parcel)).rejects.toThrow(/\(stolen\)/);
-  expect(await ownerOn(server, 'parcel')).toBe(adopted.owner);
+  expect(await ownerOf('parcel')).toBe(adopted.owner);
   expect(await adopter.isHeld('parcel')).toBe(true);
   expect(await adopter.release('parcel')).toBe(true);
 });
@@ -104,7 +103,7 @@ it('a process whose clock is an hour ahead frees no permits that others hold: th
   await expect(hasSeen).rejects.toThrow('LockContendedError');
   expect(await ownersOf(locks, 'clock')).toEqual([held.owner]);
   const waits = ahead.acquirePermits('clock', { limit: 2, ...PATIENT });
-  await untilQueued(server, 'clock', 1);
+  await untilQueued('clock');
   expect(await held.release()).toBe(true); // until then it had them
   const { owner } = await waits;
   expect(await endOf('clock', owner)).toBeLessThan((await timeOn(server)) + 60_000);
@@ -139,7 +138,7 @@ describe('A process that is frozen between two calls', () => {
   });
 
   it('leaves an unreleased lock to others when its ttl has passed, and knows that when it resumes [G928]', async () => {
-    const b = await openLocks({ redis: server.url, commandTimeoutMs: COMMAND_MS });
+    const b = await open({ commandTimeoutMs: COMMAND_MS });
     const left = await frozen.acquire('key', { ttlMs: 1_000, watchdog: false });
     frozen.pause();
     const lock = await b.acquire('key', { waitMs: 60_000 });
@@ -166,14 +165,14 @@ it('a lock whose process is killed between detach and adopt remains valid for it
   }); // longer than the lease of its process
   const adopted = await adopter.adopt(parcel);
   expect(adopted.fencingToken).toBeGreaterThan(fencingToken);
-  expect(await ownerOn(server, 'order')).toBe(adopted.owner);
+  expect(await ownerOf('order')).toBe(adopted.owner);
   expect(await adopter.release('order')).toBe(true);
 
   const second = await LockProcess.start(options);
   await second.acquire('order');
   const lost = await second.detach('order', 400);
   await second.kill();
-  await until(async () => (await ownerOn(server, 'order')) === null, { what: 'its ttl has passed' });
+  await until(async () => (await ownerOf('order')) === null, { what: 'its ttl has passed' });
   await expect(adopter.adopt(lost)).rejects.toThrow(/\(expired\)/);
   const next = await others.acquire('order');
   expect(next.fencingToken).toBeGreaterThan(adopted.fencingToken);

@@ -2,7 +2,7 @@ import { setTimeout } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { LockOptionsError, type RedisLockModuleOptions } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
@@ -176,21 +176,19 @@ const ALL: typeof MISTAKES = [
   ...MISTAKES_IN_OPTIONS.map(([source, got]) => [inspect(source), () => source, got] as (typeof MISTAKES)[number]),
 ];
 
-describe('a Redis source that a client would take for localhost', () => {
-  it.each(ALL)('a Redis is not taken for localhost when it is given as %s [G243]', async (_, source, got) => {
-    const redis = source() as string;
-    const forms: [string, RedisLockModuleOptions][] = [
-      ['redis', { redis }],
-      ['redlock[1]', { redlock: ['redis://a', redis, 'redis://b'] }],
-    ];
-    for (const [name, options] of forms) {
-      const opening = openLocks(options);
-      await expect(opening).rejects.toThrow(`${name} must be ${EXPECTED}: got `);
-      await expect(opening).rejects.toThrow(got);
-      await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
-      await expect(opening).rejects.not.toThrow('hunter2');
-    }
-  });
+it.each(ALL)('a Redis is not taken for localhost when it is given as %s [G243]', async (_, source, got) => {
+  const redis = source() as string;
+  const forms: [string, RedisLockModuleOptions][] = [
+    ['redis', { redis }],
+    ['redlock[1]', { redlock: ['redis://a', redis, 'redis://b'] }],
+  ];
+  for (const [name, options] of forms) {
+    const opening = openLocks(options);
+    await expect(opening).rejects.toThrow(`${name} must be ${EXPECTED}: got `);
+    await expect(opening).rejects.toThrow(got);
+    await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
+    await expect(opening).rejects.not.toThrow('hunter2');
+  }
 });
 
 it('the options of a client of ioredis, which have a host next to Sentinels or a socket, are a source', async () => {
@@ -208,53 +206,51 @@ it.each([{ path: '/tmp/redis.sock', port: 0 }, { socket: { path: '/tmp/redis.soc
   },
 );
 
-describe('a source function that returns no client', () => {
-  it('a start with lazyConnect waits for the client of a source function for longer than connectTimeoutMs', async () => {
-    const client = new Gate();
-    const opening = openLocks({ redis: () => client.opened.then(lazy), connectTimeoutMs: 10, lazyConnect: true });
-    await expect(Promise.race([opening, setTimeout(50, 'it waits')])).resolves.toBe('it waits');
-    client.open();
-    await opening;
-  });
+it('a start with lazyConnect waits for the client of a source function for longer than connectTimeoutMs', async () => {
+  const client = new Gate();
+  const opening = openLocks({ redis: () => client.opened.then(lazy), connectTimeoutMs: 10, lazyConnect: true });
+  await expect(Promise.race([opening, setTimeout(50, 'it waits')])).resolves.toBe('it waits');
+  client.open();
+  await opening;
+});
 
-  it('a start fails with an explanation when the promise of a source function does not settle in time [G1075]', async () => {
-    const client = lazy();
-    let give!: (client: Redis) => void;
-    const promise = new Promise<Redis>((resolve) => (give = resolve));
-    const opening = openLocks({ redis: () => promise, connectTimeoutMs: 50 });
-    await expect(opening).rejects.toThrow(
-      'A function given as a Redis source has returned no client within 50 ms (connectTimeoutMs): its promise is still pending. ' +
-        'Have it return a client that is not connected yet, or find out what it waits for.',
-    );
-    await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
-    give(client);
-    await until(() => client.status === 'end', { what: 'the client that comes too late is closed' });
-  });
+it('a start fails with an explanation when the promise of a source function does not settle in time [G1075]', async () => {
+  const client = lazy();
+  let give!: (client: Redis) => void;
+  const promise = new Promise<Redis>((resolve) => (give = resolve));
+  const opening = openLocks({ redis: () => promise, connectTimeoutMs: 50 });
+  await expect(opening).rejects.toThrow(
+    'A function given as a Redis source has returned no client within 50 ms (connectTimeoutMs): its promise is still pending. ' +
+      'Have it return a client that is not connected yet, or find out what it waits for.',
+  );
+  await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
+  give(client);
+  await until(() => client.status === 'end', { what: 'the client that comes too late is closed' });
+});
 
-  it.each<[what: string, made: () => unknown, got: string]>([
-    ['nothing', () => undefined, 'nothing.'],
-    ['a pool of node-redis', () => new Pool(), 'a pool of node-redis, whose connections have no common order.'],
-    ['a client of redis 4', async () => new ClientOf4(), 'a client of redis 4. Give a client of ioredis'],
-    ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a'],
-    ['a client of another library', async () => new OtherClient(), 'a client of another package (OtherClient).'],
-    ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
-    [
-      'options',
-      () => ({ host: 'hunter2' }),
-      'an object. Return new Redis(…) or createClient(…) with what it returns now.',
-    ],
-    [
-      'a URL',
-      async () => 'redis://:hunter2@a',
-      'a string. Return new Redis(…) or createClient(…) with what it returns now.',
-    ],
-    ['another function', () => lazy, 'a function.'],
-  ])('a source function is refused when it returns %s [G244]', async (_, made, got) => {
-    const opening = openLocks({ redis: made as () => Redis });
-    await expect(opening).rejects.toThrow(
-      `A function given as a Redis source must return a client of ioredis or node-redis: got ${got}`,
-    );
-    await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
-    await expect(opening).rejects.not.toThrow('hunter2');
-  });
+it.each<[what: string, made: () => unknown, got: string]>([
+  ['nothing', () => undefined, 'nothing.'],
+  ['a pool of node-redis', () => new Pool(), 'a pool of node-redis, whose connections have no common order.'],
+  ['a client of redis 4', async () => new ClientOf4(), 'a client of redis 4. Give a client of ioredis'],
+  ['a client of @upstash/redis', () => new UpstashClient(), 'a Redis that is reached by HTTP. Locks need a'],
+  ['a client of another library', async () => new OtherClient(), 'a client of another package (OtherClient).'],
+  ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
+  [
+    'options',
+    () => ({ host: 'hunter2' }),
+    'an object. Return new Redis(…) or createClient(…) with what it returns now.',
+  ],
+  [
+    'a URL',
+    async () => 'redis://:hunter2@a',
+    'a string. Return new Redis(…) or createClient(…) with what it returns now.',
+  ],
+  ['another function', () => lazy, 'a function.'],
+])('a source function is refused when it returns %s [G244]', async (_, made, got) => {
+  const opening = openLocks({ redis: made as () => Redis });
+  await expect(opening).rejects.toThrow(
+    `A function given as a Redis source must return a client of ioredis or node-redis: got ${got}`,
+  );
+  await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
+  await expect(opening).rejects.not.toThrow('hunter2');
 });

@@ -1,14 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { openLocks } from '../support/open-locks.js';
 import { scriptCalls } from '../support/script-calls.js';
-import { serverOfFile } from '../support/stage.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
-
-const open = () => openLocks({ redis: server.url });
-const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;
+const { server, open, isFree } = await sceneOfFile();
 
 describe('a nested acquisition of a lock that the call holds', () => {
   it('a nested acquisition of a lock costs no Redis call and has the same owner and fencing token [G25]', async () => {
@@ -65,7 +61,7 @@ describe('a nested acquisition of a lock that the call holds', () => {
   it.each(['the call', 'the service'])(
     'fails at once where %s says reentrant: false, and the outer lock stays',
     async (who) => {
-      const locks = await openLocks({ redis: server.url, reentrant: who === 'the call' });
+      const locks = await open({ reentrant: who === 'the call' });
       const options = who === 'the call' ? { reentrant: false, waitMs: 60_000 } : {};
       await locks.withLock('self', async (outer) => {
         await server.resetCalls();
@@ -78,7 +74,7 @@ describe('a nested acquisition of a lock that the call holds', () => {
   );
 
   it('does not shorten the lock of the calls around it, and makes it longer only until it ends [G1004]', async () => {
-    const locks = await openLocks({ redis: server.url, ttlMs: 10_000 });
+    const locks = await open({ ttlMs: 10_000 });
     await locks.withLock('longest', async (outer) => {
       await locks.withLock('longest', async (inner) => {
         await inner.extend(100);
@@ -95,57 +91,53 @@ describe('a nested acquisition of a lock that the call holds', () => {
   });
 });
 
-describe('a nested acquisition with a signal', () => {
-  const reason = new Error('of the caller');
-  const aborted = AbortSignal.abort(reason);
+const reason = new Error('of the caller');
+const aborted = AbortSignal.abort(reason);
 
-  it('a nested call whose signal is aborted rejects with the reason and does not run its work, for one key and for several [G506]', async () => {
-    const locks = await open();
-    let ran = 0;
-    const work = () => void ran++;
-    await locks.withLock(['a', 'b'], async ({ isHeld }) => {
-      await expect(locks.withLock('a', { signal: aborted }, work)).rejects.toBe(reason);
-      await expect(locks.acquire('a', { signal: aborted })).rejects.toBe(reason);
-      await expect(locks.tryAcquire('a', { signal: aborted })).rejects.toBe(reason);
-      await expect(locks.withLock(['a', 'b'], { signal: aborted }, work)).rejects.toBe(reason);
-      await expect(locks.tryAcquireAll(['a', 'b'], { signal: aborted })).rejects.toBe(reason);
-      const caller = new AbortController();
-      const set = locks.withLock(['a', 'b'], { signal: caller.signal }, work);
-      caller.abort(reason); // while the set is acquired
-      await expect(set).rejects.toBe(reason);
-      expect(isHeld).toBe(true);
-    });
-    expect([ran, await isFree('a'), await isFree('b')]).toEqual([0, true, true]);
+it('a nested call whose signal is aborted rejects with the reason and does not run its work, for one key and for several [G506]', async () => {
+  const locks = await open();
+  let ran = 0;
+  const work = () => void ran++;
+  await locks.withLock(['a', 'b'], async ({ isHeld }) => {
+    await expect(locks.withLock('a', { signal: aborted }, work)).rejects.toBe(reason);
+    await expect(locks.acquire('a', { signal: aborted })).rejects.toBe(reason);
+    await expect(locks.tryAcquire('a', { signal: aborted })).rejects.toBe(reason);
+    await expect(locks.withLock(['a', 'b'], { signal: aborted }, work)).rejects.toBe(reason);
+    await expect(locks.tryAcquireAll(['a', 'b'], { signal: aborted })).rejects.toBe(reason);
+    const caller = new AbortController();
+    const set = locks.withLock(['a', 'b'], { signal: caller.signal }, work);
+    caller.abort(reason); // while the set is acquired
+    await expect(set).rejects.toBe(reason);
+    expect(isHeld).toBe(true);
   });
+  expect([ran, await isFree('a'), await isFree('b')]).toEqual([0, true, true]);
 });
 
-describe('other async contexts', () => {
-  it('that begin when the work around them has returned wait for a branch that still has the lock [G1005]', async () => {
-    const locks = await open();
-    const [returned, finish] = [new Gate(), new Gate()];
-    const order: string[] = [];
-    let branches!: Promise<unknown>;
-    await locks.withLock('late', async () => {
-      const early = locks.withLock('late', async (lock) => {
-        await finish.opened;
-        order.push('early ends');
-        return lock.fencingToken;
-      });
-      const late = returned.opened.then(() =>
-        locks.withLock('late', (lock) => {
-          order.push('late begins');
-          return lock.fencingToken;
-        }),
-      );
-      branches = Promise.all([early, late]);
+it('other async contexts that begin when the work around them has returned wait for a branch that still has the lock [G1005]', async () => {
+  const locks = await open();
+  const [returned, finish] = [new Gate(), new Gate()];
+  const order: string[] = [];
+  let branches!: Promise<unknown>;
+  await locks.withLock('late', async () => {
+    const early = locks.withLock('late', async (lock) => {
+      await finish.opened;
+      order.push('early ends');
+      return lock.fencingToken;
     });
-    returned.open();
-    await until(() => locks.stats().some(({ waiting }) => waiting === 1) || order.length > 0, { what: 'it waits' });
-    finish.open();
-    const [early, late] = (await branches) as [number, number];
-    expect(order).toEqual(['early ends', 'late begins']);
-    expect(late).toBeGreaterThan(early);
+    const late = returned.opened.then(() =>
+      locks.withLock('late', (lock) => {
+        order.push('late begins');
+        return lock.fencingToken;
+      }),
+    );
+    branches = Promise.all([early, late]);
   });
+  returned.open();
+  await until(() => locks.stats().some(({ waiting }) => waiting === 1) || order.length > 0, { what: 'it waits' });
+  finish.open();
+  const [early, late] = (await branches) as [number, number];
+  expect(order).toEqual(['early ends', 'late begins']);
+  expect(late).toBeGreaterThan(early);
 });
 
 describe('current', () => {

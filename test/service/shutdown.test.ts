@@ -1,20 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { PACKAGES } from '../adapters/packages.js';
 import { openLocks } from '../support/open-locks.js';
-import { proxyTo, redisServer, serverOfFile } from '../support/stage.js';
+import { redisServer } from '../support/stage.js';
 import { counterOn, ownerOn } from '../support/stored.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
-
-/** With time for work to finish, which `openLocks` would not allow. */
-const open = (settings: RedisLockSettings = {}): Promise<LockService> =>
-  openLocks({ redis: server.url, shutdownTimeoutMs: 10_000, ...settings });
+const { server, open, openBehindProxy, ownerOf, isFree } = await sceneOfFile({ shutdownTimeoutMs: 10_000 });
 
 const IS_CLOSING = { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining('closing') };
-
-const isFree = async (key: string) => (await ownerOn(server, key)) === null;
 
 describe('an application that closes', () => {
   it('aborts work after shutdownTimeoutMs because its lock is lost, and releases that lock, and locks that nobody awaits', async () => {
@@ -39,8 +33,7 @@ describe('an application that closes', () => {
     ['granted', false],
     ["refused as it is another's", true],
   ])('refuses a call whose attempt under way is %s, and later calls, and leaves no orphan', async (_, isTaken) => {
-    const proxy = await proxyTo(server);
-    const locks = await openLocks({ redis: proxy.url, shutdownTimeoutMs: 10_000 });
+    const { proxy, locks } = await openBehindProxy();
     const others = await open();
     const other = isTaken ? await others.acquire('under-way') : undefined;
     const mine = await locks.acquire('mine');
@@ -54,22 +47,20 @@ describe('an application that closes', () => {
       await expect(later).rejects.toMatchObject({ ...IS_CLOSING, key: 'later' });
     expect(await mine.release()).toBe(true);
     await closing;
-    expect(await ownerOn(server, 'under-way')).toBe(other?.owner ?? null);
+    expect(await ownerOf('under-way')).toBe(other?.owner ?? null);
     await other?.release();
   });
 });
 
-describe('the signal "closing" of a lock', () => {
-  it('the closing signal of a lock aborts when the application begins to close, with the reason to end the work, while the lock is still held [G220]', async () => {
-    const locks = await open();
-    const lock = await locks.acquire('asked');
-    const { closing } = lock;
-    expect([closing.aborted, lock.closing]).toEqual([false, closing]);
-    locks.onModuleDestroy();
-    expect(closing.reason).toMatchObject({ ...IS_CLOSING, key: 'asked' });
-    expect([lock.isHeld, lock.signal.aborted]).toEqual([true, false]);
-    expect(await lock.release()).toBe(true);
-  });
+it('the closing signal of a lock aborts when the application begins to close, with the reason to end the work, while the lock is still held [G220]', async () => {
+  const locks = await open();
+  const lock = await locks.acquire('asked');
+  const { closing } = lock;
+  expect([closing.aborted, lock.closing]).toEqual([false, closing]);
+  locks.onModuleDestroy();
+  expect(closing.reason).toMatchObject({ ...IS_CLOSING, key: 'asked' });
+  expect([lock.isHeld, lock.signal.aborted]).toEqual([true, false]);
+  expect(await lock.release()).toBe(true);
 });
 
 describe.each(Object.entries(PACKAGES))('the end of the connections of %s', (_name, { withPrefix }) => {

@@ -1,17 +1,13 @@
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Lock, LockService } from 'nest-redis-lock';
-import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
-import { loadScripts, scriptCalls } from '../support/script-calls.js';
-import { proxyTo, serverOfFile } from '../support/stage.js';
-import { ownerOn } from '../support/stored.js';
+import { scriptCalls } from '../support/script-calls.js';
+import { proxyTo } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
-beforeAll(() => loadScripts(server));
+const { server, open, ownerOf, untilQueued } = await sceneOfFile();
 
-const open = (redis = server.url) => openLocks({ redis });
 const PROCESSES = 8;
 /** Less than the time of an unconfirmed grant. */
 const SOON_MS = 1_500;
@@ -27,7 +23,7 @@ async function wentBack(key: string, wait: (locks: LockService) => Promise<Held>
   const others = await Promise.all(Array.from({ length: PROCESSES }, () => open()));
   const holder = await locks.acquire(key);
   const waiting = others.map(wait);
-  await untilQueued(server, key, PROCESSES);
+  await untilQueued(key, PROCESSES);
   const queue = (await server.command('ZRANGE', `lock:{${key}}:queue`, 0, -1, 'WITHSCORES')) as string[];
   await holder.release();
   await Promise.all(waiting.map(async (lock) => (await lock).release()));
@@ -48,10 +44,10 @@ describe('places that are in the queue of a lock although nobody waits there', (
       const key = `back ${what}`;
       const { next, others } = await wentBack(key, (locks) => wait(locks, key));
       const waits = others[0]!.acquire(key, { waitMs: SOON_MS });
-      await untilQueued(server, key, PROCESSES + 1);
+      await untilQueued(key, PROCESSES + 1);
       await next.release();
       const lock = await waits;
-      expect(await ownerOn(server, key)).toBe(lock.owner);
+      expect(await ownerOf(key)).toBe(lock.owner);
       await lock.release();
     },
   );
@@ -59,7 +55,7 @@ describe('places that are in the queue of a lock although nobody waits there', (
   it('a lock that was handed over to such a place is given back by one command [G1011]', async () => {
     const { next, others } = await wentBack('once', (locks) => locks.acquire('once'));
     const waits = others[0]!.acquire('once', { waitMs: SOON_MS });
-    await untilQueued(server, 'once', PROCESSES + 1);
+    await untilQueued('once', PROCESSES + 1);
     await server.resetCalls();
     await next.release();
     const lock = await waits;
@@ -78,10 +74,10 @@ const tell = (channel: string, owner: string, token: number, key: string) =>
 
 /** Two services; the second one gets messages, and has a lock that it waited for. */
 async function listening(key: string, way?: TcpProxy) {
-  const [locks, others] = [await open(), await open(way?.url)];
+  const [locks, others] = [await open(), await open({}, way?.url)];
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key);
-  await untilQueued(server, key, 1);
+  await untilQueued(key);
   await holder.release();
   return { locks, others, lock: await waiting };
 }
@@ -91,7 +87,7 @@ async function acted(locks: LockService, channel: string): Promise<void> {
   const stale = `${channel.slice('lock:inbox:3:'.length)}/stale`;
   await server.command('SET', 'lock:{stale}', `${stale}@0000000000000001+`);
   await tell(channel, stale, 1, 'stale');
-  await until(async () => (await ownerOn(server, 'stale')) === null, { what: 'it gives back what nobody has' });
+  await until(async () => (await ownerOf('stale')) === null, { what: 'it gives back what nobody has' });
   await locks.inspect('stale');
 }
 
@@ -101,21 +97,21 @@ describe('a message that a lock was handed over, which comes late', () => {
     const channel = channelOf(lock.owner);
     await tell(channel, lock.owner, lock.fencingToken, 'late');
     await acted(others, channel);
-    expect(await ownerOn(server, 'late')).toBe(lock.owner);
+    expect(await ownerOf('late')).toBe(lock.owner);
     await lock.release();
 
     const overstayed = await others.acquire('late', { maxHoldMs: 50 });
     await until(() => overstayed.signal.aborted, { what: 'it was held for too long' });
     await tell(channel, overstayed.owner, overstayed.fencingToken, 'late');
     await acted(others, channel);
-    expect(await ownerOn(server, 'late')).toBe(overstayed.owner);
+    expect(await ownerOf('late')).toBe(overstayed.owner);
     await overstayed.release().catch(() => {});
 
     const kept = await others.acquire('kept', { holdMs: 20_000 });
     await kept.release();
     await tell(channel, kept.owner, kept.fencingToken, 'kept');
     await acted(others, channel);
-    expect(await ownerOn(server, 'kept')).toBe(kept.owner);
+    expect(await ownerOf('kept')).toBe(kept.owner);
   });
 
   it('leaves alone a lock that is just being given back, so that its release does not find it gone [G1057]', async () => {
@@ -139,6 +135,6 @@ describe('a message that a lock was handed over, which comes late', () => {
     const theirs = await locks.acquire('theirs');
     await tell(channelOf(lock.owner), theirs.owner, theirs.fencingToken, 'theirs');
     await acted(others, channelOf(lock.owner));
-    expect(await ownerOn(server, 'theirs')).toBe(theirs.owner);
+    expect(await ownerOf('theirs')).toBe(theirs.owner);
   });
 });

@@ -1,18 +1,14 @@
 import { Redis } from 'ioredis';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { LockProcess } from '../support/lock-process.js';
-import { openLocks } from '../support/open-locks.js';
-import { queued, subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
-import { serverOfFile } from '../support/stage.js';
-import { ownerOn } from '../support/stored.js';
+import { queued, subscribers, untilSubscribers } from '../support/queue.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 import { haveWaited } from './waiters.js';
 
-const server = await serverOfFile();
+const { server, open, ownerOf, untilQueued } = await sceneOfFile();
 
-const open = () => openLocks({ redis: server.url });
 const start = () => LockProcess.start({ redis: server.url });
-const holderOf = (key: string) => ownerOn(server, key);
 
 /** A process that waits for a lock. */
 interface Waiting {
@@ -28,7 +24,7 @@ async function queueOf(key: string) {
   await haveWaited(server, `before ${key}`, others, turnOfProcess(one), turnOfProcess(other));
   const holder = await others.acquire(key);
   const both = [one, other].map((process) => ({ process, lock: process.acquire(key, { waitMs: 60_000 }) }));
-  await untilQueued(server, key, 2);
+  await untilQueued(key, 2);
   return { holder, both };
 }
 
@@ -79,49 +75,47 @@ async function nextGrant() {
   return () => until(() => tickets[0], { what: 'a grant is reported' });
 }
 
-describe('a waiter that', () => {
-  it('a waiter that was killed while it waited is passed over by the same release [G118]', async () => {
-    const { holder, both } = await queueOf('killed');
-    const [first, second] = await inOrder('killed', both);
-    const listening = await subscribers(server);
-    await first.process.kill();
-    await untilSubscribers(server, listening - 1);
-    expect(await queued(server, 'killed')).toBe(2); // it had no time to report it
-    await holder.release();
-    const owner = await holderOf('killed');
-    expect(owner).toBe((await second.lock).owner);
-    expect(await queued(server, 'killed')).toBe(0);
-  });
+it('a waiter that was killed while it waited is passed over by the same release [G118]', async () => {
+  const { holder, both } = await queueOf('killed');
+  const [first, second] = await inOrder('killed', both);
+  const listening = await subscribers(server);
+  await first.process.kill();
+  await untilSubscribers(server, listening - 1);
+  expect(await queued(server, 'killed')).toBe(2); // it had no time to report it
+  await holder.release();
+  const owner = await ownerOf('killed');
+  expect(owner).toBe((await second.lock).owner);
+  expect(await queued(server, 'killed')).toBe(0);
+});
 
-  it('a waiter that is killed between grant and confirmation delays the next one for as long as the grant lasts [G119]', async () => {
-    const { holder, both } = await queueOf('killed-granted');
-    const granted = await nextGrant();
-    const [first, second] = await pauseTogether('killed-granted', both);
-    await holder.release();
-    expect(await granted()).toContain(`/${first.process.pid}/`);
-    expect(await server.command('PTTL', 'lock:{killed-granted}')).toBeLessThanOrEqual(2_000);
-    await first.process.kill();
-    second.process.resume();
-    expect((await second.lock).owner).toContain(`/${second.process.pid}/`);
-  });
+it('a waiter that is killed between grant and confirmation delays the next one for as long as the grant lasts [G119]', async () => {
+  const { holder, both } = await queueOf('killed-granted');
+  const granted = await nextGrant();
+  const [first, second] = await pauseTogether('killed-granted', both);
+  await holder.release();
+  expect(await granted()).toContain(`/${first.process.pid}/`);
+  expect(await server.command('PTTL', 'lock:{killed-granted}')).toBeLessThanOrEqual(2_000);
+  await first.process.kill();
+  second.process.resume();
+  expect((await second.lock).owner).toContain(`/${second.process.pid}/`);
+});
 
-  it('a waiter that is stopped between grant and confirmation does not hold the lock when it wakes up [G120]', async () => {
-    const { holder, both } = await queueOf('stopped');
-    const granted = await nextGrant();
-    const [first, second] = await pauseTogether('stopped', both);
-    let isGranted = false;
-    void first.lock.then(() => (isGranted = true));
-    await holder.release();
-    expect(await granted()).toContain(`/${first.process.pid}/`);
-    second.process.resume();
-    const lock = await second.lock;
-    first.process.resume();
-    await untilQueued(server, 'stopped', 1); // it has seen that it was too late, and waits again
-    expect(isGranted).toBe(false);
-    expect(await holderOf('stopped')).toBe(lock.owner);
-    expect(await second.process.release('stopped')).toBe(true);
-    expect((await first.lock).fencingToken).toBeGreaterThan(lock.fencingToken);
-  });
+it('a waiter that is stopped between grant and confirmation does not hold the lock when it wakes up [G120]', async () => {
+  const { holder, both } = await queueOf('stopped');
+  const granted = await nextGrant();
+  const [first, second] = await pauseTogether('stopped', both);
+  let isGranted = false;
+  void first.lock.then(() => (isGranted = true));
+  await holder.release();
+  expect(await granted()).toContain(`/${first.process.pid}/`);
+  second.process.resume();
+  const lock = await second.lock;
+  first.process.resume();
+  await untilQueued('stopped'); // it has seen that it was too late, and waits again
+  expect(isGranted).toBe(false);
+  expect(await ownerOf('stopped')).toBe(lock.owner);
+  expect(await second.process.release('stopped')).toBe(true);
+  expect((await first.lock).fencingToken).toBeGreaterThan(lock.fencingToken);
 });
 
 /** Redis reads its clock once for all commands that it finds together: it may be late by the time that these take. */
@@ -134,11 +128,11 @@ const AT_ONCE_MS = 400;
  * measures this: a delay of a busy machine delays the waiter, too.
  */
 async function hadAtItsEnd(key: string, waiting: Promise<unknown>): Promise<void> {
-  const holder = await ownerOn(server, key);
+  const holder = await ownerOf(key);
   const askedAt = performance.now();
   const remainingMs = (await server.command('PTTL', `lock:{${key}}`)) as number;
   const had = waiting.then(() => performance.now());
-  const isOver = async () => (await ownerOn(server, key)) !== holder;
+  const isOver = async () => (await ownerOf(key)) !== holder;
   await until(isOver, { what: `the lock "${key}" ends`, timeoutMs: 60_000 });
   const overAt = performance.now();
   const hadAt = await had;
@@ -150,10 +144,10 @@ async function hadAtItsEnd(key: string, waiting: Promise<unknown>): Promise<void
 /** A process holds the lock, others wait for it, and the process is killed. */
 async function crashed(key: string): Promise<void> {
   const holder = await LockProcess.start({ redis: server.url, ttlMs: 3_000 });
-  const services = await Promise.all([1, 2, 3].map(() => openLocks({ redis: server.url })));
+  const services = await Promise.all([1, 2, 3].map(() => open()));
   await holder.acquire(key);
   const calls = services.map((locks) => locks.acquire(key, { waitMs: 20_000 }));
-  await untilQueued(server, key, 3);
+  await untilQueued(key, 3);
   await holder.kill();
   await hadAtItsEnd(key, Promise.race(calls));
   await Promise.all(calls.map(async (call) => (await call).release()));

@@ -5,60 +5,54 @@ import { type AcquireRequest, fromPromises } from 'nest-redis-lock/testing';
 import { ToyBackend } from '../contract/toy-backend.js';
 import { now } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
-import { openLocks, serviceOn } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
+import { serviceOn } from '../support/open-locks.js';
 import { scriptCalls } from '../support/script-calls.js';
-import { proxyTo, serverOfFile } from '../support/stage.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const server = await serverOfFile();
+const { server, open, openBehindProxy, isFree, untilQueued } = await sceneOfFile();
 
-const open = () => openLocks({ redis: server.url });
-const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;
 const waiters = async (locks: LockService, key: string) => (await locks.inspect(key))?.waiters ?? 0;
 
-describe('calls of one process that want the same lock', () => {
-  it('the calls of one process that want the same lock get it in the order of their calls [G110]', async () => {
-    const locks = await open();
-    const order: number[] = [];
-    const calls = Array.from({ length: 50 }, (_, index) => locks.withLock('fifo', () => order.push(index)));
-    await Promise.all(calls);
-    expect(order).toEqual(Array.from({ length: 50 }, (_, index) => index));
-  });
+it('the calls of one process that want the same lock get it in the order of their calls [G110]', async () => {
+  const locks = await open();
+  const order: number[] = [];
+  const calls = Array.from({ length: 50 }, (_, index) => locks.withLock('fifo', () => order.push(index)));
+  await Promise.all(calls);
+  expect(order).toEqual(Array.from({ length: 50 }, (_, index) => index));
+});
 
-  it('the calls of one process that want the same lock cost Redis as much as one call, even 1 000 of them [G111]', async () => {
-    const [locks, others] = [await open(), await open()];
-    const holder = await others.acquire('thousand');
-    await server.resetCalls();
-    const calls = Array.from({ length: 1_000 }, () => locks.acquire('thousand', { waitMs: 60_000 }));
-    await until(async () => (await waiters(locks, 'thousand')) === 1_000, { what: 'all wait' });
-    await until(async () => (await scriptCalls(server)) > 5, { what: 'their queue has asked again' });
-    const asked = (await scriptCalls(server)) - 1;
-    expect(asked).toBeLessThan(50);
-    await holder.release();
-    let held = 0;
-    for (const call of calls) {
-      await (await call).release();
-      held++;
-    }
-    expect(held).toBe(1_000);
-  });
+it('the calls of one process that want the same lock cost Redis as much as one call, even 1 000 of them [G111]', async () => {
+  const [locks, others] = [await open(), await open()];
+  const holder = await others.acquire('thousand');
+  await server.resetCalls();
+  const calls = Array.from({ length: 1_000 }, () => locks.acquire('thousand', { waitMs: 60_000 }));
+  await until(async () => (await waiters(locks, 'thousand')) === 1_000, { what: 'all wait' });
+  await until(async () => (await scriptCalls(server)) > 5, { what: 'their queue has asked again' });
+  const asked = (await scriptCalls(server)) - 1;
+  expect(asked).toBeLessThan(50);
+  await holder.release();
+  let held = 0;
+  for (const call of calls) {
+    await (await call).release();
+    held++;
+  }
+  expect(held).toBe(1_000);
+});
 
-  it('get the answer of the first extension even if the lock was passed on before it came [G628]', async () => {
-    const [locks, others] = [await open(), await open()];
-    const holder = await others.acquire('passed on soon');
-    const calls = [locks.acquire('passed on soon'), locks.acquire('passed on soon')];
-    await untilQueued(server, 'passed on soon', 1);
-    await holder.release();
-    const first = await calls[0]!;
-    await first.release(); // in the tick in which it began
-    const second = await calls[1]!;
-    expect(second.owner).toBe(first.owner);
-    await new Promise((resolve) => setTimeout(resolve, 3_000)); // longer than the time of the hand-over
-    expect(second.isHeld).toBe(true);
-    expect(await second.release()).toBe(true);
-  });
+it('the calls of one process that want the same lock get the answer of the first extension even if the lock was passed on before it came [G628]', async () => {
+  const [locks, others] = [await open(), await open()];
+  const holder = await others.acquire('passed on soon');
+  const calls = [locks.acquire('passed on soon'), locks.acquire('passed on soon')];
+  await untilQueued('passed on soon');
+  await holder.release();
+  const first = await calls[0]!;
+  await first.release(); // in the tick in which it began
+  const second = await calls[1]!;
+  expect(second.owner).toBe(first.owner);
+  await new Promise((resolve) => setTimeout(resolve, 3_000)); // longer than the time of the hand-over
+  expect(second.isHeld).toBe(true);
+  expect(await second.release()).toBe(true);
 });
 
 describe('the signal of a call', () => {
@@ -94,8 +88,7 @@ describe('the signal of a call', () => {
   );
 
   it('leaves the lock that was requested for it to the next call, unless that call wants another ttl', async () => {
-    const proxy = await proxyTo(server);
-    const locks = await openLocks({ redis: proxy.url });
+    const { proxy, locks } = await openBehindProxy();
     await locks.isLocked('otherwise'); // it is connected
     for (const [ttlMs, cost] of [
       [30_000, 1],
@@ -136,8 +129,7 @@ describe('the signal of a call', () => {
   });
 
   it('the signal of a call ends its wait while Redis does not answer, and its attempt leaves no orphan [G128]', async () => {
-    const proxy = await proxyTo(server);
-    const locks = await openLocks({ redis: proxy.url });
+    const { proxy, locks } = await openBehindProxy();
     proxy.hold();
     const controller = new AbortController();
     const aborted = locks.acquire('hangs', { signal: controller.signal });
@@ -207,22 +199,19 @@ describe('a store that owes an answer', () => {
   });
 });
 
-describe('a lock whose holder', () => {
-  it('a lock whose holder has died can be acquired right after its ttl [G12]', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    const holder = await openLocks({ redis: proxy.url, ttlMs: 1_200 });
-    await holder.acquire('crashed');
-    const locks = await open();
-    const waiting = locks.acquire('crashed', { waitMs: 20_000 });
-    await proxy.stop(); // for Redis and for waiting calls, this is the same as death
-    const askedAt = performance.now();
-    const remainingMs = (await server.command('PTTL', 'lock:{crashed}')) as number;
-    const answeredAt = performance.now();
-    const lock = await waiting;
-    const hadAt = performance.now();
-    expect(lock.isHeld).toBe(true);
-    expect(remainingMs).toBeGreaterThan(0);
-    expect(hadAt).toBeGreaterThan(askedAt + remainingMs - 20); // Redis reads its clock once for commands that come together
-    expect(hadAt).toBeLessThan(answeredAt + remainingMs + 500);
-  });
+it('a lock whose holder has died can be acquired right after its ttl [G12]', async () => {
+  const { proxy, locks: holder } = await openBehindProxy({ ttlMs: 1_200 });
+  await holder.acquire('crashed');
+  const locks = await open();
+  const waiting = locks.acquire('crashed', { waitMs: 20_000 });
+  await proxy.stop(); // for Redis and for waiting calls, this is the same as death
+  const askedAt = performance.now();
+  const remainingMs = (await server.command('PTTL', 'lock:{crashed}')) as number;
+  const answeredAt = performance.now();
+  const lock = await waiting;
+  const hadAt = performance.now();
+  expect(lock.isHeld).toBe(true);
+  expect(remainingMs).toBeGreaterThan(0);
+  expect(hadAt).toBeGreaterThan(askedAt + remainingMs - 20); // Redis reads its clock once for commands that come together
+  expect(hadAt).toBeLessThan(answeredAt + remainingMs + 500);
 });

@@ -1,0 +1,48 @@
+import { afterAll, beforeAll } from 'vitest';
+import type { LockEvent, LockService, RedisLockSettings } from '../../lib/index.js';
+import { openLocks } from './open-locks.js';
+import { untilQueued } from './queue.js';
+import { RedisCluster } from './redis-cluster.js';
+import { loadScripts } from './script-calls.js';
+import { proxyTo, serverOfFile } from './stage.js';
+import { ownerOn } from './stored.js';
+
+/**
+ * A Redis for all tests of a file, services on it, and what tests ask it about their locks.
+ * @param settings of all its services
+ */
+export async function sceneOfFile(settings: RedisLockSettings = {}) {
+  const server = await serverOfFile();
+  beforeAll(() => loadScripts(server));
+  /** For Redis, each service is another process. */
+  const open = (more: RedisLockSettings = {}, redis = server.url) => openLocks({ redis, ...settings, ...more });
+  const ownerOf = (key: string) => ownerOn(server, key);
+  return {
+    server,
+    open,
+    /** A service that reaches Redis through a proxy. */
+    async openBehindProxy(more?: RedisLockSettings) {
+      const proxy = await proxyTo(server);
+      return { proxy, locks: await open(more, proxy.url) };
+    },
+    ownerOf,
+    isFree: async (key: string) => (await ownerOf(key)) === null,
+    leftMs: async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`)),
+    untilQueued: (key: string, count = 1) => untilQueued(server, key, count),
+  };
+}
+
+/** A Cluster for all tests of a file. */
+export async function clusterOfFile(): Promise<RedisCluster> {
+  const cluster = await RedisCluster.start();
+  await Promise.all(cluster.nodes.map(loadScripts));
+  afterAll(() => cluster.stop());
+  return cluster;
+}
+
+/** The events of a service from now on. */
+export function eventsOf(locks: LockService): LockEvent[] {
+  const events: LockEvent[] = [];
+  locks.events$.subscribe((event) => events.push(event));
+  return events;
+}
