@@ -6,7 +6,7 @@ import { counterOn, ownerOn } from '../support/stored.js';
 import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const { server, open, openBehindProxy, ownerOf, isFree } = await sceneOfFile({ shutdownTimeoutMs: 10_000 });
+const { server, open, openBehindProxy, ownerOf } = await sceneOfFile({ shutdownTimeoutMs: 10_000 });
 
 const IS_CLOSING = { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining('closing') };
 
@@ -14,16 +14,16 @@ describe('an application that closes', () => {
   it('aborts work after shutdownTimeoutMs because its lock is lost, and releases that lock, and locks that nobody awaits', async () => {
     const locks = await open({ shutdownTimeoutMs: 50 });
     const held = await Promise.all(Array.from({ length: 50 }, (_, index) => locks.acquire(`unawaited ${index}`)));
-    let end!: () => void;
+    let end: (() => void) | undefined;
     const call = locks.withLock('told', async ({ signal }) => {
       await new Promise<void>((resolve) => (end = resolve));
       return signal.reason as unknown;
     });
-    await until(async () => !(await isFree('told')), { what: 'it works' });
+    const finish = await until(() => end, { what: 'it works' });
     for (const lock of held) void lock.release();
     await locks.onApplicationShutdown();
     expect(await server.keys('lock:{*')).toEqual([]);
-    end();
+    finish();
     const reason = { code: 'LOCK_LOST', reason: 'shutdown' };
     await expect(call).rejects.toMatchObject({ ...reason, outcome: { status: 'fulfilled', value: reason } });
     expect(locks.size).toBe(0);
