@@ -1,12 +1,16 @@
-import { expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import type { LockUnavailableError } from 'nest-redis-lock';
 import { masterOf } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
+import { RedisCluster } from '../support/redis-cluster.js';
 import { clientOfCluster } from '../support/stage.js';
-import { clusterOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
-const cluster = await clusterOfFile();
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+  return () => cluster.stop();
+});
 
 const open = ({ keyPrefix, commandTimeoutMs = 20_000 }: { keyPrefix?: string; commandTimeoutMs?: number } = {}) =>
   openLocks({

@@ -1,16 +1,20 @@
 import { Cluster } from 'ioredis';
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { Lock } from 'nest-redis-lock';
 import { clusterSlot, SlotMove } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
+import { RedisCluster } from '../support/redis-cluster.js';
 import { clientOfCluster } from '../support/stage.js';
-import { clusterOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
 const LOCKS = 600;
 const TTL_MS = 9_000;
 
-const cluster = await clusterOfFile();
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+  return () => cluster.stop();
+});
 
 describe('In a Cluster', () => {
   /** Commands of the library. */

@@ -1,16 +1,21 @@
-import { expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { keysFor, masterOf } from '../support/cluster-slots.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
+import { RedisCluster } from '../support/redis-cluster.js';
 import { redisServer } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
-import { clusterOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 import { open, plainChannels, REQUEST, shardChannels, sum, untilSigns } from './cluster-messages.js';
 
-const cluster = await clusterOfFile();
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+  await Promise.all(cluster.nodes.map(loadScripts));
+  return () => cluster.stop();
+});
 
 it('a killed process that waits for a lock of a Cluster is passed over at once, and the next is granted it [G293]', async () => {
   const [key] = keysFor(cluster, 'killed');

@@ -1,13 +1,13 @@
 import type { ClusterOptions } from 'ioredis';
-import { expect, it, onTestFinished } from 'vitest';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { keysFor, masterOf, SlotMove } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
+import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { clientOfCluster, proxyTo, redisCluster } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
-import { clusterOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 import { open, plainChannels, REQUEST, shardChannels, signs, sum, untilSigns } from './cluster-messages.js';
 import { contender } from './contender.js';
@@ -36,7 +36,12 @@ async function betweenChecks<Result>(act: () => Promise<Result>): Promise<Result
   }
 }
 
-const cluster = await clusterOfFile();
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+  await Promise.all(cluster.nodes.map(loadScripts));
+  return () => cluster.stop();
+});
 
 const CLIENTS: [string, ClusterOptions][] = [
   ['default options', {}],

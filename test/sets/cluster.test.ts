@@ -1,19 +1,24 @@
-import { expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import type { RedisLockSettings } from 'nest-redis-lock';
 import { keysFor } from '../support/cluster-slots.js';
 import { openLocks } from '../support/open-locks.js';
+import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { clientOfCluster } from '../support/stage.js';
-import { clusterOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 import { expectSound } from './random-sets.js';
 
 /** A lock that nobody releases stays for longer than any test. */
 const TTL_MS = 60_000;
 
-const cluster = await clusterOfFile();
+let cluster: RedisCluster;
 /** Of three slots, each of another master. */
-const keys = keysFor(cluster, 'part');
+let keys: string[];
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+  keys = keysFor(cluster, 'part');
+  return () => cluster.stop();
+});
 
 const openCluster = (options: RedisLockSettings = {}) =>
   openLocks({

@@ -1,8 +1,7 @@
-import { afterAll, beforeAll } from 'vitest';
+import { beforeAll } from 'vitest';
 import type { LockEvent, LockService, RedisLockSettings } from '../../lib/index.js';
 import { openLocks } from './open-locks.js';
 import { untilQueued } from './queue.js';
-import { RedisCluster } from './redis-cluster.js';
 import { loadScripts } from './script-calls.js';
 import { proxyTo, serverOfFile } from './stage.js';
 import { ownerOn } from './stored.js';
@@ -30,14 +29,6 @@ export async function sceneOfFile(settings: RedisLockSettings = {}) {
     leftMs: async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`)),
     untilQueued: (key: string, count = 1) => untilQueued(server, key, count),
   };
-}
-
-/** A Cluster for all tests of a file. */
-export async function clusterOfFile(): Promise<RedisCluster> {
-  const cluster = await RedisCluster.start();
-  await Promise.all(cluster.nodes.map(loadScripts));
-  afterAll(() => cluster.stop());
-  return cluster;
 }
 
 /** The events of a service from now on. */
