@@ -5,7 +5,7 @@ import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
-import { scriptCalls } from '../support/script-calls.js';
+import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { clientOfCluster, proxyTo, redisCluster } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
