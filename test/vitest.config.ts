@@ -17,7 +17,7 @@ const SIMULATED = [
   'doctor/far-away',
   'fuzz/{hostile-server,input}',
   'migrate/{both-locks,ported-services}',
-  'nest/{logs,unavailable}',
+  'nest/{logs,policies,unavailable}',
   'replicas/**/!(*.real)',
   'scripts/{complete-batch,hung-server,overload}',
   'simulation/replicas',
