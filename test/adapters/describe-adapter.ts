@@ -68,16 +68,20 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
     it('sends commands in the order in which they were given, and answers in that order, never before it has returned', async () => {
       const { server, client } = await connected();
       const answers: unknown[] = [];
-      const script = scriptOf(`return redis.call('RPUSH', KEYS[1], ARGV[1])`);
+      const script = scriptOf(`
+        local count = redis.call('INCR', KEYS[1])
+        redis.call('ZADD', KEYS[2], count, ARGV[1])
+        return count
+      `);
       await server.command('SCRIPT', 'LOAD', script.source);
       let isReturned = false;
       const all = Array.from({ length: 50 }, (_, at) =>
-        run(client, script, ['list'], [at]).then((answer) => answers.push([isReturned, answer])),
+        run(client, script, ['{order}:count', '{order}'], [at]).then((answer) => answers.push([isReturned, answer])),
       );
       isReturned = true;
       await Promise.all(all);
       expect(answers).toEqual(Array.from({ length: 50 }, (_, at) => [true, at + 1]));
-      expect(await client.call('LRANGE', 'list', 0, -1)).toEqual(Array.from({ length: 50 }, (_, at) => String(at)));
+      expect(await client.call('ZRANGE', '{order}', 0, -1)).toEqual(Array.from({ length: 50 }, (_, at) => String(at)));
     });
 
     it('sends the text of a script that the server does not know, if it is still wanted', async () => {
@@ -91,7 +95,7 @@ export function describeAdapter(name: string, { driver, clientOf, clusterOf, wit
       expect(await run(client, script, ['k'], ['b'], counted)).toMatch(/^b /);
       expect(sentAgain).toBe(1);
       await client.call('SET', 'text', 'a');
-      const failing = run(client, scriptOf(`return redis.call('RPUSH', KEYS[1], 'a')`), ['text'], []);
+      const failing = run(client, scriptOf(`return redis.call('ZADD', KEYS[1], 1, 'a')`), ['text'], []);
       await expect(failing).rejects.toMatchObject({ kind: 'refused', message: expect.stringContaining('WRONGTYPE') });
     });
 

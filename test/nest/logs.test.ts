@@ -30,7 +30,7 @@ describe('an outage', () => {
     const redis = await durable();
     const test = await makeApp({}, { redis: redis.url });
     await redis.command('DEL', 'lock:fence');
-    await redis.command('RPUSH', 'lock:fence', 'by another program');
+    await redis.command('ZADD', 'lock:fence', 1, 'by another program');
     for (const key of ['a', 'b']) await expect(test.locks.acquire(key)).rejects.toThrow('WRONGTYPE');
     expect(test.log.lines).toEqual([outage('127.*ERR the fencing counter lock:fence: WRONGTYPE')]);
     await redis.command('DEL', 'lock:fence');

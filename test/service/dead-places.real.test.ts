@@ -44,6 +44,7 @@ async function grantsThatRunOut(nodes: readonly RedisServer[], areCounted = true
     for (let turn = 0; turn < TURNS; turn++) await locks.withLock(KEY, REQUEST, () => Promise.resolve());
   });
   await until(waiting(DEAD + 2), { what: 'two services wait behind them' });
+  await until(listening(DEAD + 2), { what: 'all listen' });
   await dying.kill();
   await until(listening(2), { what: 'Redis knows that their connections are closed' });
   const before = await total(nodes, expired);

@@ -7,8 +7,8 @@ const SOON_US = 200;
 const IDLE_ROUNDS = 24;
 const STEPS_AT_ONCE = 16;
 /**
- * After how many rounds without a plan, each of a real millisecond or more, nothing will ever happen: far more than a
- * module takes to load, even on a busy machine.
+ * After how many rounds without a plan, each of a real millisecond or more, nothing will ever happen. Rounds in which a
+ * module is being loaded do not count.
  */
 const STUCK_ROUNDS = Number(process.env.SIMULATION_STUCK_ROUNDS ?? 3_000);
 /** How much simulated time a hook may take, in milliseconds: with a repeating timer, something is always planned. */
@@ -34,7 +34,7 @@ const watched = new Set<Watched>();
 export function drive(): void {
   const { scheduler } = simulation();
   if (scheduler.nextAt === undefined) {
-    if (++stuckRounds === STUCK_ROUNDS)
+    if (!isLoading() && ++stuckRounds === STUCK_ROUNDS)
       for (const { fail } of watched) fail(new Error('Nothing will ever happen: what is waited for never ends.'));
     real.setTimeout(drive, 1);
     return;
