@@ -61,6 +61,18 @@ it('docs/index.md, from which the sidebar of the site is made, lists every page 
   expect([...listed].sort()).toEqual([...others, 'docs/adr'].sort());
 });
 
+it.each([
+  ['mutex', 'README.md'],
+  ['semaphore', 'docs/permits.md'],
+  ['read/write lock', 'docs/shared.md'],
+  ['cron', 'docs/hold.md'],
+  ['idempotent', 'docs/promises.md'],
+  ['redlock', 'docs/redlock.md'],
+  ['ShedLock', 'docs/migrate-shedlock.md'],
+])('who searches for "%s" finds it in %s', (words, page) => {
+  expect(readFileSync(`${root}${page}`, 'utf8').toLowerCase()).toContain(words.toLowerCase());
+});
+
 describe('the package', () => {
   it('has the README and the user guides', () => {
     expect(shipped).toEqual(expect.arrayContaining(['README.md', 'docs/fencing.md']));
@@ -154,5 +166,9 @@ describe('the README', () => {
     ]) {
       expect(readme).toContain(cost);
     }
+  });
+
+  it('shows a picture', () => {
+    expect(readme).toMatch(/!\[[^\]]+\]\(docs\/images\//);
   });
 });
