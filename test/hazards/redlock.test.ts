@@ -49,15 +49,15 @@ describe('H11: a node of a Redlock restarts without its keys', () => {
 
     for (const node of nodes.slice(0, 2)) node.pause();
     const refusals: LockUnavailableError[] = [];
-    const tries = async () => {
-      await sleep(50);
-      return b.tryAcquire('key').catch((error: unknown) => {
-        if (!(error instanceof LockUnavailableError)) throw error;
-        refusals.push(error);
-        return null;
-      });
-    };
-    const acquired = await until(tries, { what: 'B has the lock' });
+    const acquired = await until(
+      () =>
+        b.tryAcquire('key').catch((error: unknown) => {
+          if (!(error instanceof LockUnavailableError)) throw error;
+          refusals.push(error);
+          return null;
+        }),
+      { what: 'B has the lock' },
+    );
     expect(lock.isHeld).toBe(false);
     expect(acquired.fencingToken).toBeGreaterThan(lock.fencingToken);
     expect(refusals.at(-1)!.message).toContain(`127.0.0.1:${nodes[2]!.port}: it votes in `);
@@ -258,7 +258,10 @@ async function upForLongEnough(...nodes: RedisServer[]): Promise<void> {
   const uptime = async (node: RedisServer) =>
     Number(/uptime_in_seconds:(\d+)/.exec(String(await node.command('INFO', 'server')))?.[1]);
   const enough = (RESTORED_TTL_MS + BEYOND_THE_TTL_MS) / 1_000 + 1;
-  const areUp = async () => (await sleep(100), Math.min(...(await Promise.all(nodes.map(uptime)))) > enough);
+  const areUp = async () => {
+    await sleep(100);
+    return Math.min(...(await Promise.all(nodes.map(uptime)))) > enough;
+  };
   await until(areUp, { what: 'all nodes have been up for long enough' });
 }
 
@@ -356,8 +359,7 @@ describe('H25: a node of a Redlock restarts with an older snapshot', () => {
     expect(stock.write('as A counted it', lockOfA.fencingToken)).toBe(true);
     await restartOld(nodes[0]!);
     await refuse('other', nodes[1]!);
-    const votes = () => sleep(50).then(() => b.tryAcquire('other').catch(() => null));
-    await until(votes, { what: 'the node that restarted votes' });
+    await until(() => b.tryAcquire('other').catch(() => null), { what: 'the node that restarted votes' });
     expect(lockOfA.isHeld).toBe(false);
 
     await refuse('key', nodes[1]!);
