@@ -25,9 +25,11 @@ const SIMULATED = [
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
 /** What an application sees of a lock, and could see differently on a table of PostgreSQL: these tests also run there. */
-const ON_POSTGRES = ['nest/{contended-and-lost,disconnects,leader,several-keys,timeouts}', 'page/locks-page'].map(
-  (files) => `test/${files}.test.ts`,
-);
+const ON_POSTGRES = [
+  'nest/{contended-and-lost,disconnects,http,leader,methods,several-keys,timeouts}',
+  'page/locks-page',
+  'schedule/locked-cron',
+].map((files) => `test/${files}.test.ts`);
 /** They take longer than 10 s. */
 const LONGEST = [
   'sample.test.ts',
@@ -106,7 +108,7 @@ const real = (elsewhere: string[] = []): TestProjectInlineConfiguration => ({
 
 /**
  * Begins with the longest files, and spreads the files that mostly wait evenly, since others compute meanwhile. The
- * files of a project follow each other: a worker ends before a file of another project. Files in simulated time come
+ * files of a project follow each other: a file of another project needs a new worker. Files in simulated time come
  * last: they are short, so that no processor is idle at the end.
  */
 class Mixed extends BaseSequencer {

@@ -24,8 +24,6 @@ const HIGHEST = [0, 1, 2].map(() => WAITS + APART + LIMIT);
 
 /** Two attempts at one key, with proposals behind the counters and ahead of them. */
 const TWO = { attempts: [0, 0], proposals: [1, 2].map(() => [1, 4]), fences: [[1, 1, 2]] };
-/** With one proposal each, and equal counters. */
-const APART_BY_3 = { ...TWO, proposals: [[1], [4]], fences: [[1, 1, 1]] };
 /** Two attempts next to one at another key, which has the same counters. */
 const BESIDE = { ...TWO, attempts: [0, 0, 1], proposals: [1, 2, 3].map(() => [1, 4]) };
 const LOSS = { attempts: [0, 0], proposals: [EITHER, EITHER], clocks: SKEWED, wipes: 1, fences: [NO_COUNTERS] };
@@ -53,8 +51,8 @@ export const SHORT: Named = {
     clocks: ALIKE,
     snapshots: true,
   }),
-  '2 at once, locks end at any moment': early(APART_BY_3),
-  '2 at once, no lock ends early': intact(APART_BY_3),
+  '2 at once, locks end at any moment': early({ ...TWO, proposals: [[1], [4]] }),
+  '2 at once, no lock ends early': intact({ ...TWO, proposals: [[1], [4]] }),
 };
 
 export const LONG: Named = {

@@ -14,6 +14,7 @@ const manifest = JSON.parse(await read('package.json'));
 const MOST_BYTES = 900_000;
 const folder = await mkdtemp(join(tmpdir(), 'nest-redis-lock-package-'));
 try {
+  await step('the declarations of the CommonJS build compile by themselves', compileDeclarations);
   const tarball = await step(
     'pack: what lib/ is built to, user guides, skills, README.md, SECURITY.md, LICENSE, package.json',
     pack,
@@ -28,6 +29,14 @@ try {
   process.exitCode = 1;
 } finally {
   await rm(folder, { recursive: true, force: true });
+}
+
+/** With this TypeScript: the applications below resolve those of the other build, or compile with an older one. */
+async function compileDeclarations() {
+  const options = ['--noEmit', '--strict', '--skipLibCheck', 'false', '--experimentalDecorators', '--types', 'node'];
+  const lib = ['--target', 'ES2022', '--lib', 'ES2022', '--module', 'nodenext', '--moduleResolution', 'nodenext'];
+  const entries = Object.values(manifest.exports).flatMap(({ require: cjs }) => cjs?.types ?? []);
+  await run(program(root, 'tsc'), ['--ignoreConfig', ...options, ...lib, ...entries], root);
 }
 
 async function pack() {

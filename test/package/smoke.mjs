@@ -275,9 +275,9 @@ async function tryJest(folder, tarball) {
 /**
  * An application of examples/, started as in its README: with the tarball, and otherwise with the versions of this
  * repository.
- * @param program of its script `start`
+ * @param runtime of its script `start`
  */
-export async function tryExample(name, parent, tarball, program, env = {}) {
+export async function tryExample(name, parent, tarball, runtime, env = {}) {
   const folder = join(parent, 'example');
   for (const part of ['src', 'dist']) await rm(join(folder, part), { recursive: true, force: true });
   const isSource = (path) => !/[\\/](node_modules|dist|package-lock\.json)$/.test(path);
@@ -291,7 +291,7 @@ export async function tryExample(name, parent, tarball, program, env = {}) {
   await writeJson(join(folder, 'package.json'), manifest);
   await step(`example ${name}: install`, () => install(folder, { '@nestjs/core': devDependencies['@nestjs/core'] }));
   await step(`example ${name}: it shows what it is for, and ends by itself`, () =>
-    run(program, ['run', 'start'], folder, env),
+    run(runtime, ['run', 'start'], folder, env),
   );
 }
 

@@ -121,7 +121,7 @@ it.each<[string, Record<string, string>]>([
 it('the page shows the notes of who holds a lock, and who waits [G1135]', async () => {
   const imports = [LocksPageModule.register({ path: 'locks', guards: [Anyone] })];
   const { url, locks } = await startApp({ imports }, { memory: true });
-  await locks.acquire('noted', { note: 'Anna <b>, editing' });
+  await using _noted = await locks.acquire('noted', { note: 'Anna <b>, editing' });
   const viewer = await Viewer.open(`${url}/locks/events`);
   const row = await viewer.sees('the lock', ({ rows }: Seen) => rows?.[0]);
   expect(row.holder).toMatchObject({ pid: process.pid, note: 'Anna <b>, editing' });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { postgresOfFile } from '../sql/stage.js';
 import { DrivenProcess } from '../support/driven-process.js';
 import { untilQueued } from '../support/queue.js';
@@ -77,6 +77,7 @@ const total = async () => (await database.query('SELECT total FROM stock'))[0]!.
 it('two processes do not overwrite each other when one is paused and the row checks the token [G27]', async () => {
   const token = await first.acquire(1_000);
   const read = await total();
+  onTestFinished(() => first.resume());
   first.pause();
   expect(await second.acquire(60_000)).toBeGreaterThan(token);
   await second.write(Number(await total()) + 5);

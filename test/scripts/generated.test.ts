@@ -16,18 +16,21 @@ const SCRIPTS = fileURLToPath(new URL('../../lib/stores/redis/scripts/', import.
 async function generate(folder: string, ...args: string[]): Promise<string> {
   const printed = vi.spyOn(console, 'error').mockImplementation(() => {});
   const { argv } = process;
+  let [said, exitCode] = ['', process.exitCode];
   process.argv = [...argv.slice(0, 2), ...args];
   try {
     await import(`${pathToFileURL(join(folder, 'generate.mjs')).href}?${randomUUID()}`);
-    expect(process.exitCode).toBe(printed.mock.calls.length > 0 ? 1 : undefined);
-    return printed.mock.calls.join();
+    said = printed.mock.calls.join();
   } catch (error) {
     return (error as Error).message;
   } finally {
+    exitCode = process.exitCode;
     process.argv = argv;
     process.exitCode = undefined;
     printed.mockRestore();
   }
+  expect(exitCode).toBe(said === '' ? undefined : 1);
+  return said;
 }
 
 /** A copy of the scripts and their generator. */

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { FencedStore } from '../hazards/fenced-store.js';
 import { LockProcess } from '../support/lock-process.js';
@@ -21,8 +21,13 @@ const COMMAND_MS = 20_000;
 const proxy = await TcpProxy.start(server.port);
 afterAll(() => proxy.stop());
 /** A process that tests stop, and one whose connections go through the proxy. */
-const direct = await LockProcess.start({ redis: server.url }, afterAll);
+const direct = await LockProcess.start({ redis: server.url, commandTimeoutMs: COMMAND_MS }, afterAll);
 const frozen = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: COMMAND_MS }, afterAll);
+
+afterEach(() => {
+  for (const each of [direct, frozen]) each.resume();
+  proxy.release();
+});
 
 const endOf = async (key: string, owner: string) =>
   (await membersOn(server, key)).find((member) => member.owner === owner)!.endsAt;
@@ -132,7 +137,8 @@ describe('A process that is frozen between two calls', () => {
     await until(turn, { what: 'it is connected' });
     a.pause();
     own.hideCloses();
-    await server.command('CLIENT', 'KILL', 'TYPE', 'normal');
+    for (const port of own.portsAtServer)
+      await server.command('CLIENT', 'KILL', 'ADDR', `127.0.0.1:${port}`).catch(() => {}); // it may be closed
     a.resume();
     await until(turn, { what: 'a call succeeds' });
   });

@@ -55,8 +55,9 @@ it('300 random pairs of overlapping sets in three processes all end, none keeps 
   const turns = outcomes.flatMap((outcome) => outcome.turns);
   const refusals = outcomes.flatMap((outcome) => outcome.refusals);
   expect(turns.length + refusals.length).toBe(600);
-  expect(turns.length).toBeGreaterThan(400); // all that may wait
-  expect(refusals.length).toBeGreaterThan(10);
+  const patient = wishes.flat().filter(({ waitMs }) => waitMs === undefined);
+  expect(turns.length).toBeGreaterThanOrEqual(patient.length);
+  expect(refusals.length).toBeGreaterThan(15);
   // Unavailable: a call that may wait for a millisecond had no answer yet.
   expect(new Set([...refusals, 'LOCK_UNAVAILABLE'])).toEqual(new Set(['LOCK_CONTENDED', 'LOCK_UNAVAILABLE']));
   for (const key of keys) expect(overlaps(turns, key)).toEqual([]);

@@ -149,7 +149,7 @@ it('no error, log or diagnosis contains a password or a TLS key: with a wrong pa
   ]);
   expect(errors[0]!.message).toContain(`127.0.0.1:${server.port}/postgres`);
   expect(errors[0]!.message).toContain('Correct the user name and the password.');
-  const locks = await start(wrong, { lazyConnect: true, commandTimeoutMs: 300, waitMs: 0 });
+  const locks = await start(wrong, { lazyConnect: true, commandTimeoutMs: 20_000, waitMs: 0 });
   const unavailable: unknown = await locks.acquire('k').catch((error: unknown) => error);
   expect(unavailable).toBeInstanceOf(LockUnavailableError);
   const all = shown(...errors, unavailable, locks, await locks.diagnose());

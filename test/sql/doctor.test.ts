@@ -61,7 +61,8 @@ it('an application starts as soon as its table can be created, though the first 
   const waitedTwice = async () => (await blockedSessions(server)).forEach((pid) => waited.add(pid)) ?? waited.size > 1;
   await until(waitedTwice, { what: 'a second session tries to create it' });
   await other.query('ROLLBACK');
-  await (await opening).withLock('k', () => {});
+  const locks = await opening;
+  await until(() => locks.withLock('k', () => true).catch(() => false), { what: 'the table is used' });
 });
 
 /** The log of an application about locks in a table when it starts. */

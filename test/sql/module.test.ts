@@ -177,7 +177,9 @@ it('the example of docs/sql.md with a PGlite runs, the doctor finds nothing wron
   const create = vi.spyOn(PGlite, 'create').mockResolvedValue(pglite as never);
   onTestFinished(() => create.mockRestore());
   const { OnPGlite } = await exampleWith<{ OnPGlite: new () => object }>('docs/sql.md', 'class OnPGlite');
-  const locks = (await startModules({ imports: [OnPGlite] })).get(LockService);
+  const ofExample = (await startModules({ imports: [OnPGlite] })).get(LockService);
+  await ofExample.withLock('k', () => expect(create).toHaveBeenCalledOnce());
+  const locks = await openSqlLocks(onPGlite());
   const { findings, nodes } = await diagnosed(locks);
   expect({ findings, nodes }).toMatchObject({ findings: [], nodes: [{ name: 'PGlite', reachable: true }] });
   await locks.withLock('k', async (lock) => {

@@ -19,7 +19,7 @@ export async function statementComesLate(server: SessionServer): Promise<void> {
   const proxy = await proxyTo(server);
   const locks = await server.locks({ commandTimeoutMs: 500 }, proxy.port);
   const other = await server.locks({});
-  await locks.withLock('late', () => {});
+  await until(() => locks.withLock('late', () => true).catch(() => false), { what: 'its row is there' });
   proxy.holdPresent();
   const refused = locks.acquire('late', { ttlMs: 600_000, waitMs: 0 });
   await expect(refused).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });

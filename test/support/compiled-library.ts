@@ -45,7 +45,7 @@ export function compileFile(file: string): string {
   return compile(file, readFileSync(file, 'utf8'));
 }
 
-/** As vitest compiles: hundred times as fast as TypeScript. */
+/** As vitest compiles: a hundred times as fast as TypeScript. */
 function compile(file: string, source: string): string {
   const { code, errors } = transformSync(file, source, {
     target: 'es2022',

@@ -100,7 +100,7 @@ export function sharedApp(...parts: Parameters<typeof openApp>): TestApp {
   beforeEach(() => {
     for (const records of [test.acquired, test.events, test.log.lines, test.log.debugged]) records.length = 0;
   });
-  afterAll(() => test.app.close());
+  afterAll(() => (test as Partial<TestApp>).app?.close());
   return test;
 }
 

@@ -104,7 +104,10 @@ async function copyNewServer(from: string, to: string): Promise<void> {
   const ready = join(from, 'ready');
   const isFirst = await mkdir(from).then(
     () => true,
-    () => false,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error;
+      return false;
+    },
   );
   if (isFirst) await initialisePostgres(from).then(() => writeFile(ready, ''));
   await until(() => existsSync(ready), { what: 'the files of a new server are made', timeoutMs: 200_000 });

@@ -7,7 +7,10 @@ import { PostgresServer } from '../../support/postgres-server.js';
 let server: Promise<PostgresServer> | undefined;
 let tables = 0;
 
-/** Replaces `test/support/lock-module.ts`: the locks are in a new table instead of the memory of the process. */
+/**
+ * Replaces `test/support/lock-module.ts`: the locks are in a new table instead of the memory of the process. The server
+ * ends with this worker.
+ */
 export async function lockModule({ memory, redis, redlock, ...settings }: LockOptions): Promise<DynamicModule> {
   if (!memory) return RedisLockModule.forRoot({ ...settings, redis, redlock } as LockOptions);
   server ??= PostgresServer.start({ fsync: 'on' }); // without a warning at the start
