@@ -31,7 +31,7 @@ async function grantsThatRunOut(nodes: readonly RedisServer[], areCounted = true
   const isCluster = nodes.length > 1;
   const dying = await LockProcess.start(isCluster ? { clusterPort: port } : { redis: url });
   const redis = isCluster ? () => new Cluster([{ host: '127.0.0.1', port }]) : url;
-  const [holding, ...alive] = await Promise.all([1, 2, 3].map(() => openLocks({ redis })));
+  const [holding, ...alive] = await Promise.all([1, 2, 3].map(() => openLocks({ redis, commandTimeoutMs: 20_000 })));
   const holder = await holding!.acquire(KEY);
   void dying.waitInMany(KEY, DEAD, REQUEST);
   const waiting = (count: number) => async () => (await total(nodes, (node) => queued(node, KEY))) === count;

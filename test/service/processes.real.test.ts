@@ -2,7 +2,6 @@ import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import { FencedStore } from '../hazards/fenced-store.js';
 import { LockProcess } from '../support/lock-process.js';
-import { openLocks } from '../support/open-locks.js';
 import { proxyTo } from '../support/stage.js';
 import { membersOn, timeOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -14,15 +13,12 @@ const TTL_MS = 4_000;
 const READ = { mode: 'shared', ttlMs: TTL_MS } as const;
 const PATIENT = { waitMs: 120_000 };
 
-const { server, open, ownerOf, untilQueued } = await sceneOfFile();
-
-/** Enough time on a busy machine. */
-const COMMAND_MS = 20_000;
+const { server, open, ownerOf, untilQueued } = await sceneOfFile({ commandTimeoutMs: 20_000 }); // on a busy machine
 const proxy = await TcpProxy.start(server.port);
 afterAll(() => proxy.stop());
 /** A process that tests stop, and one whose connections go through the proxy. */
-const direct = await LockProcess.start({ redis: server.url, commandTimeoutMs: COMMAND_MS }, afterAll);
-const frozen = await LockProcess.start({ redis: proxy.url, commandTimeoutMs: COMMAND_MS }, afterAll);
+const direct = await LockProcess.start({ redis: server.url }, afterAll);
+const frozen = await LockProcess.start({ redis: proxy.url }, afterAll);
 
 afterEach(() => {
   for (const each of [direct, frozen]) each.resume();
@@ -144,7 +140,7 @@ describe('A process that is frozen between two calls', () => {
   });
 
   it('leaves an unreleased lock to others when its ttl has passed, and knows that when it resumes [G928]', async () => {
-    const b = await open({ commandTimeoutMs: COMMAND_MS });
+    const b = await open();
     const left = await frozen.acquire('key', { ttlMs: 1_000, watchdog: false });
     frozen.pause();
     const lock = await b.acquire('key', { waitMs: 60_000 });
@@ -158,8 +154,8 @@ describe('A process that is frozen between two calls', () => {
 });
 
 it('a lock whose process is killed between detach and adopt remains valid for its parcel, which another process adopts; killed before it adopts, it ends by its ttl [G822]', async () => {
-  const options = { redis: server.url, commandTimeoutMs: COMMAND_MS };
-  const [others, adopter] = [await openLocks(options), direct];
+  const [others, adopter] = [await open(), direct];
+  const options = { redis: server.url };
 
   const sender = await LockProcess.start(options);
   const { fencingToken } = await sender.acquire('order', { ttlMs: 1_000 });

@@ -6,7 +6,7 @@ import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 import { haveWaited } from './waiters.js';
 
-const { server, open, ownerOf, untilQueued } = await sceneOfFile();
+const { server, open, ownerOf, untilQueued } = await sceneOfFile({ commandTimeoutMs: 20_000 }); // on a busy machine
 
 const start = () => LockProcess.start({ redis: server.url });
 

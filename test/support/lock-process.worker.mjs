@@ -3,7 +3,9 @@ import { setImmediate as yieldToEvents } from 'node:timers/promises';
 import { Cluster } from 'ioredis';
 import { load, serve, settings } from './serve-duties.mjs';
 
-const { clusterPort, clockAheadMs = 0, ...options } = settings;
+/** Enough time on a busy machine. */
+const commandTimeoutMs = 20_000;
+const { clusterPort, clockAheadMs = 0, ...options } = { commandTimeoutMs, ...settings };
 const dateOf = Date.now;
 Date.now = () => dateOf() + clockAheadMs; // before the library is loaded
 const { openLocks } = await load('compose/open-locks.js');
