@@ -2,8 +2,6 @@ import { expect, it } from 'vitest';
 import type {
   AcquireOutcome,
   AcquireRequest,
-  ExtendOutcome,
-  ExtendRequest,
   Transfer,
   TransferOutcome,
   WaitListener,
@@ -56,7 +54,8 @@ it('calls that have tied for a lock ask again after a random pause, not when a m
     }
   }
   const locks = serviceOn(new Tied(now));
-  const { signal, abort } = abortable();
+  const controller = new AbortController();
+  const { signal } = controller;
   const calls = [1, 2].map(() => locks.acquire('key', { waitMs: 600_000, signal }).catch(() => {}));
   const place = () => asked.at(-1)!.place;
   await until(() => place() !== undefined && refused === asked.length, { what: 'they have a place, and rest' });
@@ -64,46 +63,24 @@ it('calls that have tied for a lock ask again after a random pause, not when a m
   listener!.onTurn(place()!.ticket);
   expect(asked.length).toBe(before);
   await until(() => asked.length > before, { what: 'their pause is over' });
-  abort();
+  controller.abort('the test is over');
   await Promise.all(calls);
 });
 
-it.each(['before it is given back', 'after it was given back'])(
-  'a lock that may have been detached is free at once, though the store has detached it %s',
-  async (when) => {
-    let runLate: (() => Promise<unknown>) | undefined;
-    class Unsure extends MemoryBackend {
-      override async transfer(request: Transfer): Promise<TransferOutcome> {
-        runLate = () => super.transfer(request);
-        if (when === 'before it is given back') await runLate();
-        return { status: 'unavailable', causes: [], mayHaveRun: true };
-      }
-    }
-    const locks = serviceOn(new Unsure(now));
-    const lock = await locks.acquire('key');
-    await expect(lock.detach({ ttlMs: 60_000 })).rejects.toThrow(
-      'The lock may have been detached, so this call has lost it.',
-    );
-    if (when === 'after it was given back') await runLate!();
-    expect(await locks.isLocked('key')).toBe(false);
-  },
-);
-
-it('a lock lasts no longer than its own ttl after a nested call gave up, although the store had applied its holdMs', async () => {
-  let isSilent = true;
-  class Silent extends MemoryBackend {
-    override extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
-      const isAnswered = !isSilent;
-      isSilent = false;
-      super.extend(request, (outcome) => done(isAnswered ? outcome : { status: 'unavailable', causes: [] }));
+it('a lock that may have been detached is free at once, though the store detaches it after it was given back', async () => {
+  let runLate!: () => Promise<unknown>;
+  class Unsure extends MemoryBackend {
+    override async transfer(request: Transfer): Promise<TransferOutcome> {
+      runLate = () => super.transfer(request);
+      return { status: 'unavailable', causes: [], mayHaveRun: true };
     }
   }
-  const locks = serviceOn(new Silent(now));
-  await locks.withLock('key', { watchdog: false, ttlMs: 60_000 }, async () => {
-    await expect(locks.acquire('key', { holdMs: 3_600_000 })).rejects.toThrow('could not be kept');
-    const remainingMs = async () => (await locks.inspect('key'))!.remainingMs;
-    await until(async () => (await remainingMs()) <= 60_000, { what: 'it lasts no longer than its ttl' });
-  });
+  const locks = serviceOn(new Unsure(now));
+  const lock = await locks.acquire('key');
+  const uncertain = 'The lock may have been detached, so this call has lost it.';
+  await expect(lock.detach({ ttlMs: 60_000 })).rejects.toThrow(uncertain);
+  await runLate();
+  expect(await locks.isLocked('key')).toBe(false);
 });
 
 it('an application closes though its store never says that it has closed, and gets an error about that [G1070]', async () => {
@@ -117,8 +94,3 @@ it('an application closes though its store never says that it has closed, and ge
   expect(isComplete).toBe(true);
   locks.onApplicationShutdown = async () => {}; // it has closed
 });
-
-function abortable() {
-  const controller = new AbortController();
-  return { signal: controller.signal, abort: () => controller.abort('the test is over') };
-}

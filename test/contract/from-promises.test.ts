@@ -11,7 +11,6 @@ import { acquireOn, claimOn, extendOn, now, releaseOn, transferOn } from '../sup
 import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
-import { ToyCrowd } from './toy-crowd.js';
 
 /** A toy backend with some methods replaced. Once closed, it does not retry releases while later tests count timers. */
 function broken(methods: Partial<PromiseBackend>, limitMs = 20): LockBackend {
@@ -126,16 +125,6 @@ it.each<[operation: string, answer: object, problem: string]>([
   },
 );
 
-it.each(FAILURES)('a backend of promises that %s is unavailable, and says why', async (_what, fails, problem) => {
-  const backend = broken({ acquire: fails, extend: fails, release: fails, transfer: fails });
-  const unavailable = { status: 'unavailable', causes: [expect.objectContaining({ node: 'toy', problem })] };
-  expect(await acquireOn(backend, claimOn('key'))).toEqual(unavailable);
-  expect(await extendOn(backend, claimOn('key'))).toEqual(unavailable);
-  expect(await releaseOn(backend, claimOn('key'))).toEqual(unavailable);
-  const transferred = await transferOn(backend, claimOn('key'), claimOn('key'), { mints: true });
-  expect(transferred).toEqual({ ...unavailable, mayHaveRun: true });
-});
-
 it('a lease of a backend of promises begins before its method is called', async () => {
   let calledAt = Infinity;
   const toy = new ToyBackend(now, 10);
@@ -145,14 +134,6 @@ it('a lease of a backend of promises begins before its method is called', async 
   };
   const outcome = await acquireOn(broken({ acquire }, 1_000), claimOn('key'));
   expect((outcome as { sentAt: number }).sentAt).toBeLessThanOrEqual(calledAt);
-});
-
-it('an empty answer that comes too late causes no unhandled rejection in a backend of promises', async () => {
-  const givenUp = new Gate();
-  const backend = broken({ acquire: () => givenUp.opened as Promise<never> });
-  expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
-  givenUp.open();
-  await new Promise((resolve) => setImmediate(resolve)); // an unhandled rejection would fail the run
 });
 
 it.each<[string, (gate: Gate) => Promise<void | AcquireAnswer>]>([
@@ -195,24 +176,19 @@ it('a lock is given back when the attempt of a backend of promises has an effect
   await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
 });
 
-it('a backend of promises names the modes in which it holds locks, or says why there are none', () => {
-  expect(fromPromises(new ToyCrowd(now), now).modes).toEqual(['shared', 'permits']);
-  const backend = broken({ whyOnlyExclusive: 'The disk is small.', transfer: undefined });
-  expect(backend.whyNoTransfer).toBe('The store "toy" cannot change the holder of a lock.');
-  expect([backend.modes, backend.whyOnlyExclusive]).toEqual([undefined, 'The disk is small.']);
-});
-
-it('the service knows what else a backend of promises can do: it polls together, sends later, and guards', () => {
+it('the service knows what else a backend of promises can do, or not: it polls together, sends later, guards, and says why it has no modes and no transfers', () => {
   const statement = { dialect: 'testing', text: 'toy', values: [] };
   const guard = vi.fn<NonNullable<LockBackend['guard']>>(() => statement);
-  const backend = broken({ pollEveryMs: 25, sendsLater: true, guard });
-  expect(backend).toMatchObject({ pollEveryMs: 25, sendsLater: true });
+  const others = { pollEveryMs: 25, sendsLater: true, whyOnlyExclusive: 'The disk is small.' };
+  const backend = broken({ ...others, guard, transfer: undefined });
+  const whyNoTransfer = 'The store "toy" cannot change the holder of a lock.';
+  expect(backend).toMatchObject({ ...others, whyNoTransfer });
   expect(backend.guard!([claimOn('key')], 7)).toBe(statement);
   expect(guard).toHaveBeenCalledWith([expect.objectContaining({ key: 'key' })], 7);
   expect(broken({}).guard).toBeUndefined();
 });
 
-it('a backend of promises closes its store when the releases in flight have been answered, and those that failed were tried again', async () => {
+it('a backend of promises that is closed, also twice, closes its store when the releases in flight have been answered, and those that failed were tried again', async () => {
   const [slow, failing] = [new Gate(), new Gate()];
   const log: string[] = [];
   const backend = broken(
@@ -229,29 +205,11 @@ it('a backend of promises closes its store when the releases in flight have been
     10_000,
   );
   const released = Promise.all([releaseOn(backend, claimOn('slow')), releaseOn(backend, claimOn('failing'))]);
-  const closed = backend.close();
+  const closings = [backend.close(), backend.close()];
   failing.open();
   slow.open();
-  await Promise.all([released, closed]);
-  expect(log).toEqual(['slow', 'failing', 'failing', 'closed']);
-});
-
-it('a backend of promises without a time limit for attempts uses the limit of all operations', async () => {
-  const toy = Object.assign(new ToyBackend(now), { attemptTimeoutMs: undefined, acquire: hang });
-  const backend = fromPromises(toy as PromiseBackend, now, 20);
-  expect(backend.attemptTimeoutMs()).toBe(20);
-  const outcome = await acquireOn(backend, claimOn('key'));
-  expect(outcome).toMatchObject({ status: 'unavailable', causes: [{ problem: 'no answer within 20 ms' }] });
-  await backend.close();
-});
-
-it('a backend that is closed twice at once settles both calls when its releases have been answered', async () => {
-  const answered = new Gate();
-  const backend = broken({ release: () => answered.opened.then(() => ({ status: 'released' })) }, 10_000);
-  const released = releaseOn(backend, claimOn('key'));
-  const closings = Promise.all([backend.close(), backend.close()]);
-  answered.open();
-  await Promise.all([released, closings]);
+  await Promise.all([released, ...closings]);
+  expect(log).toEqual(['slow', 'failing', 'failing', 'closed', 'closed']);
 });
 
 it('2 000 locks that are released in an outage of a backend of promises cost one timer and few commands, and are free once it answers [G644]', async () => {
@@ -285,7 +243,7 @@ it('2 000 locks that are released in an outage of a backend of promises cost one
   expect(vi.getTimerCount()).toBe(0);
 });
 
-it.each(FAILURES.filter(([what]) => what !== 'throws'))(
+it.each(FAILURES)(
   'inspecting a lock whose backend of promises %s is refused, and the report says so',
   async (_what, fails, problem) => {
     const backend = broken({ inspect: fails, forceRelease: fails, report: fails });
@@ -295,28 +253,13 @@ it.each(FAILURES.filter(([what]) => what !== 'throws'))(
     });
     await expect(backend.inspect('key')).rejects.toEqual(unavailable);
     await expect(backend.forceRelease('key')).rejects.toEqual(unavailable);
-    for (const each of [backend, broken({ inspect: fails, report: undefined })]) {
+    for (const each of [backend, broken({ inspect: fails, report: undefined }, 10_000)]) {
       const { findings, nodes } = await each.report(20);
       expect(findings).toEqual([expect.objectContaining({ message: `toy could not be checked: ${problem}.` })]);
       expect(nodes).toMatchObject([{ name: 'toy', reachable: false, problem }]);
     }
   },
 );
-
-it('the report on a backend of promises without a report of its own takes no longer than it may, however long an operation may take', async () => {
-  const { findings } = await broken({ inspect: hang }, 10_000).report(20);
-  expect(findings).toMatchObject([{ message: 'toy could not be checked: no answer within 20 ms.' }]);
-});
-
-it.each(FAILURES)('a ping of a backend of promises that %s answers with the problem', async (_what, fails, problem) => {
-  const answer = {
-    available: false,
-    nodes: { voting: 0, of: 1 },
-    problems: [expect.objectContaining({ node: 'toy', problem })],
-  };
-  expect(await broken({ inspect: fails }).ping()).toEqual(answer);
-  expect(await broken({ ping: fails }).ping()).toEqual(answer);
-});
 
 it.each<[operation: string, answer: unknown, ask: (backend: LockBackend) => Promise<unknown>]>([
   ['connect', undefined, (backend) => backend.connect(100).then(() => expect.unreachable(), String)],

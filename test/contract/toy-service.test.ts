@@ -375,12 +375,6 @@ it('a store of an application has a second for an operation, or what commandTime
   }
 });
 
-it('a store that does not answer at the start is refused, with its time limit', async () => {
-  const backend = () => Object.assign(new ToyBackend(now), { inspect: never });
-  const opening = composeLocks(BACKEND, { backend, connectTimeoutMs: 2_000, commandTimeoutMs: 900 }).open();
-  await expect(opening).rejects.toThrow(/no answer within [1-9]\d* ms/);
-});
-
 it.each<[what: string, close: () => Promise<void>]>([
   ['never settles', never],
   ['rejects', () => Promise.reject(new Error('it cannot close'))],

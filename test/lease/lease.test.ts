@@ -114,12 +114,4 @@ describe('a lease', () => {
     expect(lease.checkState()).toBe('lost');
     expect(lease.onExtended(GRANT_TTL_MS)).toBe(false);
   });
-
-  it('lets calls that wait for the answer to its extension go on when it is lost without an answer', async () => {
-    const { lease } = leaseIn('extending');
-    const answered = lease.untilAnswered();
-    lease.lose('expired');
-    await answered;
-    expect(lease.checkState()).toBe('lost');
-  });
 });

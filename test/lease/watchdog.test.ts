@@ -165,19 +165,6 @@ it('a lock whose event loop was blocked for twice the ttl is not held in the fir
   expect(events).toEqual(['lost', 'acquired']);
 });
 
-it.each([true, false])(
-  'a wall clock that is set ahead, or ran on while the machine slept, costs the lease, and the lock is free for the next (watchdog: %s)',
-  async (watchdog) => {
-    const locks = await open({ watchdog });
-    const lock = await locks.acquire('ahead', { ttlMs: 20_000 });
-    const wall = Date.now.bind(Date);
-    vi.spyOn(Date, 'now').mockImplementation(() => wall() + 60_000);
-    expect(lock.isHeld).toBe(false);
-    expect(lock.signal.reason).toMatchObject({ reason: watchdog ? 'stalled' : 'expired' });
-    await until(() => isFree('ahead'), { what: 'the key is released' });
-  },
-);
-
 it('a wall clock that is set back changes nothing about a lock [G9]', async () => {
   const locks = await open();
   const lock = await locks.acquire('back', { ttlMs: 1_500 });
@@ -189,7 +176,7 @@ it('a wall clock that is set back changes nothing about a lock [G9]', async () =
   expect(await lock.release()).toBe(true);
 });
 
-it('a grant that arrives when nothing is left of its ttl is refused and undone [G6]', async () => {
+it('a grant that arrives when nothing is left of its ttl is undone, and its call is refused, or asks again while it has time to wait [G6]', async () => {
   const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 5_000 });
   await server.resetCalls();
   proxy.hold();
@@ -200,17 +187,9 @@ it('a grant that arrives when nothing is left of its ttl is refused and undone [
   await refused;
   await until(async () => (await server.calls()).del === 1, { what: 'the grant is undone' });
   expect(await isFree('late')).toBe(true);
-});
-
-it('a grant that arrives when nothing is left of its ttl is asked for again while there is time to wait, and counts from when it was sent', async () => {
-  const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 5_000 });
   proxy.hold();
-  const acquiring = [locks.acquire('again', { ttlMs: 700, waitMs: 10_000 }), locks.acquire('slow', { ttlMs: 10_000 })];
-  await sleep(700);
+  const again = locks.acquire('late', { ttlMs: 300, waitMs: 10_000 });
+  await sleep(300);
   proxy.release();
-  const [again, slow] = await Promise.all(acquiring);
-  expect(again!.isHeld).toBe(true);
-  expect(slow!.remainingMs).toBeLessThanOrEqual(10_000 - 102 - 700 + 5);
-  for (const lock of [again, slow]) expect(await lock!.release()).toBe(true);
-  expect(await isFree('again')).toBe(true);
+  expect((await again).isHeld).toBe(true);
 });

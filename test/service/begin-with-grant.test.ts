@@ -163,24 +163,6 @@ describe('a call that is handed a lock', () => {
     },
   );
 
-  it('passes the lock on from call to call while its one extension is not answered: the answer is for the last of them', async () => {
-    const proxy = await proxyTo(server);
-    const { locks, others } = await services('passed on', clientOf(proxy));
-    const holder = await locks.acquire('passed on');
-    const [first, second, third] = [1, 2, 3].map(() => others.acquire('passed on'));
-    await untilQueued('passed on');
-    proxy.hold(); // published messages still come through
-    await holder.release();
-    await (await first!).release();
-    await (await second!).release();
-    const lock = await third!;
-    await server.resetCalls();
-    proxy.release();
-    await sleep(3_000); // longer than a grant lasts that is not extended
-    expect([lock.isHeld, await scriptCalls(server)]).toEqual([true, 1]);
-    await lock.release();
-  });
-
   it('a waiter keeps the lock that it was handed when it is busy from the first moment on for longer than the grant lasts', async () => {
     const { locks, others } = await services('busy', server.url);
     const holder = await locks.acquire('busy');

@@ -137,32 +137,6 @@ describe('a lock that is detached', () => {
     await next.release();
   });
 
-  it('lasts for its ttl under an owner value that only the parcel contains, and is extended and released with it, for a person or a workflow', async () => {
-    const locks = await open();
-    const parcel = await locks.withLock('handle', async (mine) => {
-      const made = await mine.detach({ ttlMs: 60_000 });
-      expect([mine.isHeld, mine.remainingMs, mine.signal.aborted]).toEqual([false, 0, false]);
-      expect(() => mine.assertHeld()).toThrow(/\(released\)/);
-      await expect(mine.extend()).rejects.toMatchObject(LOST('released'));
-      await expect(mine.detach(HOUR)).rejects.toMatchObject(LOST('released'));
-      expect(await mine.release()).toBe(false);
-      return made;
-    });
-    const { fencingToken } = (await locks.inspect('handle'))!;
-    const owner = expect.stringMatching(/^detached\//) as string;
-    expect(parcel).toEqual({ v: 1, key: 'handle', owner, fencingToken, ttlMs: 60_000 });
-    expect(JSON.parse(JSON.stringify(parcel))).toEqual(parcel);
-    expect(await ownerOf('handle')).toBe(parcel.owner);
-    for (const ttlMs of [3_600_000, 30_000]) {
-      await locks.extend(parcel, { ttlMs });
-      expect(Math.abs((await leftMs('handle')) - ttlMs)).toBeLessThan(1_000);
-    }
-    const waiting = locks.acquire('handle');
-    await untilQueued('handle');
-    expect([await locks.release(parcel), await locks.release(parcel)]).toEqual([true, false]);
-    await (await waiting).release();
-  });
-
   it('stays detached when its application closes [G824]', async () => {
     const sender = await open();
     const parcel = await detached(sender, 'shutdown');

@@ -128,15 +128,6 @@ it('a lock that was passed on during a failed forced release does not count as f
   await expect(second.extend()).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'expired' });
 });
 
-it('the loss of a lock that was passed on during a forced release is found soon, even if the answer is lost', async () => {
-  const { store, forcing, second } = await passedOnMeanwhile();
-  store.loses = 'answer';
-  store.gate.open();
-  await expect(forcing).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-  await until(() => second.signal.aborted, { what: 'its signal aborts', timeoutMs: 5_000 }); // its next extension is in 10 s
-  expect(second.signal.reason).toMatchObject({ reason: 'forced' });
-});
-
 it('a lock that the store still has because a forced release was lost does not count as forced when it is lost later', async () => {
   const { store, forcing, second } = await passedOnMeanwhile();
   store.loses = 'request';

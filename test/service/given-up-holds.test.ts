@@ -139,21 +139,6 @@ describe('a call whose hold is not confirmed', () => {
     await until(async () => (await store.standsMs('key')) === 0 && locks.size === 0, { what: 'nothing to be left' });
   });
 
-  it('is refused when the time of an attempt has passed, if it tries once', async () => {
-    const { store, locks } = setUp();
-    store.attemptTimeoutMs = () => 300;
-    const gate = new Gate();
-    answersLate(store, gate);
-    const refusals = [
-      locks.tryAcquire('key', { holdMs: HOUR_MS }),
-      locks.tryAcquireAll(['one', 'more'], { holdMs: HOUR_MS }),
-      locks.acquire('other', { waitMs: 0, holdMs: HOUR_MS }),
-    ].map((call) => expect(call).rejects.toThrow(/could not be kept: .*no answer for \d+ ms$|no answer for \d+ ms\./));
-    await Promise.all(refusals);
-    gate.open();
-    await until(() => locks.size === 0, { what: 'nothing to be left' });
-  });
-
   it('is refused as a set when its waitMs has passed, and names a lock that the store has not kept [G529]', async () => {
     const { store, locks } = setUp();
     const gate = new Gate();

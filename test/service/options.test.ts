@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { Cluster, Redis } from 'ioredis';
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { createClient, createCluster, createSentinel } from 'redis';
 import {
   LockOptionsError,
@@ -43,6 +43,7 @@ const OF_SERVICES: [options: unknown, message: string | RegExp][] = [
     { memory: true, ttlMs: 1_000, marginMs: 900 },
     'marginMs must be less than nine tenths of ttlMs: got marginMs 900 with ttlMs',
   ],
+  [{ memory: true, telemetry: {} }, 'telemetry must be what otelLocks() of nest-redis-lock/otel returns: got'],
   [{ memory: true, watchdog: 1 }, 'watchdog must be true or false: got 1.'],
   [{ memory: true, onLost: 'throw' }, 'onLost must be "reject" or "ignore": got "throw".'],
   [{ memory: true, lockOrder: true }, 'lockOrder must be "off" or "warn" or "throw": got true.'],
@@ -151,36 +152,15 @@ it('wrong keys are refused, and all others accepted, up to 1 KiB', async () => {
     expect(await locks.withLock(key, (lock) => lock.key)).toBe(key);
 });
 
-it('a call has the options of its service where it says nothing, and an option that is undefined says nothing', async () => {
-  const server = await redisServer();
-  const locks = await openLocks({ redis: server.url, ttlMs: 5_000, waitMs: 0, keyPrefix: 'mine' });
-  const lock = await locks.acquire('defaults', { ttlMs: undefined });
-  expect(await server.command('PTTL', 'mine:{defaults}')).toBeLessThanOrEqual(5_000);
-  await expect(locks.acquire('defaults')).rejects.toMatchObject({ code: 'LOCK_CONTENDED', waitedMs: 0 });
-  expect(await locks.tryAcquire('defaults', untyped({ waitMs: undefined, onLost: undefined }))).toBeNull();
-  const long = await locks.acquire('long', { ttlMs: 60_000 });
-  expect([lock.remainingMs <= 5_000, long.remainingMs > 50_000]).toEqual([true, true]);
-});
-
-it('a service has the defaults of the documentation: locks for 30 s, and calls that wait for 10 s', async () => {
-  const server = await redisServer();
-  const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
-  const lock = await locks.acquire('k');
-  expect(lock.remainingMs).toBeGreaterThan(30_000 - 302 - 50);
-  expect(await server.keys('lock:{k}')).toHaveLength(1);
-  const from = performance.now();
-  await expect(others.acquire('k')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
-  expect(performance.now() - from).toBeGreaterThan(9_990);
-  expect(performance.now() - from).toBeLessThan(10_100);
-});
-
 describe('a Redis may be given as', () => {
   const SOURCES: [what: string, source: () => unknown][] = [
     ['a host, and options that are undefined', () => ({ host: 'a', url: undefined, port: undefined })],
     ['a port as a variable of the environment has it', () => ({ host: 'a', port: '6380', db: '3' })],
     ['the path of a socket, where no host is known', () => ({ path: '/tmp/redis.sock', host: undefined })],
     ['Sentinels', () => ({ sentinels: [{ host: 'a' }], name: 'main' })],
-    ['the options of another client', () => ({ ...new Redis({ lazyConnect: true }).options })],
+    ['the options of another client', () => optionsOf({})],
+    ['the options of another client for Sentinels', () => optionsOf({ sentinels: [{ host: 'a' }], name: 'main' })],
+    ['the options of another client for a socket', () => optionsOf({ path: '/tmp/redis.sock' })],
     ['an object of a class', () => Object.assign(new (class Config {})(), { host: 'a' })],
     ['an object without a prototype', () => Object.assign(Object.create(null), { host: 'a' })],
     ['a url, and what no URL says', () => ({ url: 'redis://[::1]', RESP: 2, socket: { host: '::1' } })],
@@ -208,6 +188,8 @@ describe('a Redis may be given as', () => {
     const problem = `must have no braces, or a complete hash tag: got "${keyPrefix}"`;
     await expect(openLocks({ redis: cluster(keyPrefix), lazyConnect: true })).rejects.toThrow(problem);
   });
+
+  const optionsOf = (given: RedisOptions) => ({ ...new Redis({ ...given, lazyConnect: true }).options });
 
   function cluster(keyPrefix?: string): Cluster {
     const client = new Cluster([{ host: '127.0.0.1', port: 1 }], { lazyConnect: true, keyPrefix });

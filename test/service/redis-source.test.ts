@@ -191,14 +191,6 @@ it.each(ALL)('a Redis is not taken for localhost when it is given as %s [G243]',
   }
 });
 
-it('the options of a client of ioredis, which have a host next to Sentinels or a socket, are a source', async () => {
-  for (const given of [{ sentinels: [{ host: 'a' }], name: 'main' }, { path: '/tmp/redis.sock' }]) {
-    const client = new Redis({ ...given, lazyConnect: true });
-    await openLocks({ redis: client.options, lazyConnect: true });
-    client.disconnect();
-  }
-});
-
 it.each([{ path: '/tmp/redis.sock', port: 0 }, { socket: { path: '/tmp/redis.sock', port: 0 } }])(
   'a port next to the path of a socket is ignored, as no client uses it: %j',
   async (redis) => {

@@ -58,14 +58,6 @@ it('the calls of one process that want the same lock get the answer of the first
 describe('the signal of a call', () => {
   const reason = new Error('the caller has gone');
 
-  it('that was aborted before ends the call at once, without a command', async () => {
-    const locks = await open();
-    await server.resetCalls();
-    await expect(locks.acquire('before', { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
-    await locks.isLocked('before'); // a command that had been sent would have come before this one
-    expect(await scriptCalls(server)).toBe(1);
-  });
-
   it.each(['here', 'elsewhere'])(
     'ends its wait while the lock is held %s, even just when the call gets the lock: the next call has it then',
     async (where) => {
