@@ -26,7 +26,7 @@ const SIMULATED = [
 ].map((files) => `test/${files}.test.ts`);
 /** What an application sees of a lock, and could see differently on a table of PostgreSQL: these tests also run there. */
 const ON_POSTGRES = [
-  'nest/{contended-and-lost,disconnects,http,leader,methods,several-keys,timeouts}',
+  'nest/{disconnects,http,leader,methods,several-keys,timeouts}',
   'page/locks-page',
   'schedule/locked-cron',
 ].map((files) => `test/${files}.test.ts`);

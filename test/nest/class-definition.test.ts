@@ -75,22 +75,9 @@ it.each([
     `class Getter { @Locked('x') get run() { return Promise.resolve(); } }`,
     `@Locked on Getter.run: ${NO_PLACE} not a method.`,
   ],
-  [`class Property { @Locked('x') run = async () => {}; }`, `@Locked on Property.run: ${NO_PLACE} not a method.`],
   [
     `class Twice { @Locked('a') @Locked('b') async run() {} }`,
     '@Locked on Twice.run: the method has another one: keep one, and in the method call LockService.withLock instead of the other.',
-  ],
-  [
-    `class Sync { @Limited('x', { limit: 2 }) name(): string { return 'x'; } }`,
-    '@Limited on Sync.name: the method must return a Promise or an Observable. Make it async.',
-  ],
-  [
-    `@Limited('x', { limit: 2 }) class Whole {}`,
-    `@Limited on Whole: ${NO_PLACE} a class: put it on each of its methods.`,
-  ],
-  [
-    `class Static { @Limited('x', { limit: 2 }) static async run() {} }`,
-    `@Limited on Static.run: ${NO_PLACE} static: use LockService there.`,
   ],
   [
     `class Several { @Limited(['x', 'y'], { limit: 2 }) async run() {} }`,
@@ -100,18 +87,12 @@ it.each([
     `class Twice { @LeaderOnly('a') @WhileLeader('b') async run() {} }`,
     '@LeaderOnly on Twice.run: the method has another @LeaderOnly or @WhileLeader',
   ],
-  [`class Static { @LeaderOnly('a') static async run() {} }`, `@LeaderOnly on Static.run: ${NO_PLACE} static`],
-  [`@LeaderOnly('a') class Whole {}`, `@LeaderOnly on Whole: ${NO_PLACE} a class`],
   ...[
     [
       `'outbox:{0}'`,
       'the key must be a fixed string like "outbox", since an election begins before there are any calls: got "outbox:{0}"',
     ],
-    [`''`, 'the key must be a fixed string like "outbox"'],
-    ['undefined', 'the key must be a fixed string like "outbox"'],
     [`'a', { waitMs: 1 }`, 'There is no option "waitMs": expected ttlMs, registration'],
-    [`'a', { ttlMs: 1 }`, 'ttlMs must be a whole number of milliseconds from 20'],
-    [`'a', { registration: '' }`, 'registration must be the name of a registration'],
   ].map(([given, problem]) => [
     `class Jobs { @LeaderOnly(${given}) async run() {} }`,
     `@LeaderOnly on Jobs.run: ${problem}`,
@@ -121,13 +102,10 @@ it.each([
     ['5', 'the key must be a string, an array of strings, or a function that returns one of them: got 5.'],
     [`'order:{0'`, 'a brace is unmatched.'],
     [`'order:{}'`, '{} begins with neither the index of an argument nor params, body,'],
-    [`'order:{param.id}'`, '{param.id} begins with neither'],
     [`'order:{0..a}'`, '{0..a} is not a path.'],
-    [`'order:{0.__proto__.a}'`, '{0.__proto__.a} is not a path.'],
     [`'order:\${0}'`, '"${" is template-literal syntax: write "{" here.'],
     [`'order:{0}:{params.id}'`, 'it mixes arguments of the method and parts of the request.'],
     [`'order:{params}'`, '{params} needs a path: {params.id}.'],
-    [`'x'.repeat(1_025)`, 'must not be longer than 1024 bytes'],
   ].map(([key, problem]) => [`class Orders { @Locked(${key}) async run() {} }`, problem]),
 ] as [source: string, problem: string][])('a class is refused when it is defined: %s', (source, problem) => {
   expect(refusalOf(source).message).toContain(problem);

@@ -3,111 +3,42 @@ import { EventEmitter2, EventEmitterModule, OnEvent } from '@nestjs/event-emitte
 import { Locked, LockOptionsError, LockService } from 'nest-redis-lock';
 import { lastValueFrom, Observable, of, toArray } from 'rxjs';
 import { describe, expect, it } from 'vitest';
-import { Gate } from '../support/gate.js';
 import { makeApp } from '../support/nest-app.js';
-import { until } from '../support/until.js';
-
-const whisper = Symbol('whisper');
-
-class Refused extends Error {}
 
 @Injectable()
 class Orders {
-  readonly name = 'orders';
-  running = 0;
-  most = 0;
-  constructor(readonly locks: LockService) {}
+  ran = 0;
 
-  @Locked('{0}')
-  async add(key: string, ...numbers: number[]): Promise<string> {
-    return [this.name, key, numbers.reduce((sum, n) => sum + n, 0)].join();
+  @Locked('order', { waitMs: 0 })
+  async throwing(): Promise<void> {
+    this.ran++;
   }
 
-  @Locked('{0}')
-  async count(_key: string, gate: Gate): Promise<void> {
-    this.most = Math.max(this.most, ++this.running);
-    await gate.opened;
-    this.running--;
-  }
-
-  @Locked('x')
-  async fail(): Promise<void> {
-    throw new Refused('with a cause', { cause: 'of its own' });
-  }
-
-  @Locked('x')
-  throwsAtOnce(): Promise<void> {
-    throw new Refused('at once');
-  }
-
-  @Locked('x')
-  thenable(): Promise<string> {
-    return { then: (resolve: (value: string) => void) => resolve('later') } as Promise<string>;
-  }
-
-  callPrivate(): Promise<string> {
-    return this.secret('a');
-  }
-
-  @Locked('private:{0}')
-  private async secret(part: string): Promise<string> {
-    return `${part} ${this.locks.current().key}`;
-  }
-
-  @Locked('symbol')
-  async [whisper](): Promise<string> {
-    return this.locks.current().key;
+  @Locked('outer', { onContended: 'skip' })
+  async outer(): Promise<void> {
+    return this.throwing();
   }
 }
 
-const orders = async () => {
-  const test = await makeApp({ providers: [Orders] });
-  return { ...test, orders: test.app.get(Orders) };
-};
-
-it('a locked method gets its object and arguments, runs once at a time for each key, and settles as without the lock', async () => {
-  const { orders: service, locks, acquired } = await orders();
-  expect(await service.add('k', 1, 2, 3)).toBe('orders,k,6');
-  expect(await service.thenable()).toBe('later');
-  expect(await service.callPrivate()).toBe('a private:a');
-  expect(await service[whisper]()).toBe('symbol');
-  expect(acquired).toEqual(['k', 'x', 'private:a', 'symbol']);
-  await expect(service.fail()).rejects.toThrow(Refused);
-  await expect(service.fail()).rejects.toMatchObject({ message: 'with a cause', cause: 'of its own' });
-  await expect(service.throwsAtOnce()).rejects.toThrow('at once');
-  expect(await locks.isLocked('x')).toBe(false);
-  const gate = new Gate();
-  const calls = [service.count('a', gate), service.count('a', gate), service.count('b', gate)];
-  const queued = async () => service.running === 2 && (await locks.inspect('a'))?.waiters === 1;
-  await until(queued, { what: 'two run and one waits' });
-  gate.open();
-  await Promise.all(calls);
-  expect([service.most, service.running]).toEqual([2, 0]);
-});
-
-it('a locked method in a constructor, where nothing is injected yet, does not run', async () => {
-  let called: Promise<unknown> | undefined;
-  class Eager {
-    constructor() {
-      called = this.warmUp();
-      called.catch(() => {});
-    }
-
-    @Locked('warm-up')
-    async warmUp(): Promise<void> {}
-  }
-  await makeApp({ providers: [Eager] });
-  await expect(called).rejects.toThrow('In a constructor nothing is injected yet: call the method in onModuleInit.');
-});
-
 it('a locked method of an object made with new does not run, and says why [G187]', async () => {
-  const { locks } = await orders();
-  const service = new Orders(locks);
-  await expect(service.count('x', new Gate())).rejects.toThrow(
+  const orders = new Orders();
+  await expect(orders.throwing()).rejects.toThrow(
     'Orders has no LockService: the instance was not created by Nest, or the method was called without its object.',
   );
-  await expect(service.count('x', new Gate())).rejects.toBeInstanceOf(LockOptionsError);
-  expect(service.most).toBe(0);
+  await expect(orders.throwing()).rejects.toBeInstanceOf(LockOptionsError);
+  expect(orders.ran).toBe(0);
+});
+
+it('a refused locked method names the locks of the methods that called it [G372]', async () => {
+  const { app, locks } = await makeApp({ providers: [Orders] });
+  const orders = app.get(Orders);
+  await using _held = await locks.acquire('order');
+  await expect(orders.outer()).rejects.toMatchObject({
+    method: 'Orders.throwing',
+    holding: ['outer'],
+    message: expect.stringMatching(/^Orders\.throwing: Lock "order" .* This call held "outer" meanwhile: /),
+  });
+  await expect(orders.throwing()).rejects.toMatchObject({ holding: [] });
 });
 
 describe('a method that is not async', () => {

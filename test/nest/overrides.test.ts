@@ -78,22 +78,23 @@ it('the start of an application warns of an override without another decorator o
   expect(log.lines).toEqual([warning('OtherStock.write', 'Stock.write', '@Fenced and @Locked')]);
 });
 
-it('the start of an application does not warn where an override is decorated, or marked as intended', async () => {
+it('an override that is decorated, or marked as intended, causes no warning, and an inherited method is locked', async () => {
   class AlsoLocked extends Orders {
     @Locked('other')
-    override async pay(): Promise<void> {}
-  }
-  class Meant extends Orders {
-    @NotLocked()
     override async pay(): Promise<void> {
       await super.pay();
     }
   }
+  class Meant extends Orders {
+    @NotLocked()
+    override async pay(): Promise<void> {}
+  }
   class OfMeant extends Meant {
     override async pay(): Promise<void> {}
   }
-  class Inheriting extends Orders {
-    async refund(): Promise<void> {}
-  }
-  expect(await logOf(Orders, AlsoLocked, Meant, OfMeant, Inheriting)).toEqual([]);
+  class Inheriting extends Orders {}
+  const { app, log, acquired } = await makeApp({ providers: [Orders, AlsoLocked, Meant, OfMeant, Inheriting] });
+  expect(log.lines).toEqual([]);
+  for (const made of [AlsoLocked, OfMeant, Inheriting]) await app.get<Orders>(made).pay();
+  expect(acquired).toEqual(['other', 'order', 'order']);
 });

@@ -3,12 +3,10 @@ import { HealthCheckService, TerminusModule } from '@nestjs/terminus';
 import { Test, type TestingModule } from '@nestjs/testing';
 import {
   getLockServiceToken,
-  Limited,
   Locked,
   LockOptionsError,
   LockService,
   LockUnavailableError,
-  RedisLockModule,
   WhileLeader,
   type Leadership,
   type LockEvent,
@@ -178,15 +176,6 @@ it('leaders, health checks and the page of locks work on a store of your own [G1
   await until(() => second.get(Relay).terms === 1, { what: 'the second leads' });
 });
 
-it('an application that closes gives the locks of its work back to a store of your own, and then closes the store', async () => {
-  const store = toy();
-  const app = await start(on(store));
-  await serviceOf(app).acquire('left');
-  await app.close();
-  expect(await store.inspect('left')).toBeUndefined();
-  expect(store.log.at(-1)).toBe('close');
-});
-
 it('an application does not start without a store of your own that it can reach, unless it connects lazily [G1098]', async () => {
   const down = { inspect: rejected, acquire: rejected };
   const starting = start(on(Object.assign(toy(), down), { connectTimeoutMs: 100 }));
@@ -207,30 +196,6 @@ it('a store of your own that is made too late is closed, and its application doe
   await until(() => store.log.includes('close'), { what: 'the store is closed' });
   const failing = start(LockModule.forRoot({ backend: () => Promise.reject(new TypeError('no is undefined')) }));
   await expect(failing).rejects.toThrow(new TypeError('no is undefined'));
-});
-
-it('a store of your own has one registration, or several under names, also next to RedisLockModule', async () => {
-  const [one, two] = [toy(), toy()];
-  const app = await start(
-    on(one),
-    on(two, { name: 'second' }),
-    RedisLockModule.forRoot({ memory: true, name: 'third' }),
-  );
-  const [first, second, third] = [undefined, 'second', 'third'].map((name) => serviceOf(app, name));
-  await first!.withLock('k', () =>
-    second!.withLock('k', { waitMs: 0 }, () => third!.withLock('k', { waitMs: 0 }, () => {})),
-  );
-
-  const message = await refusalOf(on(toy()), RedisLockModule.forRoot({ memory: true }));
-  expect(message).toMatch(
-    /LockModule and RedisLockModule under the same name|RedisLockModule and LockModule under the same name/,
-  );
-  expect(await refusalOf(on(toy()), on(toy()))).toContain('but with different options (backend)');
-
-  let made = 0;
-  const backend = () => (made++, toy());
-  await start(LockModule.forRoot({ backend }), LockModule.forRoot({ backend, isGlobal: false }));
-  expect(made).toBe(1);
 });
 
 it.each<[options: object, message: string]>([
@@ -296,32 +261,4 @@ it.each<[why: string, options: object, broken: object]>([
   const store = Object.assign(toy(), broken);
   await refusalOf(on(store, options));
   expect(store.log).toEqual(['close']);
-});
-
-it('the start refuses a method that a store of your own cannot serve, and warnings on methods do not name another module', async () => {
-  class Calls {
-    @Limited('partner', { limit: 5 })
-    async call(): Promise<void> {}
-  }
-  const calling = startModules({ imports: [on(toy())], providers: [Calls] });
-  await expect(calling).rejects.toThrow(
-    /Calls.call .* is @Limited\. .*has no permits\. It supports only exclusive locks\./,
-  );
-
-  class Unlocked extends Shop {
-    override async pay(): Promise<string> {
-      return 'paid';
-    }
-  }
-  const contexts: string[] = [];
-  class Log extends RecordingLogger {
-    override warn(message: unknown, context?: string): void {
-      super.warn(message);
-      contexts.push(String(context));
-    }
-  }
-  await startModules({ imports: [on(toy())], providers: [Unlocked] }, new Log());
-  expect(contexts).toEqual(['LockService']);
-  const bare = startModules({ imports: [LockModule] });
-  await expect(bare).rejects.toThrow('LockModule without forRoot, which registers nothing.');
 });

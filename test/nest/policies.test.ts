@@ -11,7 +11,6 @@ import {
 } from 'nest-redis-lock';
 import { LockedCron, type LockedCronOptions } from 'nest-redis-lock/schedule';
 import { LockBench } from 'nest-redis-lock/testing';
-import { firstValueFrom, of, Observable } from 'rxjs';
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { makeApp, type LockOptions } from '../support/nest-app.js';
@@ -179,16 +178,6 @@ describe('a method that names a policy', () => {
     async import(_id: string): Promise<number> {
       return this.locks.current().remainingMs;
     }
-
-    @Locked('import:{0}', { policy: 'slow', ttlMs: 50_000 })
-    stream(_id: string): Observable<number> {
-      return of(this.locks.current().remainingMs);
-    }
-
-    @Limited('partner:{0}', { policy: 'partner' })
-    async call(_id: string): Promise<string> {
-      return 'called';
-    }
   }
 
   it('has its options, from whichever registration the application has [G868]', async () => {
@@ -204,14 +193,6 @@ describe('a method that names a policy', () => {
       expect(refusal).toBeInstanceOf(LockContendedError);
       expect((refusal as LockContendedError).waitedMs).toBeLessThan(5_000); // without the policy it waits for 10 s
     }
-  });
-
-  it('prefers its own options to the options of the policy, also for a stream, and permits have the limit of the policy', async () => {
-    const { app, locks } = await makeApp({ providers: [Imports] }, { memory: true, policies });
-    const remainingMs = await firstValueFrom(app.get(Imports).stream('7'));
-    expect([remainingMs > 1_000, remainingMs < 60_000]).toEqual([true, true]);
-    await using _permits = await locks.acquirePermits('partner:a', { limit: 2, permits: 2 });
-    await expect(app.get(Imports).call('a')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
   });
 
   /** The message without the name of the method and its module. */

@@ -120,16 +120,3 @@ it('a stream whose lock is held elsewhere fails, is empty with "skip", or emits 
   expect(await lastValueFrom(feed.skipping().pipe(toArray()))).toEqual([]);
   expect(await lastValueFrom(feed.answering('tea').pipe(toArray()))).toEqual(['tea is busy']);
 });
-
-it('a stream fails at its end when the lock was lost meanwhile, and at once on an object made with new', async () => {
-  const { feed, locks, runs } = await start();
-  const failed = lastValueFrom(feed.watch()).catch((error: unknown) => error);
-  await runs();
-  await locks.forceRelease('feed');
-  feed.ticks.next(1);
-  feed.ticks.complete();
-  expect(await failed).toMatchObject({ code: 'LOCK_LOST', reason: 'forced', outcome: { status: 'fulfilled' } });
-  const loose = new Feed(locks);
-  await expect(lastValueFrom(loose.watch())).rejects.toThrow('Feed has no LockService');
-  expect(loose.calls).toBe(0);
-});

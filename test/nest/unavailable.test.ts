@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Limited, Locked, LockService, LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
-import { firstValueFrom, lastValueFrom, Observable, of, toArray } from 'rxjs';
+import { firstValueFrom, Observable } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { makeApp, type TestApp } from '../support/nest-app.js';
 import type { RedisServer } from '../support/redis-server.js';
@@ -43,16 +43,6 @@ class Orders {
     return this.work();
   }
 
-  @Locked('order:{0}', { waitMs: 0, onContended: 'skip' })
-  async onlyContended(_id: string): Promise<string | undefined> {
-    return this.work();
-  }
-
-  @Locked('order:{0}', { waitMs: 0, onUnavailable: 'skip' })
-  async onlyUnavailable(_id: string): Promise<string | undefined> {
-    return this.work();
-  }
-
   @Locked('order:{0}', {
     onUnavailable: (error) => {
       throw new RangeError('of onUnavailable', { cause: error });
@@ -70,16 +60,6 @@ class Orders {
   @Limited('order:{0}', { policy: 'few', onUnavailable: () => 'down' })
   async limited(_id: string): Promise<string> {
     return this.work();
-  }
-
-  @Locked('order:{0}', { onUnavailable: (error, id) => answer(error, id) })
-  stream(_id: string): Observable<string> {
-    return of(this.work());
-  }
-
-  @Locked('order:{0}', { onUnavailable: 'skip' })
-  skippingStream(_id: string): Observable<string> {
-    return of(this.work());
   }
 
   /** Its own lock is in memory, the lock of the method that it calls is not. */
@@ -164,17 +144,4 @@ it('a lock that was granted although its answer was lost is given back once onUn
   await proxy.accept();
   await freeOn([redis], 'order:7');
   await until(async () => (await orders.throwing('7').catch(() => '')) === 'worked', { what: 'the lock can be had' });
-});
-
-it('onUnavailable does not handle contention, nor onContended an outage, and streams are handled like calls', async () => {
-  const { orders, locks, redis } = await start();
-  const held = await locks.acquire('order:7');
-  expect(await orders.both('7')).toBe('busy');
-  await expect(orders.onlyUnavailable('7')).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
-  await held.release();
-  await redis.kill();
-  await expect(orders.onlyContended('7')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-  expect(await lastValueFrom(orders.stream('7').pipe(toArray()))).toEqual(['LOCK_UNAVAILABLE 7']);
-  expect(await lastValueFrom(orders.skippingStream('7').pipe(toArray()))).toEqual([]);
-  expect(ran).toEqual(['answer']);
 });

@@ -12,19 +12,18 @@ export function isInTransaction(): boolean {
 }
 
 /** Runs the work in a transaction, or in the one it is called in. */
-export async function transaction<T>(work: () => Promise<T>, onCommit: () => void = () => {}): Promise<T> {
+export async function transaction<T>(work: () => Promise<T>): Promise<T> {
   if (isInTransaction()) return work();
   const open: Transaction = { isOpen: true };
   const result = await transactions.run(open, work);
   open.isOpen = false;
-  onCommit();
   return result;
 }
 
 /**
  * Like the decorators of nestjs-cls, typeorm-transactional and MikroORM: propagation `REQUIRED`, by the async context.
  */
-export function Transactional(onCommit?: () => void) {
+export function Transactional() {
   return <Args extends unknown[], T>(
     _target: object,
     _name: string | symbol,
@@ -32,7 +31,7 @@ export function Transactional(onCommit?: () => void) {
   ): void => {
     const method = descriptor.value!;
     descriptor.value = new Proxy(method, {
-      apply: (target, self, args: Args) => transaction(() => Reflect.apply(target, self, args) as Promise<T>, onCommit),
+      apply: (target, self, args: Args) => transaction(() => Reflect.apply(target, self, args) as Promise<T>),
     });
     for (const key of Reflect.getOwnMetadataKeys(method)) {
       Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, method), descriptor.value);
