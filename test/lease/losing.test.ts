@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { LockEvent, LockLostReason, LockService } from 'nest-redis-lock';
+import type { LockEvent, LockLostError, LockService } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
 import { redisServer } from '../support/stage.js';
 import { eventsOf, sceneOfFile } from '../support/scene.js';
@@ -16,18 +16,18 @@ async function loses(
   locks: LockService,
   key: string,
   happen: () => unknown,
-): Promise<{ reason: LockLostReason; afterMs: number }> {
+): Promise<Pick<LockLostError, 'reason' | 'cause'> & { afterMs: number }> {
   const lock = await locks.acquire(key, { ttlMs: TTL_MS });
-  const lost = new Promise<LockLostReason>((resolve) => {
-    lock.signal.addEventListener('abort', () => resolve(lock.signal.reason.reason));
+  const lost = new Promise<LockLostError>((resolve) => {
+    lock.signal.addEventListener('abort', () => resolve(lock.signal.reason));
   });
   const startedAt = performance.now();
   await happen();
-  const reason = await lost;
+  const { reason, cause } = await lost;
   const afterMs = performance.now() - startedAt;
   expect(lock.isHeld).toBe(false);
   expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', key, reason }));
-  return { reason, afterMs };
+  return { reason, cause, afterMs };
 }
 
 it('a holder whose key was deleted learns of the loss within about a third of the ttl [G39]', async () => {
@@ -93,8 +93,9 @@ it('a holder whose key was deleted a moment before its work ended learns of the 
 it('a holder whose Redis is stopped keeps the lock until its deadline, then loses it as unavailable, and leaves no key [G38]', async () => {
   const own = await redisServer();
   const locks = await openLocks({ redis: own.url, commandTimeoutMs: 200 });
-  const { reason, afterMs } = await loses(locks, 'stopped', () => own.pause());
+  const { reason, cause, afterMs } = await loses(locks, 'stopped', () => own.pause());
   expect(reason).toBe('unavailable');
+  expect(cause).toMatchObject({ node: `127.0.0.1:${own.port}` });
   expect(afterMs).toBeLessThan(TTL_MS + 1_500);
   own.resume();
   await until(async () => (await own.keys('lock:{stopped}')).length === 0, { what: 'the key is gone' });

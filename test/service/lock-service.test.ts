@@ -21,6 +21,16 @@ it('a lock describes itself without its internals, and inspect says who holds it
   await lock.release();
 });
 
+it('withLock gives its lock back when the work throws at once, and rejects with what it threw', async () => {
+  const locks = await open();
+  const thrown = { not: 'even an Error' };
+  const work = () => {
+    throw thrown;
+  };
+  await expect(locks.withLock('thrown', work)).rejects.toBe(thrown);
+  expect(await locks.isLocked('thrown')).toBe(false);
+});
+
 it('inspect, isLocked and forceRelease reject when Redis cannot be asked', async () => {
   const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 100 });
   proxy.hold();
