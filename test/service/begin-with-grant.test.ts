@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { AcquireOptions, RedisSource } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
+import { haveWaited } from '../support/queue.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { blockEventLoop, clientOf, proxyTo } from '../support/stage.js';
 import { sceneOfFile } from '../support/scene.js';
@@ -10,15 +11,10 @@ import { until } from '../support/until.js';
 const { server, open, ownerOf, untilQueued } = await sceneOfFile();
 
 /** Two services; the second one listens for its turns. */
-async function services(key: string, redis: RedisSource) {
+async function services(redis: RedisSource) {
   const locks = await open();
   const others = await openLocks({ redis, commandTimeoutMs: 10_000 });
-  const first = await locks.acquire(`before ${key}`);
-  const waiting = others.acquire(`before ${key}`);
-  const listens = async () => ((await server.command('PUBSUB', 'CHANNELS', '*inbox:*')) as string[]).length > 0;
-  await until(listens, { what: 'it listens' });
-  await first.release();
-  await (await waiting).release();
+  await haveWaited(server, others);
   return { locks, others };
 }
 
@@ -26,7 +22,7 @@ async function services(key: string, redis: RedisSource) {
 async function waits(key: string, options: AcquireOptions = {}) {
   const proxy = await proxyTo(server);
   const client = clientOf(proxy);
-  const { locks, others } = await services(key, client);
+  const { locks, others } = await services(client);
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key, options);
   await untilQueued(key);
@@ -107,7 +103,7 @@ describe('a call that is handed a lock', () => {
    * the store.
    */
   async function isConfirmedFirst(tokensOf: TokensOf): Promise<void> {
-    const { locks, others } = await services('forged', server.url);
+    const { locks, others } = await services(server.url);
     const holder = await locks.acquire('forged');
     const waiting = others.acquire('forged');
     await untilQueued('forged');
@@ -143,7 +139,7 @@ describe('a call that is handed a lock', () => {
     '%s that is lost before a client that sends later has asked to extend it, and no work runs [G857]',
     async (_, mode, calls) => {
       const key = `lost-first-${mode}`;
-      const { locks, others } = await services(key, { url: server.url });
+      const { locks, others } = await services({ url: server.url });
       const holder = await locks.acquire(key);
       const granted = new Promise<void>((resolve) =>
         others.events$.subscribe((event) => void (event.type === 'acquired' && event.key === key && resolve())),
@@ -164,7 +160,7 @@ describe('a call that is handed a lock', () => {
   );
 
   it('a waiter keeps the lock that it was handed when it is busy from the first moment on for longer than the grant lasts', async () => {
-    const { locks, others } = await services('busy', server.url);
+    const { locks, others } = await services(server.url);
     const holder = await locks.acquire('busy');
     let isHeld: boolean | undefined;
     const working = others.withLock('busy', (lock) => {
@@ -180,7 +176,7 @@ describe('a call that is handed a lock', () => {
   });
 
   it('begins even if a client that sends later has written the extension, and the process is busy before it reads the answer [G1061]', async () => {
-    const { locks, others } = await services('busy-between', { url: server.url });
+    const { locks, others } = await services({ url: server.url });
     const holder = await locks.acquire('busy-between');
     let turns = 0;
     others.events$.subscribe(({ type }) => void (type === 'acquired' && turns++));

@@ -4,7 +4,7 @@ import { BackOff, pauseAfterTieMs } from '../../lib/core/locks/back-off.js';
 import { CHECK_MS } from '../../lib/core/locks/line.js';
 import { now } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
-import { queued, untilQueued, untilSubscribers } from '../support/queue.js';
+import { haveWaited, queued, untilQueued } from '../support/queue.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
@@ -36,11 +36,8 @@ it('10 000 fair calls that wait for one key cost a process at most 50 calls a se
   const server = await redisServer();
   await loadScripts(server);
   const locks = await openLocks({ redis: server.url, fair: true, maxWaiters: 10_000 });
-  for (const key of ['lock:{key}', 'lock:{before}']) await server.command('SET', key, 'a person');
-  const earlier = locks.acquire('before');
-  await untilSubscribers(server, 1);
-  await server.command('DEL', 'lock:{before}');
-  await (await earlier).release();
+  await server.command('SET', 'lock:{key}', 'a person');
+  await haveWaited(server, locks);
   const { signal, abort } = abortable();
   const waits = Array.from({ length: 10_000 }, () => locks.acquire('key', { waitMs: 600_000, signal }).catch(() => {}));
   await untilQueued(server, 'key', 1); // one place for all of them
@@ -62,12 +59,7 @@ const waitingTen = async () => {
   const others = await openLocks({ redis: server.url, fair: true });
   const holder = await others.acquire('key');
   const locks = await openLocks({ redis: proxy.url, fair: true });
-  // It already listens.
-  const before = await others.acquire('before');
-  const earlier = locks.acquire('before');
-  await untilSubscribers(server, 1);
-  await before.release();
-  await (await earlier).release();
+  await haveWaited(server, locks);
   const order: number[] = [];
   const calls = Array.from({ length: 10 }, (_, index) => locks.withLock('key', () => void order.push(index)));
   await untilQueued(server, 'key', 1);

@@ -1,8 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/index.js';
-import { subscribers, untilSubscribers } from '../support/queue.js';
-import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
 /** How long a contender holds its lock. */
@@ -33,14 +31,4 @@ export async function shareOf(victim: { turns: number }, others: { turns: number
   const goals = others.map((other) => other.turns + turns);
   await until(() => others.every((other, index) => other.turns >= goals[index]!), { what: `${turns} turns of each` });
   return (victim.turns - before) / turns;
-}
-
-/** Waits once; from then on it listens. */
-export async function listens(server: RedisServer, locks: LockService, key: string): Promise<void> {
-  const count = await subscribers(server);
-  await server.command('SET', `lock:{${key}}`, 'a person');
-  const waiting = locks.acquire(key);
-  await untilSubscribers(server, count + 1);
-  await server.command('DEL', `lock:{${key}}`);
-  await (await waiting).release();
 }

@@ -1,11 +1,11 @@
 import { Cluster } from 'ioredis';
 import { expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
-import { queued, subscribers } from '../support/queue.js';
+import { haveWaited, queued, subscribers } from '../support/queue.js';
 import { proxyTo, redisCluster } from '../support/stage.js';
 import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
-import { contender, listens, shareOf } from './contender.js';
+import { contender, shareOf } from './contender.js';
 
 const { server, open, ownerOf, untilQueued } = await sceneOfFile();
 
@@ -40,7 +40,7 @@ it('a process that may not subscribe again is granted the lock without a message
   await server.command('ACL', 'SETUSER', 'deafened', 'on', '>secret', '~*', '&*', '+@all');
   const url = server.url.replace('//', '//deafened:secret@');
   const [deafened, others] = [await openLocks({ redis: url }), await open()];
-  await listens(server, deafened, 'before it is deafened');
+  await haveWaited(server, deafened);
   const holder = await others.acquire('deafened');
   const waiting = deafened.acquire('deafened', { waitMs: 60_000 });
   await untilQueued('deafened');

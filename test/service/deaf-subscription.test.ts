@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { LockService, RedisLockSettings } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
-import { untilSubscribers } from '../support/queue.js';
+import { haveWaited, untilSubscribers } from '../support/queue.js';
 import { redlockNodes } from '../support/redlock-nodes.js';
 import { proxyTo } from '../support/stage.js';
 import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
-import { contender, HOLD_MS, listens, shareOf } from './contender.js';
+import { contender, HOLD_MS, shareOf } from './contender.js';
 
 const { server, open, untilQueued } = await sceneOfFile();
 
@@ -53,7 +53,7 @@ it('a process with a dead subscription keeps its place in the queue of a fair lo
   const fair = true;
   const deaf = await openLocks({ redis: proxy.url, fair });
   const [holding, second, late] = await Promise.all([1, 2, 3].map(() => open({ fair })));
-  await listens(server, deaf, 'before');
+  await haveWaited(server, deaf);
   const holder = await holding!.acquire('place');
   const order: string[] = [];
   const call = (locks: LockService, name: string) =>

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { LockService, RedisLockSettings } from 'nest-redis-lock';
-import { queued } from '../support/queue.js';
+import { haveWaited, queued } from '../support/queue.js';
 import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
@@ -10,16 +10,8 @@ const { server, open, openBehindProxy, untilQueued } = await sceneOfFile({ fair:
 /** Fair services that already listen: before its first wait a process has no place in the queue. */
 async function openFair(count: number, settings: RedisLockSettings = {}): Promise<LockService[]> {
   const services = await Promise.all(Array.from({ length: count }, () => open(settings)));
-  await Promise.all(services.map((locks, index) => listening(locks, `listening ${index}`)));
+  for (const locks of services) await haveWaited(server, locks);
   return services;
-}
-
-async function listening(locks: LockService, key: string): Promise<void> {
-  await server.command('SET', `lock:{${key}}`, 'a person');
-  const waiting = locks.acquire(key);
-  await untilQueued(key);
-  await server.command('DEL', `lock:{${key}}`);
-  await (await waiting).release();
 }
 
 it('calls of several processes with fair: true are served in the order of their arrival [G116]', async () => {
@@ -201,8 +193,8 @@ it('in fair mode a process passes the lock on within the slack only for cohortMs
 });
 
 it('a call beyond maxWaiters is rejected at once [G126]', async () => {
-  const [locks] = [await open({ maxWaiters: 2 })];
-  await listening(locks, 'fair-max-warm');
+  const locks = await open({ maxWaiters: 2 });
+  await haveWaited(server, locks);
   const holder = await locks.acquire('fair-max');
   const calls = [locks.acquire('fair-max'), locks.acquire('fair-max')];
   await expect(locks.acquire('fair-max')).rejects.toMatchObject({ code: 'LOCK_CONTENDED', maxWaiters: 2 });

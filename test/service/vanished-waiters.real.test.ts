@@ -1,10 +1,10 @@
 import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
+import type { LockService } from 'nest-redis-lock';
 import { LockProcess } from '../support/lock-process.js';
 import { queued, subscribers, untilSubscribers } from '../support/queue.js';
 import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
-import { haveWaited } from './waiters.js';
 
 const { server, open, ownerOf, untilQueued } = await sceneOfFile({ commandTimeoutMs: 20_000 }); // on a busy machine
 
@@ -16,12 +16,25 @@ interface Waiting {
   lock: ReturnType<LockProcess['acquire']>;
 }
 
+/** Lets processes wait for a lock that another one holds, until they have said that they listen. */
+async function haveWaited(others: LockService, processes: readonly LockProcess[]): Promise<void> {
+  const holder = await others.acquire('before');
+  const turns = processes.map((process) =>
+    process.acquire('before', { waitMs: 60_000 }).then(() => process.release('before')),
+  );
+  const listening = async () => {
+    const signs = (await server.command('ZRANGE', 'lock:{before}:queue', '-inf', '(0', 'BYSCORE')) as string[];
+    return signs.filter((sign) => sign.startsWith('h')).length;
+  };
+  await until(async () => (await listening()) === processes.length, { what: 'they have said that they listen' });
+  await holder.release();
+  await Promise.all(turns);
+}
+
 /** One holds the lock, and two processes wait for it. */
 async function queueOf(key: string) {
   const [one, other, others] = [await start(), await start(), await open()];
-  const turnOfProcess = (process: LockProcess) => (each: string) =>
-    process.acquire(each, { waitMs: 60_000 }).then(() => process.release(each));
-  await haveWaited(server, `before ${key}`, others, turnOfProcess(one), turnOfProcess(other));
+  await haveWaited(others, [one, other]);
   const holder = await others.acquire(key);
   const both = [one, other].map((process) => ({ process, lock: process.acquire(key, { waitMs: 60_000 }) }));
   await untilQueued(key, 2);

@@ -1,16 +1,38 @@
 import { expect, it, onTestFinished } from 'vitest';
-import { untilQueued as untilQueuedOn, untilSubscribers } from '../support/queue.js';
+import { openLocks } from '../support/open-locks.js';
+import { haveWaited, untilQueued as untilQueuedOn, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { redisServer } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
-import { crowd, haveWaited, turnOf } from './waiters.js';
 
 /** An unconfirmed grant lasts for 2 s, and a waiting call checks after at most 1 s; the rest is for slow machines. */
 const AT_MOST_MS = 8_000;
 
 const { server, open, ownerOf, untilQueued } = await sceneOfFile();
+
+/**
+ * Lets three services wait for a lock that another process holds, with two calls each.
+ * @returns `served` resolves when all of them have had their turn, with the largest number of simultaneous holders
+ */
+async function crowd(server: RedisServer, key: string, url = server.url) {
+  const open = () => openLocks({ redis: url, commandTimeoutMs: 5_000 });
+  const [services, holding] = [await Promise.all([open(), open(), open()]), await open()];
+  const holder = await holding.acquire(key);
+  let [inside, most] = [0, 0];
+  const calls = services.flatMap((locks) =>
+    [1, 2].map(() =>
+      locks.withLock(key, { waitMs: 60_000, onLost: 'ignore' }, async () => {
+        most = Math.max(most, ++inside);
+        await Promise.resolve();
+        inside--;
+      }),
+    ),
+  );
+  await untilQueuedOn(server, key, 3);
+  return { holding, holder, served: Promise.all(calls).then(() => most) };
+}
 
 async function within<T>(limitMs: number, served: Promise<T>): Promise<T> {
   const from = performance.now();
@@ -21,7 +43,7 @@ async function within<T>(limitMs: number, served: Promise<T>): Promise<T> {
 
 it('a subscription that was cut is renewed, and locks are handed over as before [G121]', async () => {
   const [locks, others] = [await open(), await open()];
-  await haveWaited(server, 'before cut', others, turnOf(locks));
+  await haveWaited(server, locks);
   const holder = await others.acquire('cut');
   const waiting = locks.acquire('cut');
   await untilQueued('cut');

@@ -1,3 +1,4 @@
+import type { LockService } from '../../lib/index.js';
 import type { RedisServer } from './redis-server.js';
 import { until } from './until.js';
 
@@ -18,4 +19,14 @@ export async function subscribers(server: RedisServer): Promise<number> {
 
 export async function untilSubscribers(server: RedisServer, count: number): Promise<void> {
   await until(async () => (await subscribers(server)) === count, { what: `${count} connections listen` });
+}
+
+/** Lets services wait for a lock: from then on they listen for their turns. */
+export async function haveWaited(server: RedisServer, ...services: LockService[]): Promise<void> {
+  const count = await subscribers(server);
+  await server.command('SET', 'lock:{warm-up}', 'a person');
+  const waiting = services.map((locks) => locks.withLock('warm-up', { waitMs: 60_000 }, () => {}));
+  await untilSubscribers(server, count + services.length);
+  await server.command('DEL', 'lock:{warm-up}');
+  await Promise.all(waiting);
 }
