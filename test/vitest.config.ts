@@ -19,7 +19,7 @@ const SIMULATED = [
   'migrate/{both-locks,ported-services}',
   'nest/{logs,policies,unavailable}',
   'replicas/**/!(*.real)',
-  'scripts/{complete-batch,hung-server,overload}',
+  'scripts/{hung-server,overload}',
   'simulation/replicas',
   'telemetry/contexts',
   'terminus/lock-health',

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { LockUnavailableError, type RedisLockModuleOptions } from 'nest-redis-lock';
+import type { RedisLockModuleOptions } from 'nest-redis-lock';
 import type { AcquireOutcome, LockBackend } from 'nest-redis-lock/testing';
 import { identify } from '../../lib/stores/redis/client/server-identity.js';
 import { acquireOn, backendOf, claimOn, connected, freshKey, granted } from '../support/claims.js';
@@ -145,18 +145,6 @@ describe('A node of a Redlock', () => {
     const backend = await open({ redlock: proxies.map(({ url }) => url) });
     for (const proxy of proxies) proxy.cut();
     await until(async () => (await attempt(backend)).status === 'acquired', { what: 'they are connected again' });
-  });
-
-  it('that was never seen before does not vote at first, and says for how long and why; with admission: false it votes at once', async () => {
-    for (const server of nodes.servers) await server.command('FLUSHALL');
-    const outcome = await attempt(await open());
-    expect(abstaining(outcome)).toEqual(nodes.names(0, 1, 2));
-    const { causes } = outcome as Extract<AcquireOutcome, { status: 'unavailable' }>;
-    expect(causes[0]!.problem).toMatch(/^it votes in 1[12]\d{4} ms \(the longest ttlMs is 120000\)$/);
-    const { message } = LockUnavailableError.from('acquired', 'x', causes);
-    expect(message.match(/Wait: a Redlock node that is new to this library, has restarted/g)).toHaveLength(1);
-    expect(message).toMatch(/set admission: false\.$/);
-    expect(await attempt(await open({ admission: false }))).toMatchObject({ status: 'acquired' });
   });
 
   it('a Redlock node begins its first wait when a process first asks it, and continues it after that process has ended; with admission: false no wait begins [G1062]', async () => {

@@ -195,27 +195,6 @@ describe('Extending a lock of a Redlock', () => {
 });
 
 describe('A Redlock of 3', () => {
-  it('a Redlock node that hangs gets no more requests, and the locks of earlier requests are released there', async () => {
-    const { nodes, backend, claim: earlier } = await held();
-    await releaseOn(backend, earlier);
-    nodes.pause(1);
-    const first = claimOn(freshKey());
-    await granted(backend, first);
-    await backend.inspect(first.key); // waits for the limit of the node
-    for (let round = 0; round < 50; round++) {
-      const claim = claimOn(freshKey());
-      await granted(backend, claim);
-      await acquireOn(backend, claimOn(claim.key));
-      await extendOn(backend, claim);
-      expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
-    }
-    expect(await releaseOn(backend, first)).toEqual({ status: 'released' });
-    nodes.resume();
-    await until(() => nodes.fence(1, first.key), { what: 'the node has granted late' });
-    await nodes.allFree(first.key);
-    expect(await nodes.servers[1]!.keys(`lock:{key-*`)).toEqual([]);
-  });
-
   /**
    * Releases a lock while a slow node does not know the script of the earlier attempt or extension, but knows this one.
    */

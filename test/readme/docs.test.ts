@@ -5,7 +5,6 @@ import { describe, expect, it } from 'vitest';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const docs = readdirSync(`${root}docs`).filter((file) => file.endsWith('.md'));
-const pages = ['README.md', ...docs.map((file) => `docs/${file}`)];
 /** All Markdown files of the repository. */
 const all = [...markdownIn('')].sort();
 /** The files that are in the package. */

@@ -111,33 +111,6 @@ it('the worker delays a job whose lock is busy, without using up an attempt, and
   }
 });
 
-it('a job begins as soon as another job of its customer gives its permit back', async () => {
-  const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker', 'docs/recipes.md', (source) =>
-    source.replace('waitMs: 500', 'waitMs: 60_000'),
-  );
-  const gates = new Map(['1', '2', '3', '4', '5', '6'].map((image) => [image, new Gate()]));
-  const openAll = () => gates.forEach((gate) => gate.open());
-  const made: string[] = [];
-  const thumbnails = {
-    make: async (image: string) => {
-      made.push(image);
-      await gates.get(image)!.opened;
-    },
-  };
-  const { queue } = await startWorker('thumbnails', [ThumbnailWorker!, { provide: Thumbnails!, useValue: thumbnails }]);
-  onTestFinished(openAll); // work that continues would keep the application from closing
-  const jobs = await queue.addBulk(
-    [...gates.keys()].map((image) => ({ name: 'make', data: { customer: 'ada', image } })),
-  );
-  await untilQueued(server, 'thumbnails:ada', 1);
-  expect(made).toHaveLength(5);
-  gates.get(made[0]!)!.open();
-  await until(() => made.length === 6, { what: 'the sixth job runs' });
-  openAll();
-  for (const job of jobs) await untilState(job, 'completed');
-  for (const { attemptsStarted } of await queue.getCompleted()) expect(attemptsStarted).toBe(1);
-});
-
 it('a job that finds no permit goes behind the waiting jobs, without using up an attempt, so that other customers are served', async () => {
   const { Thumbnails, ThumbnailWorker } = await recipeWith('ThumbnailWorker', 'docs/recipes.md', (source) =>
     source.replace('concurrency: 50', 'concurrency: 6'),

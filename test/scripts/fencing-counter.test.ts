@@ -10,7 +10,6 @@ import {
   type Reply,
   run,
   runner,
-  server,
   timeUs,
   TURN,
   VOTE,
@@ -99,18 +98,6 @@ it.each([
 
 describe('A call that acquires many locks', () => {
   const LOCKS = Array.from({ length: 50 }, (_, index) => `lock:{${index}}`);
-  const acquireAll = (owner: string) =>
-    together(runner, () => Promise.all(LOCKS.map((lock) => run(ACQUIRE, [FENCE, lock], 10_000, `${owner}@`))));
-
-  it('writes the counter once for all of them', async () => {
-    await acquire('warm-up');
-    await server.resetCalls();
-    const tokens = (await acquireAll('me')).map(tokenOf);
-    const { evalsha, set } = await server.calls();
-    expect({ evalsha, set }).toEqual({ evalsha: 2, set: 50 + 1 });
-    expect(tokens).toEqual(tokens.map((_, index) => tokens[0]! + index));
-    expect(await counter()).toBe(tokens[49]);
-  });
 
   it('reserves blocks of tokens that together reach no further ahead of the clock than a millisecond, for as many as wait [G640]', async () => {
     const [alone, ...others] = LOCKS;

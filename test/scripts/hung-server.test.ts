@@ -12,15 +12,6 @@ import { until } from '../support/until.js';
 
 const LIMIT_MS = 250;
 
-/** Completes a call of the script with operations. @returns how many of them get their faults before `run` returns */
-function toldBeforeReturn(runner: ScriptRunner): number {
-  let told = 0;
-  for (let lock = 0; lock < EXTEND.locksPerCall; lock++) {
-    runner.run(EXTEND, [`key:${lock}`], [10_000, 'me@'], () => told++);
-  }
-  return told;
-}
-
 describe('A server that hangs', () => {
   let server: RedisServer;
   let proxy: TcpProxy;
@@ -56,22 +47,6 @@ describe('A server that hangs', () => {
       () => true,
       () => false,
     );
-
-  it('costs later commands nothing, and none of them is queued for it', async () => {
-    const runner = await runnerOn(server);
-    server.pause();
-    await faultOf(acquire(runner));
-    const late = new Promise<string>((resolve) => setImmediate(resolve, 'not at once'));
-    const faults = Promise.all(Array.from({ length: 50 }, () => faultOf(acquire(runner))));
-    expect(await Promise.race([faults, late])).toEqual(
-      Array(50).fill(expect.objectContaining({ message: expect.stringMatching(/does not answer/), mayHaveRun: false })),
-    );
-    expect(new Set(await faults).size).toBe(1); // not even an error of its own
-    expect(toldBeforeReturn(runner)).toBe(0);
-    server.resume();
-    await until(() => answers(runner), { what: 'it serves again' });
-    expect(await server.calls()).toMatchObject({ evalsha: 2 }); // the first one and the last one
-  });
 
   it('may answer after the limit: a late answer is not taken for the answer to the next command', async () => {
     const runner = await runnerOn(proxy);

@@ -2,10 +2,8 @@ import { ReplyError } from 'ioredis';
 import { expect, it } from 'vitest';
 import type { IoredisClient } from 'nest-redis-lock';
 import { CommandFault } from '../../lib/stores/redis/client/redis-client.js';
-import { faultOf, isReplyError, loadIoredis, problemOfIoredis } from '../../lib/stores/redis/ioredis/ioredis.js';
+import { isReplyError, loadIoredis, problemOfIoredis } from '../../lib/stores/redis/ioredis/ioredis.js';
 import { ScriptFault, scriptFaultOf } from '../../lib/stores/redis/scripts/script-fault.js';
-import { replicaOf } from '../support/replica-of.js';
-import { clientOf, redisServer } from '../support/stage.js';
 
 const clientWith = (options: object) => ({ isCluster: false, options }) as unknown as IoredisClient;
 const CLIENT = clientWith({});
@@ -64,23 +62,9 @@ it('an answer of Redis is recognized when a minifier has renamed the errors of i
   expect(isReplyError(renamed)).toBe(true);
 });
 
-it('an answer of Redis is recognized when it comes from an ioredis of the application', () => {
-  expect(isReplyError(Object.assign(new Error('ERR no'), { name: 'ReplyError' }))).toBe(true);
-});
-
 it('an error that breaks a connection is not an answer of Redis', () => {
   expect(isReplyError(new Error('Connection is closed.'))).toBe(false);
   expect(isReplyError('ReplyError')).toBe(false);
-});
-
-it('a replica is recognized by the refusal of a script, and by the error in the middle of one', async () => {
-  const replica = await replicaOf(await redisServer());
-  const client = clientOf(replica);
-  const fails = (script: string) => client.eval(script, 1, 'key').catch((error: unknown) => error);
-  const raised = scriptFaultOf(faultOf(await fails(`return redis.call('SET', KEYS[1], '1')`), client));
-  expect(raised).toMatchObject({ isReadOnly: true, message: expect.stringContaining('user_script') });
-  const caught = await fails(`return { redis.pcall('SET', KEYS[1], '1').err }`);
-  expect(new ScriptFault(String((caught as string[])[0]), false).isReadOnly).toBe(true);
 });
 
 it.each([

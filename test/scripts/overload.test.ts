@@ -167,6 +167,50 @@ describe('Of the operations for a server that is busy', () => {
     expect(sentAt).toEqual([...Array<number>(COMMANDS_IN_FLIGHT).fill(0), 700]);
   });
 
+  it('those that differ in a key or an argument that all of a call share travel in calls of their own', async () => {
+    run(ACQUIRE, 'first');
+    run(ACQUIRE, 'a');
+    run(ACQUIRE, 'b', undefined, [20_000, 'me@']);
+    runner.run(ACQUIRE, ['another fence', 'c'], [10_000, 'me@'], (answer) => void answers.push(answer));
+    run(ACQUIRE, 'd');
+    await endOfTick();
+    expect(calls.slice(1).map(({ keys, args }) => [...keys, ...args])).toEqual([
+      ['fence', 'a', 'd', 10_000, 'me@', 'me@'],
+      ['fence', 'b', 20_000, 'me@'],
+      ['another fence', 'c', 10_000, 'me@'],
+    ]);
+  });
+
+  it.each([
+    ['too few', (locks: string[]) => locks.slice(1)],
+    ['too many', (locks: string[]) => [...locks, 'one more']],
+    ['no list', ([lock]: string[]) => lock],
+    ['nothing for one', (locks: string[]) => [null, ...locks.slice(1)]],
+  ])('none takes the answer of another when there are %s', async (_what, spoiled) => {
+    for (const lock of ['first', ...locks(3)]) run(ACQUIRE, lock);
+    await endOfTick();
+    calls.pop()!.answered(spoiled(locks(3)));
+    const fault = { message: 'unexpected answer to the script acquire', mayHaveRun: true };
+    expect(answers).toEqual(Array(3).fill(expect.objectContaining(fault)));
+  });
+
+  it('one that was given up is neither answered late, nor sent again when the server does not know its script', async () => {
+    const again: unknown[] = [];
+    const refuse: ((error: Error) => void)[] = [];
+    const evalsha = () => new Promise((_resolve, reject) => refuse.push(reject));
+    const methods = { evalsha, eval: (...sent: unknown[]) => Promise.resolve(again.push(sent)) };
+    runner = new ScriptRunner(portOf({ status: 'ready', isCluster: false, options: {}, ...methods } as never), 20);
+    run(ACQUIRE, 'a');
+    await until(() => answers.length > 0, { what: 'it is given up' });
+    refuse[0]!(new Error('NOSCRIPT No matching script.'));
+    await endOfTick();
+    expect(again).toEqual([]);
+    run(ACQUIRE, 'b'); // it serves again
+    refuse[1]!(new Error('NOSCRIPT No matching script.'));
+    await endOfTick();
+    expect([again.length, answers.length]).toEqual([1, 2]);
+  });
+
   it('none that waits is sent on another connection than it was meant for, where that counts', async () => {
     runner = new ScriptRunner(client, LIMIT_MS, { sameConnection: true });
     await fill();

@@ -86,33 +86,6 @@ describe('A ScriptRunner', () => {
     );
     expect(await client.get('free')).toEqual(heldBy('me'));
   });
-
-  it('fails the operations of one call and not those of the next', async () => {
-    const limited = await of('~allowed:*', `~${FENCE}`, '~{busy}*', '+@all');
-    const keys = Array.from({ length: 150 }, (_, index) => (index === 75 ? 'forbidden' : `allowed:${index}`));
-    const outcomes = await allSettled(() => keys.map((key) => acquire(key, 'me', limited)), limited);
-    const status = (from: number, to: number) => [
-      ...new Set(outcomes.slice(from, to).map((outcome) => outcome.status)),
-    ];
-    expect([status(0, 50), status(50, 100), status(100, 150)]).toEqual([['fulfilled'], ['rejected'], ['fulfilled']]);
-    // Redis refused the call before it ran the script.
-    expect(outcomes[60]).toMatchObject({ reason: { message: expect.stringMatching(/NOPERM/), mayHaveRun: false } });
-  });
-
-  it('fills the script cache of the server with the first use of a script, and again after a flush, also for many calls', async () => {
-    const calls = async (ask: () => Promise<unknown>) => {
-      await server.resetCalls();
-      await ask();
-      const { evalsha, eval: sent = 0 } = await server.calls();
-      return [evalsha, sent];
-    };
-    await client.script('FLUSH');
-    expect(await calls(() => acquire('a'))).toEqual([1, 1]);
-    expect(await calls(() => acquire('b'))).toEqual([1, 0]);
-    await client.script('FLUSH');
-    const many = Array.from({ length: 125 }, (_, index) => `many:${index}`);
-    expect(await calls(() => together(runner, () => Promise.all(many.map((key) => acquire(key)))))).toEqual([4, 4]);
-  });
 });
 
 describe('A client that an application has wrapped or patched', () => {

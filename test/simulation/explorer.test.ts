@@ -1,7 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { compileLibrary } from '../support/compiled-library.js';
-import { readArguments } from './explorer/arguments.js';
 import { Copies } from './explorer/copies.js';
 import { DEAD_HOLDERS, planOf, STALE_PLACES, type Fault, type Plan, type Topology } from './explorer/plan.js';
 import { shrink } from './explorer/shrink.js';
@@ -53,11 +52,6 @@ describe('The explorer', () => {
     expect((await simulate(planOf(5, 'one', SHORT), copies)).hash).not.toBe(hashes[0]);
   });
 
-  it('changes no fault when another one is left out', () => {
-    const { faults } = planOf(6, 'one');
-    expect(planOf(6, 'one', { faults: faults.slice(1) })).toEqual({ ...planOf(6, 'one'), faults: faults.slice(1) });
-  });
-
   it('the explorer finds a library that frees the locks of others, and says what is needed for that [G145]', async () => {
     const found = await firstThatFails('release-without-owner-check', TINY, 13);
     const small = (await shrink(found.plan, found.rule, copies))!;
@@ -79,27 +73,6 @@ describe('The explorer', () => {
     expect((await simulate(plan, copies)).violations).toEqual([]);
     const { violations } = await simulate({ ...plan, mutant: 'stale-places-served' }, copies);
     expect(violations.map(({ rule }) => rule)).toEqual(['nobody inside after a server went back']);
-  });
-
-  it('counts a lock as lost that has expired early in the old data of a server', async () => {
-    const faults: Fault[] = [{ at: 782_000, kind: 'crash-old', forUs: 191_000, server: 0, byUs: 215_000 }];
-    const features = ['sets', 'elections', 'fair', 'careless', 'shared', 'permits'] as const;
-    const shape = { seconds: 1, processes: 4, keys: 2, parallel: 2, commandTimeoutMs: 2_000 };
-    expect((await simulate(planOf(43_365, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
-  });
-
-  it('counts a lock as taken by force though the process that took it was killed before it knew', async () => {
-    const faults: Fault[] = [
-      { at: 79_000, kind: 'pause-server', forUs: 706_000, server: 0 },
-      { at: 173_000, kind: 'close', forUs: 193_000, process: 0 },
-      { at: 307_000, kind: 'kill', forUs: 347_000, process: 1 },
-      { at: 451_000, kind: 'slow-replies', forUs: 1_090_000, process: 1, server: 0, byUs: 58_000 },
-      { at: 824_000, kind: 'force-release', forUs: 0, process: 1 },
-      { at: 1_039_000, kind: 'kill', forUs: 209_000, process: 1 },
-    ];
-    const features = ['holds', 'elections', 'aborts', 'parcels', 'permits'] as const;
-    const shape = { seconds: 2, processes: 2, keys: 1, parallel: 1, commandTimeoutMs: 2_000 };
-    expect((await simulate(planOf(43_868, 'one', { ...shape, features, faults }), copies)).violations).toEqual([]);
   });
 
   it.each<[what: string, fault: Fault]>([
@@ -139,17 +112,6 @@ describe('The explorer', () => {
       faults,
     });
     expect((await simulate(plan, copies)).violations).toEqual([]);
-  });
-});
-
-describe('The command line of the explorer', () => {
-  it.each([
-    [['--topology', 'two'], '--topology does not know "two": expected one, redlock-3, redlock-5, sentinel, cluster.'],
-    [['--seed', 'x'], '--seed is a whole number: got "x".'],
-    [['--trace'], '--trace needs --seed'],
-    [['--mutant', 'none'], '--mutant does not know "none"'],
-  ])('refuses %j', (args, message) => {
-    expect(() => readArguments(args)).toThrow(message);
   });
 });
 
