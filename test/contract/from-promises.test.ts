@@ -249,7 +249,7 @@ it.each(FAILURES)(
     const backend = broken({ inspect: fails, forceRelease: fails, report: fails });
     const unavailable = expect.objectContaining({
       code: 'LOCK_UNAVAILABLE',
-      message: expect.stringContaining(problem),
+      causes: [expect.objectContaining({ node: 'toy', problem })],
     });
     await expect(backend.inspect('key')).rejects.toEqual(unavailable);
     await expect(backend.forceRelease('key')).rejects.toEqual(unavailable);

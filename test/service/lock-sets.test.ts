@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { LockContendedError, LockUnavailableError, type LockSet } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
@@ -73,19 +73,6 @@ it('a call whose time is over names no holder of a key of which the store has sa
   expect(refusal).toBeInstanceOf(LockUnavailableError);
   expect(refusal).toMatchObject({ key: 's2' });
   await until(() => areFree('s1', 's2'), { what: 'the locks to be given back' });
-});
-
-it('many locks whose signals are read draw no warning of Node.js about listeners', async () => {
-  const locks = await open();
-  const warnings: Error[] = [];
-  const warned = (warning: Error) => void warnings.push(warning);
-  process.on('warning', warned);
-  onTestFinished(() => void process.off('warning', warned));
-  const set = await locks.acquireAll(Array.from({ length: 11 }, (_, at) => `many ${at}`));
-  expect([set.signal.aborted, set.closing.aborted]).toEqual([false, false]);
-  await new Promise((resolve) => setImmediate(resolve));
-  await set.release();
-  expect(warnings).toEqual([]);
 });
 
 it('the loss of one aborts the signal of the set at once, and the others are kept until the work has ended [G353]', async () => {

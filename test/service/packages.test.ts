@@ -36,7 +36,8 @@ it('the signals of a lock, of a set and of a leader take any number of listeners
     for (let count = 0; count < 30; count++) signal.addEventListener('abort', () => {});
   };
   await locks.withLock('key', ({ signal, closing }) => [signal, closing].forEach(listen));
-  await locks.withLock(['a', 'b'], ({ signal, closing }) => [signal, closing].forEach(listen));
+  const keys = Array.from({ length: 11 }, (_, at) => `key ${at}`);
+  await locks.withLock(keys, ({ signal, closing }) => [signal, closing].forEach(listen));
   await new Promise<void>((resolve) => {
     locks.whileLeader('leader', {}, async ({ signal }) => {
       listen(signal);
