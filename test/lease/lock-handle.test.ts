@@ -76,17 +76,20 @@ describe('extend', () => {
     }
   });
 
-  it('an extension counts from when it was sent: the time that the reply took is gone from the lease [G5]', async () => {
+  it('a grant and an extension count from when they were sent: the time that the reply took is gone from the lease [G5]', async () => {
     const { proxy, locks } = await openBehindProxy({ commandTimeoutMs: 5_000 });
     const lock = await locks.acquire('slow');
     proxy.hold();
     const extending = lock.extend(20_000);
+    const acquiring = locks.acquire('as slow', { ttlMs: 20_000 });
     await new Promise((resolve) => setTimeout(resolve, 300));
     proxy.release();
     await extending;
-    expect(lock.remainingMs).toBeLessThanOrEqual(20_000 - 202 - 300 + 5);
-    expect(lock.remainingMs).toBeGreaterThan(10_000);
-    await lock.release();
+    for (const each of [lock, await acquiring]) {
+      expect(each.remainingMs).toBeLessThanOrEqual(20_000 - 202 - 300 + 5);
+      expect(each.remainingMs).toBeGreaterThan(10_000);
+      await each.release();
+    }
   });
 
   it('an extension mints no new fencing token [G26]', async () => {

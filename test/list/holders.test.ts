@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { LockInfo, RedisLockModuleOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
@@ -76,28 +77,33 @@ it.each(STORES)(
   },
 );
 
-it('the error of a call that is refused permits names one holder, the number of others, and what the call asked for [G893]', async () => {
-  const locks = await openLocks({ memory: true });
-  const held = [];
-  for (let count = 0; count < 3; count++) held.push(await locks.acquirePermits('full', { limit: 3 }));
-  const refusal = locks.acquirePermits('full', { limit: 3, permits: 2, waitMs: 0 });
-  await expect(refusal).rejects.toMatchObject({
-    code: 'LOCK_CONTENDED',
-    holder: holderOf(held[0]!),
-    others: 2,
-    permits: 2,
-    message: expect.stringMatching(
-      /^2 permits of "full" are not free: the lock is held by pid \d+ on \S+ and 2 others \(one of their leases runs for another \d+ ms\); gave up after .* use tryAcquirePermits, or onContended of @Limited\.$/,
-    ),
-  });
-  const exclusive = await locks.acquire('full', { waitMs: 0 }).catch((error: unknown) => error);
-  expect(exclusive).toMatchObject({
-    others: 2,
-    message: expect.stringMatching(/^Lock "full" is held by pid \d+ on \S+ and 2 others \(one /) as string,
-  });
-  expect(exclusive).not.toHaveProperty('permits', expect.anything());
-  await Promise.all(held.slice(1).map((permit) => permit.release()));
-  const alone = await locks.acquire('full', { waitMs: 0 }).catch((error: unknown) => error as Error);
-  expect(alone).toMatchObject({ message: expect.stringMatching(/held by pid \d+ on \S+ \(its lease/) as string });
-  expect(alone).not.toHaveProperty('others', expect.anything());
-});
+it.each(STORES)(
+  'the error of a call that is refused permits names one holder, the number of others, and what the call asked for (%s) [G893]',
+  async (_, options) => {
+    const locks = await openLocks(options());
+    await locks.acquirePermits('full', { limit: 4, ttlMs: 300, watchdog: false });
+    const held = [];
+    for (let count = 0; count < 3; count++) held.push(await locks.acquirePermits('full', { limit: 4 }));
+    await sleep(500); // the time of the first is over, and its data are still in the value
+    const refusal = locks.acquirePermits('full', { limit: 4, permits: 2, waitMs: 0 });
+    await expect(refusal).rejects.toMatchObject({
+      code: 'LOCK_CONTENDED',
+      holder: holderOf(held[0]!),
+      others: 2,
+      permits: 2,
+      message: expect.stringMatching(
+        /^2 permits of "full" are not free: the lock is held by pid \d+ on \S+ and 2 others \(one of their leases runs for another \d+ ms\); gave up after .* use tryAcquirePermits, or onContended of @Limited\.$/,
+      ),
+    });
+    const exclusive = await locks.acquire('full', { waitMs: 0 }).catch((error: unknown) => error);
+    expect(exclusive).toMatchObject({
+      others: 2,
+      message: expect.stringMatching(/^Lock "full" is held by pid \d+ on \S+ and 2 others \(one /) as string,
+    });
+    expect(exclusive).not.toHaveProperty('permits', expect.anything());
+    await Promise.all(held.slice(1).map((permit) => permit.release()));
+    const alone = await locks.acquire('full', { waitMs: 0 }).catch((error: unknown) => error as Error);
+    expect(alone).toMatchObject({ message: expect.stringMatching(/held by pid \d+ on \S+ \(its lease/) as string });
+    expect(alone).not.toHaveProperty('others', expect.anything());
+  },
+);

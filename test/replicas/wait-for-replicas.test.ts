@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } 
 import type { RedisLockSettings } from 'nest-redis-lock';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { ownerOn } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -34,14 +35,9 @@ class Primary {
     this.stream.dropReplies();
   }
 
-  /** The replica may follow again; it then gets what it missed. */
-  uncut(): void {
-    this.stream.passReplies();
-  }
-
-  /** @returns when the replica follows */
+  /** The replica gets what it missed. @returns when it follows */
   async letIn(): Promise<void> {
-    this.uncut();
+    this.stream.passReplies();
     await this.acknowledged();
   }
 
@@ -52,20 +48,8 @@ class Primary {
     return until(waiting, { what: 'a client waits for replicas' });
   }
 
-  /** The number of calls of WAIT while the work ran. */
-  async waits(work: () => Promise<unknown>): Promise<number> {
-    await this.server.resetCalls();
-    await work();
-    return (await this.server.calls()).wait ?? 0;
-  }
-
-  /** The holder of the lock on the primary, and on the replica. */
-  async owners(key: string): Promise<{ primary: string | null; replica: string | null }> {
-    return { primary: await ownerOn(this.server, key), replica: await ownerOn(this.replica, key) };
-  }
-
   async isFree(key: string): Promise<void> {
-    await until(async () => (await this.owners(key)).primary === null, { what: `the lock "${key}" is free` });
+    await until(async () => (await ownerOn(this.server, key)) === null, { what: `the lock "${key}" is free` });
   }
 
   async stop(): Promise<void> {
@@ -105,59 +89,53 @@ describe('With waitForReplicas', () => {
     ],
   });
 
-  describe('a lock that the replica does not get in time', () => {
-    it('a lock that the replica does not get in time is refused and given back, and the error says how many replicas had got it [G74]', async () => {
-      const locks = await open(BRIEFLY);
-      primary.cutOff();
-      const key = freshKey();
-      await expect(locks.acquire(key)).rejects.toMatchObject(fewer(1, 100));
-      await primary.isFree(key);
-    });
-
-    it('leaves a parcel its time, if it is adopted', async () => {
-      const sender = await openLocks({ redis: primary.url });
-      const locks = await open(BRIEFLY);
-      const key = freshKey();
-      const parcel = await (await sender.acquire(key)).detach({ ttlMs: 3_600_000 });
-      primary.cutOff();
-      await expect(locks.adopt(parcel)).rejects.toMatchObject(fewer(1, 100));
-      const holder = async () => (await sender.inspect(key))!;
-      await until(async () => (await holder()).holder?.detached, { what: 'the parcel has the lock again' });
-      expect((await holder()).remainingMs).toBeGreaterThan(3_000_000);
-      await primary.letIn();
-      expect(await sender.release(parcel)).toBe(true);
-    });
-
-    it('a lock that was handed over and does not reach the replica in time is refused to the waiter, and passed on to nobody [G75]', async () => {
-      const [holder, waiter] = [await open(undefined), await open(BRIEFLY)];
-      const key = freshKey();
-      const held = await holder.acquire(key);
-      const attempt = waiter.acquire(key);
-      await queued(key);
-      primary.cutOff();
-      await held.release();
-      await expect(attempt).rejects.toMatchObject(fewer(1, 100));
-      await primary.isFree(key);
-    });
+  it('a lock that the replica does not get in time is refused and given back, and the error says how many replicas had got it [G74]', async () => {
+    const locks = await open(BRIEFLY);
+    primary.cutOff();
+    const key = freshKey();
+    await expect(locks.acquire(key)).rejects.toMatchObject(fewer(1, 100));
+    await primary.isFree(key);
   });
 
-  describe('a wait that ends in a fault is no answer:', () => {
-    it('a lock whose primary hangs while it waits for replicas is refused [G76]', async () => {
-      const locks = await open({ count: 1, timeoutMs: 500 }, { commandTimeoutMs: 1_000 });
-      const key = freshKey();
-      await locks.isLocked(key); // connected
-      primary.cutOff();
-      const attempt = expect(locks.acquire(key)).rejects.toThrow(
-        'no answer within 1500 ms on whether replicas have it',
-      );
-      await primary.isWaitedFor();
-      primary.server.pause();
-      await attempt;
-      primary.server.resume();
-      await primary.isFree(key);
-      await primary.letIn();
-      await until(async () => (await locks.tryAcquire(key).catch(() => null)) !== null, { what: 'it serves again' });
-    });
+  it('a lock that the replica does not get in time leaves its parcel its time, if it is adopted', async () => {
+    const sender = await openLocks({ redis: primary.url });
+    const locks = await open(BRIEFLY);
+    const key = freshKey();
+    const parcel = await (await sender.acquire(key)).detach({ ttlMs: 3_600_000 });
+    primary.cutOff();
+    await expect(locks.adopt(parcel)).rejects.toMatchObject(fewer(1, 100));
+    const holder = async () => (await sender.inspect(key))!;
+    await until(async () => (await holder()).holder?.detached, { what: 'the parcel has the lock again' });
+    expect((await holder()).remainingMs).toBeGreaterThan(3_000_000);
+    await primary.letIn();
+    expect(await sender.release(parcel)).toBe(true);
+  });
+
+  it('a lock that was handed over and does not reach the replica in time is refused to the waiter, and passed on to nobody [G75]', async () => {
+    const [holder, waiter] = [await open(undefined), await open(BRIEFLY)];
+    const key = freshKey();
+    const held = await holder.acquire(key);
+    const attempt = waiter.acquire(key);
+    await untilQueued(primary.server, key, 1);
+    primary.cutOff();
+    await held.release();
+    await expect(attempt).rejects.toMatchObject(fewer(1, 100));
+    await primary.isFree(key);
+  });
+
+  it('a lock whose primary hangs while it waits for replicas is refused [G76]', async () => {
+    const locks = await open({ count: 1, timeoutMs: 500 }, { commandTimeoutMs: 1_000 });
+    const key = freshKey();
+    await locks.isLocked(key); // connected
+    primary.cutOff();
+    const attempt = expect(locks.acquire(key)).rejects.toThrow('no answer within 1500 ms on whether replicas have it');
+    await primary.isWaitedFor();
+    primary.server.pause();
+    await attempt;
+    primary.server.resume();
+    await primary.isFree(key);
+    await primary.letIn();
+    await until(async () => (await locks.tryAcquire(key).catch(() => null)) !== null, { what: 'it serves again' });
   });
 
   it('a client that cannot be closed while its server hangs costs the locks of that round, but no later ones', async () => {
@@ -187,13 +165,6 @@ describe('With waitForReplicas', () => {
     await primary.letIn();
     await until(() => locks.tryAcquire(freshKey()).catch(() => null), { what: 'it serves again' });
   });
-
-  /** The number of processes in the queue of the lock. */
-  function queued(key: string, count = 1): Promise<unknown> {
-    return until(async () => (await primary.server.command('ZCOUNT', `lock:{${key}}:queue`, '0', '+inf')) === count, {
-      what: `${count} wait for the lock`,
-    });
-  }
 
   it('an extension with waitForReplicas that the replica does not get does not count [G77]', async () => {
     const locks = await open({ count: 1, timeoutMs: 1_000 }, { ttlMs: 60_000 });

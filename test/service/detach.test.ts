@@ -49,6 +49,7 @@ describe('a lock that is detached', () => {
     const [sender, receiver] = [await open(), await open({ ttlMs: 600 })];
     const lock = await sender.acquire('adopted');
     const parcel = await lock.detach(HOUR);
+    expect(parcel.fencingToken).toBe(lock.fencingToken);
     const adopted = await receiver.adopt(JSON.parse(JSON.stringify(parcel)) as LockParcel);
     expect(adopted.fencingToken).toBeGreaterThan(lock.fencingToken);
     expect(await counterOn(server)).toBe(adopted.fencingToken);
