@@ -80,19 +80,6 @@ describe('Of the operations for a server that is busy', () => {
   }
   const sent = () => calls.map(({ script, keys }) => [(script as Script).name, ...keys]);
 
-  it('a bounded number of commands is in flight, and the next is sent when one is answered', async () => {
-    for (const lock of locks(5_000)) run(ACQUIRE, lock);
-    await endOfTick();
-    expect(calls).toHaveLength(COMMANDS_IN_FLIGHT);
-    let most = 0;
-    while (calls.length > 0) {
-      await answerNext();
-      most = Math.max(most, calls.length);
-    }
-    expect(most).toBe(COMMANDS_IN_FLIGHT);
-    expect(answers).toEqual(locks(5_000));
-  });
-
   it('releases and extensions are sent in turn, and before acquires that came earlier', async () => {
     await fill();
     for (const lock of locks(150, 'acquired')) run(ACQUIRE, lock);
@@ -271,6 +258,24 @@ describe('Of the operations for a server that is busy', () => {
       await endOfTick();
       expect(answers.at(-1)).toMatchObject(STILL_OPEN);
       expect(calls).toHaveLength(COMMANDS_IN_FLIGHT);
+    });
+
+    it('a server that hangs costs the operations for other servers nothing', async () => {
+      Object.assign(client.topology, { isCluster: true, routeOf: (key: string) => [clusterSlot(key), key] });
+      for (let command = 0; command < COMMANDS_IN_FLIGHT; command++) {
+        run(EXTEND, '{a}');
+        await endOfTick();
+      }
+      run(EXTEND, '{b}');
+      await endOfTick();
+      calls.pop()!.answered('{b}');
+      expect(answers).toEqual(['{b}']);
+      await pass(LIMIT_MS);
+      run(EXTEND, '{b}');
+      run(EXTEND, '{a}');
+      await endOfTick();
+      expect(sent().at(-1)).toEqual(['extend', '{b}']);
+      expect(answers.at(-1)).toMatchObject(STILL_OPEN);
     });
 
     it('a command that the server skips has the time of one limit, and blocks only its slot', async () => {

@@ -40,8 +40,6 @@ class Compiler {
   #count = 0;
   /** The variables of the compiled function that contain a value while it is tested. */
   #tested: string[] = [];
-  /** The variable of that function that contains the values of `...`. */
-  #rest?: string;
 
   chunk({ body }: Chunk): string {
     return `'use strict'; return (redis, KEYS, ARGV) => ${this.#function([], body)}();`;
@@ -81,18 +79,16 @@ class Compiler {
   }
 
   #function(parameters: readonly (Identifier | Node)[], body: readonly Statement[]): string {
-    const [outer, outerRest] = [this.#tested, this.#rest];
+    const outer = this.#tested;
     this.#tested = [];
-    this.#rest = undefined;
     const [names, code] = this.#inScope(() => {
-      const declared = parameters.map((parameter) => {
-        if (parameter.type === 'Identifier') return this.#declare(parameter.name);
-        return `...${(this.#rest = `rest$${++this.#count}`)}`;
-      });
+      const declared = parameters.map((each) =>
+        each.type === 'Identifier' ? this.#declare(each.name) : refuse(each, 'these parameters'),
+      );
       return [declared, this.#statements(body)];
     });
     const tested = this.#tested.length > 0 ? `let ${this.#tested.join(', ')};` : '';
-    [this.#tested, this.#rest] = [outer, outerRest];
+    this.#tested = outer;
     return `((${names.join(', ')}) => {${tested}\n${code}\n})`;
   }
 
@@ -238,11 +234,7 @@ class Compiler {
       case 'NilLiteral':
         return 'undefined';
       case 'Identifier':
-        return node.name === 'redis' && !this.#lookUp('redis') ? 'lua.redisTable(redis)' : this.#variable(node);
-      case 'VarargLiteral':
-        return `${this.#rest ?? refuse(node, '"..." outside of a function')}[0]`;
-      case 'FunctionDeclaration':
-        return this.#function(node.parameters, node.body);
+        return this.#variable(node);
       case 'BinaryExpression':
         return this.#binary(node.operator, node.left, node.right, node);
       case 'UnaryExpression':
@@ -285,11 +277,9 @@ class Compiler {
     return comparison ? `lua.${comparison}(${a}, ${b})` : refuse(node, operator);
   }
 
-  /** A JavaScript array, with all results of the last expression if it is a call or `...`. */
+  /** A JavaScript array, with all results of the last expression if it is a call. */
   #values(nodes: readonly Expression[]): string {
     const last = nodes.at(-1);
-    if (last?.type === 'VarargLiteral' && this.#rest)
-      return `[${[...nodes.slice(0, -1).map((node) => this.#expression(node)), `...${this.#rest}`].join(', ')}]`;
     if (!last || !isCall(last)) return `[${nodes.map((node) => this.#expression(node)).join(', ')}]`;
     return `[${[...nodes.slice(0, -1).map((node) => this.#expression(node)), `...lua.all(${this.#call(last)})`].join(', ')}]`;
   }
@@ -303,7 +293,6 @@ class Compiler {
       return base.name in library.globals ? `lua.globals.${base.name}(...${args})` : refuse(node, base.name);
     }
     if (base.type !== 'MemberExpression' || base.base.type !== 'Identifier') return refuse(node, 'a call of a field');
-    if (this.#lookUp(base.base.name)) return `lua.call(${this.#expression(base)}, ${args})`;
     const [room, name] = [base.base.name, base.identifier.name];
     if (room === 'redis' && REDIS.includes(name)) return `redis.${name}(${node.loc!.start.line}, ${args})`;
     const functions: Record<string, Readonly<Record<string, LuaFunction>>> = {

@@ -85,13 +85,6 @@ function client(server: SimulatedServer, args: readonly string[], connection: Co
       for (const each of doomed) each.close('end');
       return doomed.length;
     }
-    case 'UNBLOCK': {
-      const error = /^error$/i.test(rest[1] ?? '')
-        ? new ReplyError('UNBLOCKED client unblocked via CLIENT UNBLOCK')
-        : undefined;
-      const meant = [...server.connections].find(({ id }) => id === Number(rest[0]));
-      return meant && server.replication.unblock(meant, error) ? 1 : 0;
-    }
     default:
       return new ReplyError(`ERR unknown subcommand '${kind}'`);
   }

@@ -190,13 +190,6 @@ export class Replication {
     return undefined;
   }
 
-  /** @returns whether it has waited */
-  unblock(connection: Connection, error?: ReplyError): boolean {
-    const wait = [...this.#waits].find((each) => each.connection === connection);
-    if (wait) this.#end(wait, error ?? this.#replicasWith(wait.offset));
-    return wait !== undefined;
-  }
-
   /** Its history is another one from here on. */
   branchOff(id: string): void {
     this.formerId = this.id;
