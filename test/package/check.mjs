@@ -79,7 +79,7 @@ async function sbom() {
   assert.equal(metadata.component.purl, `pkg:npm/${manifest.name}@${manifest.version}`);
   const isForDevelopment = ({ properties }) => properties.some(({ name }) => name === 'cdx:npm:package:development');
   const names = components.filter(isForDevelopment).map(({ purl }) => purl);
-  assert.ok(names.includes(`pkg:npm/typescript@${manifest.devDependencies.typescript}`));
+  assert.ok(names.includes(`pkg:npm/vitest@${manifest.devDependencies.vitest}`));
   assert.deepEqual(
     components.filter((component) => !isForDevelopment(component)).map(({ purl }) => purl),
     [],

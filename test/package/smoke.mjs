@@ -28,7 +28,7 @@ const APPS = [
     redis: '6.3.1',
     pg: '8.23.1',
     peers: NEWEST_PEERS,
-    typescript: '6.0.3',
+    typescript: '7.0.2',
     compilerOptions: NODENEXT,
   },
   {
@@ -284,7 +284,8 @@ export async function tryExample(name, parent, tarball, runtime, env = {}) {
   await cp(join(root, 'examples', name), folder, { recursive: true, filter: isSource });
   const manifest = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
   const { devDependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
-  const versions = { ...devDependencies, 'nest-redis-lock': `file:${tarball}` };
+  const typescript = devDependencies['@typescript/native'];
+  const versions = { ...devDependencies, typescript, 'nest-redis-lock': `file:${tarball}` };
   for (const kind of ['dependencies', 'devDependencies']) {
     for (const dependency of Object.keys(manifest[kind])) manifest[kind][dependency] = versions[dependency];
   }

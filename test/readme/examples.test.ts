@@ -27,7 +27,8 @@ describe.each(readdirSync(`${root}examples`))('examples/%s', (name) => {
       Record<string, string>
     >;
     const wanted = { ...manifest.dependencies, ...manifest.devDependencies };
-    const tested: Record<string, string> = { ...devDependencies, 'nest-redis-lock': version };
+    const typescript = devDependencies['@typescript/native']!.replace('npm:typescript@', '');
+    const tested: Record<string, string> = { ...devDependencies, typescript, 'nest-redis-lock': version };
     expect(Object.keys(wanted)).toContain('nest-redis-lock');
     const refused = Object.entries(wanted).filter(([name, range]) => !admits(range, tested[name] ?? ''));
     expect(refused).toEqual([]);

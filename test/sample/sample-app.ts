@@ -1,11 +1,11 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Figures } from '../../sample-app/demonstration/demonstration.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
-import { compileFile, compileLibrary } from '../support/compiled-library.js';
+import { compileLibrary, compileModule } from '../support/compiled-library.js';
 import { archiveOfPGlite } from '../support/prepared-pglite.js';
 import { until } from '../support/until.js';
 
@@ -18,9 +18,7 @@ export async function compileSampleApp(): Promise<void> {
   for (const folder of ['sample-app', 'servers']) {
     for (const file of readdirSync(ROOT + folder, { recursive: true, encoding: 'utf8' })) {
       if (!file.endsWith('.ts')) continue;
-      const target = join(COMPILED, folder, file.replace(/\.ts$/, '.js'));
-      mkdirSync(dirname(target), { recursive: true });
-      writeFileSync(target, compileFile(join(ROOT, folder, file)));
+      compileModule(join(ROOT, folder, file), join(COMPILED, folder, file.replace(/\.ts$/, '.js')));
     }
   }
   symlinkSync(compileLibrary(), join(COMPILED, 'lib'));

@@ -1,53 +1,38 @@
-import { readFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import ts from 'typescript';
+import { generate } from '../readme/compile.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => readFileSync(path, 'utf8')) as {
-  config: object;
-};
-const options = {
-  ...ts.parseJsonConfigFileContent(config, ts.sys, root).options,
-  noUnusedLocals: false,
-  noUnusedParameters: false,
-  isolatedModules: true,
-};
-
-/** What one program has read, the next ones do not read again. */
-const known = new Map<string, ts.SourceFile | undefined>();
-const host = ts.createCompilerHost(options);
-const getSourceFile = host.getSourceFile.bind(host);
-host.getSourceFile = (path, ...rest) => {
-  if (!known.has(path)) known.set(path, getSourceFile(path, ...rest));
-  return known.get(path);
-};
+const compilerOptions = { noUnusedLocals: false, noUnusedParameters: false, isolatedModules: true };
 
 export interface Diagnostic {
+  file: string;
   /** Line of the source, from 1. */
   line: number;
   message: string;
 }
 
-/** The errors of the compiler in a module in test/nest, with the settings of this repository and `isolatedModules`. */
-export function diagnosticsOf(source: string): Diagnostic[] {
-  const name = `${root}test/nest/in-memory-${known.size}.ts`;
-  known.set(name, ts.createSourceFile(name, source, ts.ScriptTarget.ES2022));
-  return diagnosticsIn([name]).map(({ file, start = 0, messageText }) => ({
-    line: file ? file.getLineAndCharacterOfPosition(start).line + 1 : 0,
-    message: ts.flattenDiagnosticMessageText(messageText, '\n'),
-  }));
-}
-
 /**
- * The errors of the compiler in these files, as it prints them: none if they are correct.
+ * The errors of the compiler in these files, with the settings of this repository and `isolatedModules`. Errors of
+ * modules that they import are left out: `npm run types` finds those.
  * @param declarations of packages that are not installed
  */
-export function printedDiagnosticsIn(files: string[], declarations: string): string {
-  return ts.formatDiagnostics(diagnosticsIn(files, declarations), host);
-}
-
-function diagnosticsIn(files: string[], ...others: string[]): ts.Diagnostic[] {
-  const program = ts.createProgram([...files, ...others], options, host);
-  // Not the errors of the library, which they import: it is checked separately.
-  return files.flatMap((file) => ts.getPreEmitDiagnostics(program, program.getSourceFile(file)!));
+export async function diagnosticsIn(files: string[], ...declarations: string[]): Promise<Diagnostic[]> {
+  const config = { extends: `${root}tsconfig.json`, compilerOptions, include: [], files: [...files, ...declarations] };
+  const path = generate(`${files[0]!.split('/').at(-1)}.tsconfig.json`, JSON.stringify(config));
+  const compiler = spawn(`${root}node_modules/.bin/tsc`, ['-p', path, '--pretty', 'false', '--singleThreaded'], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const printed = await text(compiler.stdout);
+  // One line for each error, and indented lines with its reasons.
+  const errors = printed.split(/\n(?=\S)/).filter(Boolean);
+  return errors
+    .map((error) => {
+      const [, file, line, message] = /^(\S+)\((\d+),\d+\): error TS\d+: ([^]*)$/.exec(error) ?? [];
+      if (message === undefined) throw new Error(`The compiler could not run: ${printed}`);
+      return { file: `${root}${file}`, line: Number(line), message: message.trimEnd() };
+    })
+    .filter(({ file }) => files.includes(file));
 }

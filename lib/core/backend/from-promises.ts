@@ -86,7 +86,7 @@ export interface PromiseBackend
  * @param now the clock of the service, in milliseconds. By default `performance.now()`
  * @param timeLimitMs for each operation; for an attempt to acquire only if the store has no `attemptTimeoutMs`
  */
-export function fromPromises(backend: PromiseBackend, now = monotonic, timeLimitMs = 1_000): LockBackend {
+export function fromPromises(backend: PromiseBackend, now: () => number = monotonic, timeLimitMs = 1_000): LockBackend {
   return new LimitedBackend(backend, now, timeLimitMs);
 }
 
