@@ -40,6 +40,8 @@ class Compiler {
   #count = 0;
   /** The variables of the compiled function that contain a value while it is tested. */
   #tested: string[] = [];
+  /** The variable of that function that contains the values of `...`. */
+  #rest?: string;
 
   chunk({ body }: Chunk): string {
     return `'use strict'; return (redis, KEYS, ARGV) => ${this.#function([], body)}();`;
@@ -79,16 +81,18 @@ class Compiler {
   }
 
   #function(parameters: readonly (Identifier | Node)[], body: readonly Statement[]): string {
-    const outer = this.#tested;
+    const [outer, outerRest] = [this.#tested, this.#rest];
     this.#tested = [];
+    this.#rest = undefined;
     const [names, code] = this.#inScope(() => {
-      const declared = parameters.map((each) =>
-        each.type === 'Identifier' ? this.#declare(each.name) : refuse(each, 'these parameters'),
-      );
+      const declared = parameters.map((parameter) => {
+        if (parameter.type === 'Identifier') return this.#declare(parameter.name);
+        return `...${(this.#rest = `rest$${++this.#count}`)}`;
+      });
       return [declared, this.#statements(body)];
     });
     const tested = this.#tested.length > 0 ? `let ${this.#tested.join(', ')};` : '';
-    this.#tested = outer;
+    [this.#tested, this.#rest] = [outer, outerRest];
     return `((${names.join(', ')}) => {${tested}\n${code}\n})`;
   }
 
@@ -234,7 +238,11 @@ class Compiler {
       case 'NilLiteral':
         return 'undefined';
       case 'Identifier':
-        return this.#variable(node);
+        return node.name === 'redis' && !this.#lookUp('redis') ? 'lua.redisTable(redis)' : this.#variable(node);
+      case 'VarargLiteral':
+        return `${this.#rest ?? refuse(node, '"..." outside of a function')}[0]`;
+      case 'FunctionDeclaration':
+        return this.#function(node.parameters, node.body);
       case 'BinaryExpression':
         return this.#binary(node.operator, node.left, node.right, node);
       case 'UnaryExpression':
@@ -277,9 +285,11 @@ class Compiler {
     return comparison ? `lua.${comparison}(${a}, ${b})` : refuse(node, operator);
   }
 
-  /** A JavaScript array, with all results of the last expression if it is a call. */
+  /** A JavaScript array, with all results of the last expression if it is a call or `...`. */
   #values(nodes: readonly Expression[]): string {
     const last = nodes.at(-1);
+    if (last?.type === 'VarargLiteral' && this.#rest)
+      return `[${[...nodes.slice(0, -1).map((node) => this.#expression(node)), `...${this.#rest}`].join(', ')}]`;
     if (!last || !isCall(last)) return `[${nodes.map((node) => this.#expression(node)).join(', ')}]`;
     return `[${[...nodes.slice(0, -1).map((node) => this.#expression(node)), `...lua.all(${this.#call(last)})`].join(', ')}]`;
   }
@@ -293,6 +303,7 @@ class Compiler {
       return base.name in library.globals ? `lua.globals.${base.name}(...${args})` : refuse(node, base.name);
     }
     if (base.type !== 'MemberExpression' || base.base.type !== 'Identifier') return refuse(node, 'a call of a field');
+    if (this.#lookUp(base.base.name)) return `lua.call(${this.#expression(base)}, ${args})`;
     const [room, name] = [base.base.name, base.identifier.name];
     if (room === 'redis' && REDIS.includes(name)) return `redis.${name}(${node.loc!.start.line}, ${args})`;
     const functions: Record<string, Readonly<Record<string, LuaFunction>>> = {

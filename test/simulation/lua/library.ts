@@ -1,4 +1,14 @@
-import { LuaError, Multi, numberOf, Table, textOf, typeOf, type LuaFunction, type LuaValue } from './values.js';
+import {
+  LuaError,
+  Multi,
+  numberOf,
+  Table,
+  textOf,
+  typeOf,
+  type LuaFunction,
+  type LuaValue,
+  type RedisOfScripts,
+} from './values.js';
 
 /**
  * The functions that compiled scripts call: operators whose operands can have the wrong type, and the functions of Lua
@@ -51,6 +61,11 @@ export function setIndex(target: LuaValue, key: LuaValue, value: LuaValue): void
 export function call(value: LuaValue, args: readonly LuaValue[]): LuaValue | Multi {
   if (typeof value !== 'function') throw new LuaError(`attempt to call a ${typeOf(value)} value`);
   return value(...args);
+}
+
+/** `redis`, as a value. Errors of the functions that it calls name no line. */
+export function redisTable(redis: RedisOfScripts): Table {
+  return new Table([], { call: (...args) => redis.call(0, args), pcall: (...args) => redis.pcall(0, args) });
 }
 
 export const first = (result: LuaValue | Multi): LuaValue => (result instanceof Multi ? result.values[0] : result);
@@ -166,8 +181,11 @@ function roundToEven(value: number): number {
 const CLASSES: Readonly<Record<string, string>> = {
   a: 'A-Za-z',
   d: '0-9',
+  l: 'a-z',
   s: ' \\t\\n\\v\\f\\r',
+  u: 'A-Z',
   w: 'A-Za-z0-9',
+  x: 'A-Fa-f0-9',
 };
 const patterns = new Map<string, RegExp>();
 
