@@ -9,7 +9,6 @@ import { queued, untilQueued } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { PACKAGES } from '../adapters/packages.js';
 import { aclUser, refusals, RIGHTS } from './acl-user.js';
 import { commandTimeoutMs, diagnosed } from './diagnosed.js';
 import { shardOf } from '../support/stored.js';
@@ -94,26 +93,6 @@ describe('A user of Redis with the rights that docs/rights.md names', () => {
     expect(commands.length).toBeGreaterThan(14);
     expect(commands.filter((right) => used[right.slice(1)] === undefined)).toEqual([]);
   });
-
-  it.each(Object.entries(PACKAGES))(
-    'a user with the documented rights is refused nothing when a call waits, with a client of %s that has a keyPrefix of its own',
-    async (_name, { withPrefix }) => {
-      const [server] = servers as [RedisServer];
-      const also = ['resetkeys', '~app:lock:*'];
-      const { username, password } = await aclUser(server, { also });
-      const redis = { ...withPrefix(server.url, 'app:'), username, password };
-      const [holder, waiter] = [await open({ redis }), await open({ redis })];
-      await refusals(server); // commands of the earlier tests
-      const lock = await holder.acquire('prefixed');
-      const waiting = waiter.acquire('prefixed');
-      await until(async () => Number(await server.command('ZCARD', 'app:lock:{prefixed}:queue')) > 0, {
-        what: 'it waits',
-      });
-      await lock.release();
-      await (await waiting).release();
-      expect(await refusals(server)).toEqual([]);
-    },
-  );
 
   it('a user with the documented rights may do all that a Redlock needs, and no node refuses it anything [G233]', async () => {
     await letVote(servers);

@@ -35,18 +35,6 @@ it.each([
   },
 );
 
-it('an application does not wait for Redis to accept credentials that it refused, and says what to correct', async () => {
-  const { port } = await redisServer('--requirepass', 'right');
-  const of = (login: string) => messageOf({ redis: `redis://${login}127.0.0.1:${port}` });
-  const wrong = 'WRONGPASS invalid username-password pair or user is disabled';
-  expect(await of('ada:hunter2@')).toBe(
-    `Redis cannot be used: 127.0.0.1:${port}: it refused the credentials: ${wrong}. Correct the user name and the password.`,
-  );
-  expect(await of('')).toContain(
-    'it needs a password, and none was given: NOAUTH. Put the password into the URL (redis://:password@host:6379)',
-  );
-});
-
 const CLIENTS: [name: string, to: (host: string, port: number, tls?: object) => RedisSource][] = [
   ['ioredis', (host, port, tls) => ({ host, port, ...(tls && { tls }) })],
   ['node-redis', (host, port, tls) => ({ socket: { host, port, ...(tls && { tls: true, ...tls }) } }) as RedisSource],

@@ -87,21 +87,6 @@ it('nothing is listed while nobody looks, and a stream ends after five minutes, 
   expect([looking.closed, listings.length, vi.getTimerCount()]).toEqual([true, length, 0]);
 });
 
-it('an error of the store is shown, costs the list no more than its turn, and an end completes all streams', async () => {
-  const { seen, looking } = look();
-  problem = new Error('Locks could not be listed: 10.0.0.5:6379 does not answer.');
-  takesMs = 2_000;
-  await vi.advanceTimersByTimeAsync(2_000);
-  expect(seen).toEqual([expect.objectContaining({ problem: problem.message })]);
-  problem = undefined;
-  takesMs = 10;
-  await vi.advanceTimersByTimeAsync(1_010);
-  expect(seen.at(-1)).toMatchObject({ rows: [] });
-  expect(seen.at(-1)).not.toHaveProperty('problem');
-  watch.end();
-  expect([looking.closed, look().looking.closed]).toEqual([true, true]);
-});
-
 it('all pages of a service share one watch, and a viewer who comes while the application closes does not delay it more than others [G494]', () => {
   const watches = new LockWatches();
   expect(watches.of(locks)).toBe(watches.of(locks));

@@ -3,11 +3,9 @@ import {
   fencedUpdate,
   fencedUpsert,
   fencingHeaders,
-  LockError,
   LockKeyError,
   LockOptionsError,
   readFencingHeader,
-  StaleTokenError,
 } from 'nest-redis-lock';
 import { expect, it } from 'vitest';
 
@@ -74,41 +72,16 @@ it.each<[what: string, change: object, problem: string]>([
   }
 });
 
-function refusalOf(changedRows: number, write: Parameters<typeof assertFenced>[1]): StaleTokenError {
-  try {
-    assertFenced(changedRows, write);
-  } catch (error) {
-    return error as StaleTokenError;
-  }
-  throw new Error('It was not refused.');
-}
-
-it('assertFenced refuses a write that has changed no row, with an error like the others', () => {
+it('assertFenced refuses a write that has changed no row, with an error that says whether a newer token is the reason', () => {
   const row = { table: 'stock', where: { sku: 'tea' }, fence: 33 };
   assertFenced(1, fencedUpdate(row));
-  const error = refusalOf(0, { key: 'product:tea', fencingToken: 33 });
-  expect(error).toBeInstanceOf(StaleTokenError);
-  expect(error).toBeInstanceOf(LockError);
-  expect(error).toMatchObject({
-    name: 'StaleTokenError',
-    code: 'LOCK_STALE_TOKEN',
-    status: 412,
-    statusCode: 412,
-    expose: false,
-    fencingToken: 33,
-    key: 'product:tea',
-    isCertain: false,
-  });
-  const update = refusalOf(0, fencedUpdate(row));
-  expect([update.isCertain, update.message]).toEqual([
-    false,
-    expect.stringContaining('has seen a newer one, or has no such row'),
-  ]);
-  const upsert = refusalOf(0, fencedUpsert(row));
-  expect([upsert.isCertain, upsert.message]).toEqual([
-    true,
-    expect.stringContaining('33 is too old: "stock" has seen a newer one.'),
-  ]);
+  for (const [write, isCertain, message] of [
+    [fencedUpdate(row), false, 'has seen a newer one, or has no such row'],
+    [fencedUpsert(row), true, '33 is too old: "stock" has seen a newer one.'],
+  ] as const) {
+    const error = { status: 412, fencingToken: 33, isCertain, message: expect.stringContaining(message) };
+    expect(() => assertFenced(0, write)).toThrow(expect.objectContaining(error));
+  }
   expect(() => assertFenced(1, {} as never)).toThrow(LockOptionsError);
 });
 

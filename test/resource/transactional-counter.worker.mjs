@@ -61,11 +61,6 @@ class Counter {
   fenced() {
     return add(this.locks.current().fencingToken);
   }
-
-  async claimed() {
-    await write(transactions.getStore().client, { fence: this.locks.current().fencingToken });
-    await add();
-  }
 }
 
 async function add(fence) {
@@ -94,7 +89,6 @@ Inject(LockService)(Counter, undefined, 0);
 decorate('transactionOutside', Transactional(), Locked('counter:tea'));
 decorate('lockOutside', Locked('counter:tea'), Transactional());
 decorate('fenced', Transactional(), Locked('counter:tea'));
-decorate('claimed', Transactional(), Locked('counter:tea'));
 
 class App {}
 const insideTransaction = () => transactions.getStore() !== undefined;

@@ -15,7 +15,7 @@ class TransactionalCounter extends DrivenProcess {
   }
 
   /** Adds one to the value that it reads. */
-  add(counting: 'transactionOutside' | 'lockOutside' | 'fenced' | 'claimed'): Promise<void> {
+  add(counting: 'transactionOutside' | 'lockOutside' | 'fenced'): Promise<void> {
     return this.ask('add', counting);
   }
 
@@ -125,9 +125,4 @@ it('fencedUpdate refuses a commit that comes after the commit of a later holder 
   await first.letCommit();
   await expect(adding).rejects.toThrow('StaleTokenError');
   expect(await total()).toBe(1);
-});
-
-it('a row that is claimed before it is read keeps all updates, even with @Transactional above @Locked', async () => {
-  await Promise.all(Array.from({ length: 20 }, (_, at) => [first, second][at % 2]!.add('claimed')));
-  expect(await total()).toBe(20);
 });

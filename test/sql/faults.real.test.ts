@@ -19,7 +19,7 @@ import {
 import { proxyTo } from '../support/stage.js';
 import type { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { blocked, locksOn, ownPostgres, PATIENT, postgresOfFile, sessionOn, urlBy } from './stage.js';
+import { blocked, ownPostgres, PATIENT, postgresOfFile, sessionOn, urlBy } from './stage.js';
 
 const server = await postgresOfFile();
 
@@ -186,14 +186,6 @@ describe('Locks in PostgreSQL', () => {
     );
     await replica.query('SELECT pg_promote()');
     await isHad(before);
-  });
-
-  it('are refused while an operator has stopped all writes, and can be acquired again afterwards', async () => {
-    const stopped = await ownPostgres();
-    await stopped.query('ALTER ROLE postgres SET default_transaction_read_only = on');
-    await expect(locksOn(stopped, { connectTimeoutMs: 3_000 })).rejects.toThrow(/read-only/);
-    await stopped.query('ALTER ROLE postgres RESET default_transaction_read_only');
-    expect(await (await locksOn(stopped)).tryAcquire(freshKey())).not.toBeNull();
   });
 
   it('do not wait for the one of them whose row another session holds, which is refused with advice [G662]', async () => {

@@ -146,15 +146,6 @@ describe('The statement that takes locks, gives them back and hands them over', 
     expect(await once({ key, owner: 'd' })).toMatchObject({ is_guarded: 0, is_taken: 0, granted: 'b' });
   });
 
-  it('confirms a lock that was handed over to the process that asks with its ticket', async () => {
-    const key = await held(['b']);
-    const given = await once({ key, give: 'a' });
-    const confirmed = await waits(key, 'b');
-    expect(confirmed).toMatchObject({ is_taken: 1, had_place: 0 });
-    expect(confirmed.first_token).toBeGreaterThan(Number(given.last_token));
-    expect(await queueOf(key)).toEqual([]);
-  });
-
   it.each<[what: string, ask: Omit<Asked, 'key'>, answer: object, left: string[]]>([
     ['does not queue', { owner: 'c' }, { is_taken: 0, gives: 0, granted: 'b' }, []],
     ['comes later', { owner: 'c', ticket: 'c', number: 3_000, queues: true }, { is_taken: 0, granted: 'b' }, ['c']],
@@ -175,18 +166,6 @@ describe('The statement that takes locks, gives them back and hands them over', 
     },
   );
 
-  it('gives a lock back and asks for it in one step: behind those who came earlier, else at once, and only if it was held', async () => {
-    const key = await held(['b', 1_000]);
-    const turned = await once({ key, give: 'a', owner: 'a2', ticket: 'a2', number: 2_000, queues: true });
-    expect(turned).toMatchObject({ gives: 1, is_taken: 0, granted: 'b', bound: 2_000 });
-    const back = await once({ key, give: 'b', owner: 'b2', ticket: 'b2', number: 1_500, queues: true });
-    expect(back).toMatchObject({ gives: 1, is_taken: 1, granted: null, bound: 2_000 });
-    expect(back.first_token).toBeGreaterThan(Number(turned.last_token));
-    expect(await rowOf(key)).toMatchObject({ holder: 'b2', isHeld: true });
-    expect(await once({ key, give: 'x', owner: 'x2' })).toMatchObject({ gives: 0, is_taken: 0, holder: 'b2' });
-    expect(await queueOf(key)).toEqual(['a2']);
-  });
-
   it('serves places in the order of their numbers, keeps and moves them when they are asked for again, and lets none be in the future', async () => {
     const key = await held(['late', (await serverUs()) + 3_600_000_000], ['unknown'], ['early', 5], ['negative', -7]);
     expect(await queueOf(key)).toEqual(['negative', 'early', 'late', 'unknown']);
@@ -197,25 +176,6 @@ describe('The statement that takes locks, gives them back and hands them over', 
     expect(await numbersOf(key)).toEqual(numbers);
     await waits(key, 'unknown', 3);
     expect(await queueOf(key)).toEqual(['negative', 'unknown', 'early', 'late']);
-  });
-
-  it('gives up a place, and the lock if that was handed over to it meanwhile', async () => {
-    const key = await held(['b'], ['c'], ['d']);
-    expect(await once({ key, give: 'c', ticket: 'c' })).toMatchObject({ gives: 0, granted: null, had_place: 1 });
-    expect(await queueOf(key)).toEqual(['b', 'd']);
-    await once({ key, give: 'a' });
-    expect(await once({ key, give: 'b', ticket: 'b' })).toMatchObject({ gives: 1, granted: 'd' });
-    expect(await rowOf(key)).toMatchObject({ holder: 'd', waiters: [] });
-  });
-
-  it('leaves a lock that is kept to nobody, not even to its owner, until it is taken by force', async () => {
-    const key = await held();
-    await extended(key, 20_000, true);
-    await waits(key, 'b');
-    for (const owner of ['a', 'b', 'c'])
-      expect(await once({ key, owner })).toMatchObject({ is_taken: 0, is_kept: 1, holder: 'a', granted: null });
-    expect(await extended(key, 60_000)).toMatchObject([{ is_done: 0, is_held: 1 }]);
-    expect(await once({ key, give: '*' })).toMatchObject({ gives: 1, holder: 'a', is_kept: 1, granted: 'b' });
   });
 
   it('mints only one token where the tokens have reached the clock, so that they do not run ahead of it', async () => {
@@ -234,19 +194,6 @@ describe('The statement that takes locks, gives them back and hands them over', 
     await expire(server, key);
     expect(await once({ key, owner: 'b' })).toMatchObject({ is_taken: 1, granted: null });
     expect(await queueOf(key)).toEqual([]);
-  });
-
-  it('does many locks at once, each as alone, and answers for each', async () => {
-    const [busy, waited, unknown, given] = [await held(), await held(['w']), freshKey(), await held()];
-    const answers = await turns(
-      { key: busy, owner: 'b', ticket: 'b', queues: true },
-      { key: unknown, owner: 'b' },
-      { key: given, give: 'a', owner: 'b', turns: 3 },
-      { key: waited, give: 'a' },
-    );
-    const expected = [{ is_taken: 0, holder: 'a' }, { is_taken: 1 }, { is_taken: 1, gives: 1 }, { granted: 'w' }];
-    expect(answers).toMatchObject(expected);
-    expect(await queueOf(busy)).toEqual(['b']);
   });
 });
 
