@@ -79,13 +79,18 @@ function heapUsed(): number {
   return process.memoryUsage().heapUsed;
 }
 
-it('a service keeps nothing of 4 000 different keys, once each [G130]', async () => {
+it('a service keeps nothing of 6 000 different keys, once each [G130]', async () => {
   const locks = await openLocks({ redis: server.url });
-  await lockAll(locks, 'warm-up', 1_000);
-  const before = heapUsed();
-  await lockAll(locks, 'once', 4_000);
+  const bytesPerKey: number[] = [];
+  for (const round of Array(6).keys()) {
+    const before = heapUsed();
+    await lockAll(locks, `round ${round}`, 1_000);
+    bytesPerKey.push((heapUsed() - before) / 1_000);
+  }
   expect(locks.size).toBe(0);
-  expect((heapUsed() - before) / 4_000).toBeLessThan(150); // bytes: less than the key alone
+  // In some rounds Node.js compiles what runs often, which takes memory, too.
+  const [, , median] = bytesPerKey.sort((a, b) => a - b);
+  expect(median, `of ${bytesPerKey.join()}`).toBeLessThan(150); // less than the key alone
 });
 
 it('Redis keeps one fencing counter, without a ttl, when 1 000 different keys have been locked [G131]', async () => {
