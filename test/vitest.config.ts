@@ -13,7 +13,7 @@ const SIMULATED = [
   // and in other folders, the tests about time
   'adapters/{adapter,dead-master}',
   'bench/faults',
-  'contract/{answers-in-any-order,from-promises,lock-backend,toy-service}',
+  'contract/{answers-in-any-order,broken-backends,from-promises,lock-backend,toy-service}',
   'doctor/far-away',
   'fuzz/{hostile-server,input}',
   'migrate/{both-locks,ported-services}',
