@@ -149,6 +149,19 @@ it('a lock whose event loop was blocked for twice the ttl is not held in the fir
   expect(events).toEqual(['lost', 'acquired']);
 });
 
+it.each([true, false])(
+  'a wall clock that is set ahead, or ran on while the machine slept, costs the lease, and the lock is free for the next (watchdog: %s)',
+  async (watchdog) => {
+    const locks = await open({ watchdog });
+    const lock = await locks.acquire('ahead', { ttlMs: 20_000 });
+    const wall = Date.now.bind(Date);
+    vi.spyOn(Date, 'now').mockImplementation(() => wall() + 60_000);
+    expect(lock.isHeld).toBe(false);
+    expect(lock.signal.reason).toMatchObject({ reason: watchdog ? 'stalled' : 'expired' });
+    await until(() => isFree('ahead'), { what: 'the key is released' });
+  },
+);
+
 it('a wall clock that is set back changes nothing about a lock [G9]', async () => {
   const locks = await open();
   const lock = await locks.acquire('back', { ttlMs: 1_500 });

@@ -160,17 +160,19 @@ it('a user whose lock has expired gets a 409 with a message that fits [G1034]', 
 });
 
 describe.each(HTTP_ADAPTERS)('a filter that was created with new, on %s,', (_name, makeAdapter) => {
+  let remainingMs: number;
+
   @Controller()
   class Busy {
     @Get('local')
     @UseFilters(new LockHttpExceptionFilter())
     async local(): Promise<never> {
-      throw new LockContendedError('k', 0, { remainingMs: 1_001 });
+      throw new LockContendedError('k', 0, { remainingMs });
     }
 
     @Get('global')
     async global(): Promise<never> {
-      throw new LockContendedError('k', 0, { remainingMs: 1_001 });
+      throw new LockContendedError('k', 0, { remainingMs });
     }
   }
 
@@ -182,9 +184,16 @@ describe.each(HTTP_ADAPTERS)('a filter that was created with new, on %s,', (_nam
       makeAdapter(),
     );
     for (const path of ['local', 'global']) {
+      remainingMs = 1_001;
       const response = await fetch(`${url}/${path}`);
       expect([response.status, response.headers.get('retry-after')]).toEqual([409, '2']);
       expect(await response.json()).toEqual({ ...BUSY, retryAfterMs: 1_001 });
+      remainingMs = Infinity; // its lease does not expire
+      const unknown = await fetch(`${url}/${path}`);
+      expect([unknown.headers.get('retry-after'), await unknown.json()]).toEqual([
+        null,
+        { ...BUSY, retryAfterMs: undefined },
+      ]);
     }
   });
 });

@@ -95,6 +95,19 @@ describe('the holdMs of a nested call that was given up', () => {
     expect(await store.standsMs('key')).toBe(0);
   });
 
+  it('is taken back at once when only its own answer was lost, though nothing else extends the lock [G524]', async () => {
+    const { store, locks } = setUp();
+    await locks.withLock('key', ALONE, async () => {
+      store.answer = async ({ ttlMs }, extended) => {
+        const answer = await extended();
+        if (ttlMs > TTL_MS) throw new Error('the answer is lost');
+        return answer;
+      };
+      await expect(locks.acquire('key', { holdMs: HOUR_MS })).rejects.toThrow(/"key" could not be kept/);
+      await untilItStandsForItsTtl(store, 'key');
+    });
+  });
+
   it('is taken back as far as no other call wants it [G527]', async () => {
     const { store, locks } = setUp();
     const gate = new Gate();
@@ -137,6 +150,21 @@ describe('a call whose hold is not confirmed', () => {
     await ran();
     gate.open();
     await until(async () => (await store.standsMs('key')) === 0 && locks.size === 0, { what: 'nothing to be left' });
+  });
+
+  it('is refused when the time of an attempt has passed, if it tries once [G525]', async () => {
+    const { store, locks } = setUp();
+    store.attemptTimeoutMs = () => 300;
+    const gate = new Gate();
+    answersLate(store, gate);
+    const refusals = [
+      locks.tryAcquire('key', { holdMs: HOUR_MS }),
+      locks.tryAcquireAll(['one', 'more'], { holdMs: HOUR_MS }),
+      locks.acquire('other', { waitMs: 0, holdMs: HOUR_MS }),
+    ].map((call) => expect(call).rejects.toThrow(/could not be kept: .*no answer for \d+ ms$|no answer for \d+ ms\./));
+    await Promise.all(refusals);
+    gate.open();
+    await until(() => locks.size === 0, { what: 'nothing to be left' });
   });
 
   it('is refused as a set when its waitMs has passed, and names a lock that the store has not kept [G529]', async () => {
