@@ -86,7 +86,12 @@ describe('a nested acquisition of a lock that the call holds', () => {
       const inner = await locks.acquire('longest', { ttlMs: 5_000 });
       await outer.extend(100);
       expect(outer.remainingMs).toBeGreaterThan(4_000);
-      await inner.release();
+      const [, extending] = [outer.extend(10_000), inner.extend(600_000)];
+      await inner.release(); // before its extension is sent
+      await extending;
+      await locks.acquire('longest', { ttlMs: 60_000 });
+      await outer.extend();
+      expect(outer.remainingMs).toBeLessThanOrEqual(10_000);
     });
   });
 });
