@@ -107,7 +107,7 @@ it.each([
     ['LOCK_UNAVAILABLE'],
   ],
 ] as const)(
-  'a cron job whose lock is unavailable %s, as onUnavailable says',
+  'a cron job whose lock is unavailable %s, as onUnavailable says, and rejects when the application has closed',
   async (_, onUnavailable, outcome, tells) => {
     told.length = 0;
     const options: LockedCronOptions = { holdMs: 50, registration, onUnavailable };
@@ -129,6 +129,8 @@ it.each([
     ).toBe(outcome);
     expect(told).toEqual(tells);
     expect(await app.get(Job).run()).toBe('ran');
+    await app.close();
+    await expect(app.get(Job).run()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
   },
 );
 
