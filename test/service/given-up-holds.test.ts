@@ -95,7 +95,7 @@ describe('the holdMs of a nested call that was given up', () => {
     expect(await store.standsMs('key')).toBe(0);
   });
 
-  it('is taken back at once when only its own answer was lost, though nothing else extends the lock [G524]', async () => {
+  it('is taken back at once when only its own answer was lost, though nothing else extends the lock', async () => {
     const { store, locks } = setUp();
     await locks.withLock('key', ALONE, async () => {
       store.answer = async ({ ttlMs }, extended) => {
@@ -152,7 +152,7 @@ describe('a call whose hold is not confirmed', () => {
     await until(async () => (await store.standsMs('key')) === 0 && locks.size === 0, { what: 'nothing to be left' });
   });
 
-  it('is refused when the time of an attempt has passed, if it tries once [G525]', async () => {
+  it('is refused when the time of an attempt has passed, if it tries once', async () => {
     const { store, locks } = setUp();
     store.attemptTimeoutMs = () => 300;
     const gate = new Gate();
