@@ -8,8 +8,7 @@ import { runnerImport } from 'vite';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const appSource = fileURLToPath(new URL('app', import.meta.url));
 const bareSource = fileURLToPath(new URL('without-optional-peers', import.meta.url));
-const nodeRedisSource = fileURLToPath(new URL('node-redis-only', import.meta.url));
-const sqlSource = fileURLToPath(new URL('sql-only', import.meta.url));
+const withoutIoredisSource = fileURLToPath(new URL('without-ioredis', import.meta.url));
 const jestSource = fileURLToPath(new URL('jest', import.meta.url));
 
 const NEWEST_PEERS = { rxjs: '7.8.2', 'reflect-metadata': '0.2.2' };
@@ -91,22 +90,12 @@ const JEST_PROJECTS = [
  * one folder.
  */
 export async function smokeTest(tarball, folder, { allVersions }) {
-  const { module } = await runnerImport(join(root, 'test/support/redis-server.ts'));
-  const onRedis = async (work) => {
-    const redis = await module.RedisServer.start();
-    try {
-      await work(redis);
-    } finally {
-      await redis.stop();
-    }
-  };
   const trials = [
     ...APPS.map((app, index) => async () => {
       const own = join(folder, `app-${index}`);
       if (app.redis) {
         await tryWithoutOptionalPeers(app, own, tarball);
-        await trySqlOnly(app, own, tarball);
-        await onRedis((redis) => tryNodeRedisOnly(app, own, tarball, redis));
+        await onRedis((redis) => onPostgres((postgres) => tryWithoutIoredis(app, own, tarball, redis, postgres)));
       }
       const ioredis = allVersions ? app.ioredis : app.ioredis.slice(0, 1);
       await onRedis((redis) => tryApp({ ...app, ioredis }, own, tarball, redis));
@@ -115,12 +104,7 @@ export async function smokeTest(tarball, folder, { allVersions }) {
     async () => {
       for (const name of ['plain', 'sql']) await tryExample(name, folder, tarball, 'npm');
       await onRedis(({ url }) => tryExample('two-instances', folder, tarball, 'npm', { REDIS_URL: url }));
-      const etcd = await (await runnerImport(join(root, 'test/etcd/etcd-cluster.ts'))).module.EtcdCluster.start();
-      try {
-        await tryExample('etcd', folder, tarball, 'npm', { ETCD_URL: etcd.endpoints[0] });
-      } finally {
-        await etcd.stop();
-      }
+      await onEtcd(({ endpoints: [url] }) => tryExample('etcd', folder, tarball, 'npm', { ETCD_URL: url }));
     },
   ];
   // It waits for each of them: a failure of one does not interrupt another.
@@ -129,9 +113,22 @@ export async function smokeTest(tarball, folder, { allVersions }) {
   if (failed) throw failed.reason;
 }
 
+/** Starts a server for some work, and stops it afterwards: `name` is its class in a file of `test`. */
+const onServer = (file, name) => async (work) => {
+  const { module } = await runnerImport(join(root, 'test', file));
+  const server = await module[name].start();
+  try {
+    await work(server);
+  } finally {
+    await server.stop();
+  }
+};
+const onRedis = onServer('support/redis-server.ts', 'RedisServer');
+const onPostgres = onServer('support/postgres-server.ts', 'PostgresServer');
+const onEtcd = onServer('etcd/etcd-cluster.ts', 'EtcdCluster');
+
 /** The newest peers, in an application with ES modules that another runtime than Node.js runs. */
 export async function tryOnRuntime(tarball, folder, runtime, command, ...args) {
-  const { module } = await runnerImport(join(root, 'test/support/redis-server.ts'));
   const [app] = APPS;
   const [ioredis] = app.ioredis;
   await mkdir(folder);
@@ -140,14 +137,9 @@ export async function tryOnRuntime(tarball, folder, runtime, command, ...args) {
   await writeJson(join(folder, 'package.json'), packageJson(app, ioredis, tarball));
   await step(`${runtime}: install an application`, () => install(folder, { '@nestjs/core': app.nest, ioredis }));
   await step(`${runtime}: compile it`, () => run(program(folder, 'tsc'), [], folder));
-  const redis = await module.RedisServer.start();
-  try {
-    await step(`${runtime}: it runs, ends by itself and leaves no locks`, () =>
-      runApp(folder, redis, command, ...args),
-    );
-  } finally {
-    await redis.stop();
-  }
+  await step(`${runtime}: it runs, ends by itself and leaves no locks`, () =>
+    onRedis((redis) => runApp(folder, redis, command, ...args)),
+  );
 }
 
 /** Runs them one after the other, and takes each from the list when it begins. */
@@ -225,33 +217,24 @@ async function tryWithoutOptionalPeers(app, folder, tarball) {
   await tryFewPeers(app, folder, tarball, { source: bareSource, what: 'no optional peers', absent, use });
 }
 
-async function tryNodeRedisOnly(app, folder, tarball, redis) {
+async function tryWithoutIoredis(app, folder, tarball, redis, postgres) {
   const use = async (name) => {
-    await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, { REDIS_URL: redis.url }));
+    const env = { REDIS_URL: redis.url, DATABASE_URL: postgres.url };
+    await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, env));
     await step(`${name}: the command line`, () => runCommandLine(folder, redis));
+    await step(`${name}: the command line on PostgreSQL`, () =>
+      run(program(folder, 'nest-redis-lock'), ['ls', '--postgres', postgres.url], folder),
+    );
   };
-  const what = `redis ${app.redis} and no ioredis`;
-  const peers = { redis: app.redis };
-  await tryFewPeers(app, folder, tarball, { source: nodeRedisSource, what, peers, absent: ['ioredis'], use });
-}
-
-async function trySqlOnly(app, folder, tarball) {
-  const { module } = await runnerImport(join(root, 'test/support/postgres-server.ts'));
-  const use = async (name) => {
-    const server = await module.PostgresServer.start();
-    try {
-      const env = { DATABASE_URL: server.url };
-      await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, env));
-      await step(`${name}: the command line`, () =>
-        run(program(folder, 'nest-redis-lock'), ['ls', '--postgres', server.url], folder),
-      );
-    } finally {
-      await server.stop();
-    }
-  };
-  const what = `pg ${app.pg} and no ioredis`;
-  const absent = ['ioredis', 'redis', '@types/pg'];
-  await tryFewPeers(app, folder, tarball, { source: sqlSource, what, peers: { pg: app.pg }, absent, use });
+  const what = `redis ${app.redis}, pg ${app.pg} and no ioredis`;
+  const peers = { redis: app.redis, pg: app.pg };
+  await tryFewPeers(app, folder, tarball, {
+    source: withoutIoredisSource,
+    what,
+    peers,
+    absent: ['ioredis', '@types/pg'],
+    use,
+  });
 }
 
 async function tryJest(folder, tarball) {

@@ -1,10 +1,7 @@
 import 'reflect-metadata';
 import assert from 'node:assert/strict';
-import { hostname } from 'node:os';
 import {
-  ConsoleLogger,
   Controller,
-  Get,
   HttpCode,
   Injectable,
   Module,
@@ -13,23 +10,13 @@ import {
   UseInterceptors,
   type CanActivate,
   type ExecutionContext,
-  type Type,
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
-import { HealthCheck, HealthCheckService, TerminusModule, type HealthCheckResult } from '@nestjs/terminus';
+import { HealthCheckService, TerminusModule, type HealthCheckResult } from '@nestjs/terminus';
 import { INVALID_SPAN_CONTEXT, trace, type Tracer } from '@opentelemetry/api';
 import { Redis } from 'ioredis';
-import {
-  InjectLockService,
-  Locked,
-  LockContendedError,
-  LockedInterceptor,
-  LockService,
-  LockUnavailableError,
-  RedisLockModule,
-  type Lock,
-} from 'nest-redis-lock';
+import { InjectLockService, Locked, LockedInterceptor, LockService, RedisLockModule, type Lock } from 'nest-redis-lock';
 import { otelLocks } from 'nest-redis-lock/otel';
 import { LocksPageModule } from 'nest-redis-lock/page';
 import { LockedCron } from 'nest-redis-lock/schedule';
@@ -40,8 +27,6 @@ import { LockBench, withMemoryLocks } from 'nest-redis-lock/testing';
 
 const redisUrl = process.env.REDIS_URL;
 assert(redisUrl, 'REDIS_URL must be set');
-/** Nothing listens there. */
-const DEAD_NODE = '127.0.0.1:1';
 
 /** The names of the spans that have begun. */
 const spans: string[] = [];
@@ -59,10 +44,7 @@ class Orders {
   mostRunning = 0;
   readonly nights: string[] = [];
 
-  constructor(
-    private readonly locks: LockService,
-    @InjectLockService('dead') readonly unreachable: LockService,
-  ) {}
+  constructor(@InjectLockService() private readonly locks: LockService) {}
 
   @Locked('order:{0}')
   async pay(id: string): Promise<number> {
@@ -77,11 +59,6 @@ class Orders {
   @Locked((order: { sku: string }) => `stock:${order.sku}`, { waitMs: 0, onContended: 'skip' })
   async reserve(order: { sku: string }): Promise<string | undefined> {
     return order.sku;
-  }
-
-  @Locked('report:{0}', { registration: 'dead' })
-  async report(id: string): Promise<string> {
-    return id;
   }
 
   @Locked(['account:{0}', 'account:{1}'])
@@ -115,17 +92,6 @@ class OrdersController {
   async pay(@Param('id') id: string): Promise<{ held: boolean; token: number }> {
     return { held: this.locks.current(`request:${id}`).isHeld, token: await this.orders.pay(id) };
   }
-
-  @Post(':id/report')
-  @Locked('request:{params.id}', { registration: 'dead' })
-  async reportOfRequest(@Param('id') id: string): Promise<string> {
-    return id;
-  }
-
-  @Post(':id/service-report')
-  async report(@Param('id') id: string): Promise<string> {
-    return this.orders.report(id);
-  }
 }
 
 @Injectable()
@@ -135,51 +101,20 @@ class AdminGuard implements CanActivate {
   }
 }
 
-@Controller('health')
-class HealthController {
-  constructor(
-    private readonly health: HealthCheckService,
-    private readonly locks: LockHealthIndicator,
-  ) {}
-
-  @Get()
-  @HealthCheck()
-  async ready(): Promise<HealthCheckResult> {
-    return this.health.check([() => this.locks.pingCheck('locks')]);
-  }
-}
-
 @Module({
   imports: [
     TerminusModule,
     LocksPageModule.register({ path: 'locks', guards: [AdminGuard] }),
     ScheduleModule.forRoot(),
     RedisLockModule.forRoot({ redis: redisUrl, telemetry }),
-    RedisLockModule.forRoot({ name: 'dead', redis: `redis://${DEAD_NODE}`, lazyConnect: true, commandTimeoutMs: 100 }),
   ],
   providers: [Orders, LockHealthIndicator],
-  controllers: [OrdersController, HealthController],
+  controllers: [OrdersController],
 })
 class AppModule {}
 
-/** Collects the errors that Nest reports, and prints nothing else. */
-class RecordingLogger extends ConsoleLogger {
-  readonly errors: unknown[] = [];
-
-  override log(): void {}
-
-  override error(message: unknown): void {
-    this.errors.push(message);
-  }
-
-  reported(kind: Type<Error>, text: string): boolean {
-    return this.errors.some((error) => error instanceof kind && error.message.includes(text));
-  }
-}
-
 async function main(): Promise<void> {
-  const logger = new RecordingLogger();
-  const app = await NestFactory.create(AppModule, { logger });
+  const app = await NestFactory.create(AppModule, { logger: false });
   await app.listen(0, '127.0.0.1');
   const url = `${await app.getUrl()}/orders`;
   const locks = app.get(LockService);
@@ -195,11 +130,9 @@ async function main(): Promise<void> {
   assert.equal(paid.status, 202, `@HttpCode stays: ${paid.body}`);
   assert.equal((JSON.parse(paid.body) as { held: boolean }).held, true, 'LockedInterceptor took the lock');
 
-  const held = await locks.acquire('request:secret');
-  const refused = await answerOf(`${url}/secret/pay`);
+  const held = await locks.acquire('request:9');
+  const refused = await answerOf(`${url}/9/pay`);
   assert.deepEqual([refused.status, JSON.parse(refused.body)], [409, { statusCode: 409, message: 'Conflict' }]);
-  keepsSecret(refused.body, ['secret', held.owner, hostname(), String(process.pid)]);
-  assert(logger.reported(LockContendedError, 'request:secret'), 'the log names the key');
   assert.equal(await held.release(), true);
 
   const nails = await locks.acquire('stock:nails');
@@ -215,11 +148,9 @@ async function main(): Promise<void> {
   await orders.nightly();
   assert.deepEqual(orders.nights, ['nightly'], 'the cron job runs under its lock');
 
-  const health = await fetch(`${await app.getUrl()}/health`);
-  const { status, details } = (await health.json()) as HealthCheckResult;
+  const locksAreUp = () => app.get(LockHealthIndicator).pingCheck('locks');
+  const { status, details }: HealthCheckResult = await app.get(HealthCheckService).check([locksAreUp]);
   assert.deepEqual([status, details], ['ok', { locks: { status: 'up', nodes: { voting: 1, of: 1 } } }]);
-  const { dead } = await app.get(LockHealthIndicator).pingCheck('dead', { registration: 'dead' });
-  assert.deepEqual(dead, { status: 'down', message: 'no lock can be taken', nodes: { voting: 0, of: 1 } });
 
   const watched = await locks.acquire('watched');
   const page = `${await app.getUrl()}/locks`;
@@ -228,19 +159,10 @@ async function main(): Promise<void> {
   const stream = events.body!.pipeThrough(new TextDecoderStream()).getReader();
   let shown = '';
   while (!shown.includes('"watched"')) shown += (await stream.read()).value ?? '';
-  keepsSecret(shown, [watched.owner]);
   await watched.release();
 
-  for (const path of ['secret/report', 'secret/service-report']) {
-    const answer = await answerOf(`${url}/${path}`);
-    const expected = { statusCode: 503, message: 'Service Unavailable' };
-    assert.deepEqual([answer.status, JSON.parse(answer.body)], [503, expected]);
-    keepsSecret(answer.body, ['secret', DEAD_NODE, '127.0.0.1']);
-  }
-  assert(logger.reported(LockUnavailableError, DEAD_NODE), 'the log names the node');
-
   const bench = new LockBench();
-  await withMemoryLocks(new Orders(bench.locks, bench.locks), bench).pay('9');
+  await withMemoryLocks(new Orders(bench.locks), bench).pay('9');
   assert.deepEqual(
     bench.journal.map(({ event, key }) => `${event} ${key}`),
     ['acquired order:9', 'released order:9'],
@@ -257,10 +179,6 @@ async function main(): Promise<void> {
 async function answerOf(url: string): Promise<{ status: number; body: string }> {
   const response = await fetch(url, { method: 'POST' });
   return { status: response.status, body: await response.text() };
-}
-
-function keepsSecret(body: string, secrets: string[]): void {
-  for (const secret of secrets) assert(!body.includes(secret), `the answer must not tell ${secret}: ${body}`);
 }
 
 main().catch((error: unknown) => {

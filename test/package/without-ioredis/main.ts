@@ -10,9 +10,10 @@ import {
   RedisLockModule,
   type RedisLockModuleOptions,
 } from 'nest-redis-lock';
+import { ddl, SqlLockModule } from 'nest-redis-lock/sql';
 import { createClient } from 'redis';
 
-// An application that uses node-redis, and has no ioredis.
+// An application that uses node-redis, and pg, whose types it does not have, and has no ioredis.
 
 const client = createClient({ url: process.env.REDIS_URL! });
 
@@ -41,6 +42,14 @@ class ByOptions {}
 @Module({ imports: [RedisLockModule.forRoot({ redis: client })], providers: [Orders] })
 class ByClient {}
 
+@Module({
+  imports: [
+    SqlLockModule.forRoot({ postgres: process.env.DATABASE_URL!, createTable: true, commandTimeoutMs: 20_000 }),
+  ],
+  providers: [Orders],
+})
+class OnPostgres {}
+
 export const ofRespTwo: RedisLockModuleOptions = { redis: { url: 'redis://a', RESP: 2 } };
 
 // For example in JavaScript, where no compiler refuses it.
@@ -48,11 +57,16 @@ export const ofRespTwo: RedisLockModuleOptions = { redis: { url: 'redis://a', RE
 class InTheFormOfIoredis {}
 
 async function main(): Promise<void> {
-  for (const module of [ByUrl, ByOptions, ByClient]) {
+  assert.match(ddl('postgres'), /^CREATE TABLE IF NOT EXISTS "resource_lock"/);
+  for (const module of [ByUrl, ByOptions, ByClient, OnPostgres]) {
     const app = await NestFactory.createApplicationContext(module, { logger: ['error'] });
     assert.equal(await app.get(Orders).pay('1'), 'paid 1 under order:1');
     const locks = app.get(LockService);
     const lock = await locks.acquire('key');
+    assert.deepEqual(
+      (await locks.list()).locks.map(({ key }) => key),
+      ['key'],
+    );
     const next = locks.acquire('key'); // it listens for its turn
     assert.equal(await lock.release(), true);
     assert.equal(await (await next).release(), true);
