@@ -119,14 +119,7 @@ it.each<[options: string, problem: string]>([
     'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, awaitRelease, holdMs, maxHoldMs, mode, label, note, scope, policy, onContended, onUnavailable, registration.',
   ],
   ['{ ttlMs: 5 }', 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
-  [`{ waitMs: '5' }`, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],
   ['{ maxHoldMs: 0 }', 'maxHoldMs must be a whole number of milliseconds from 1 to 2147483647: got 0.'],
-  ['{ holdMs: 5_000, maxHoldMs: 4_999 }', 'maxHoldMs must be at least holdMs: got maxHoldMs 4999 with holdMs 5000.'],
-  [`{ mode: 'permits' }`, 'mode must be "exclusive" or "shared": got "permits".'],
-  ['{ watchdog: 1 }', 'watchdog must be true or false: got 1.'],
-  [`{ reentrant: 'no' }`, 'reentrant must be true or false: got "no".'],
-  [`{ onLost: 'skip' }`, 'onLost must be "reject" or "ignore": got "skip".'],
-  ['{ awaitRelease: 0 }', 'awaitRelease must be true or false: got 0.'],
   [`{ onContended: 'ignore' }`, 'onContended must be "throw", "skip" or a function: got "ignore".'],
   [`{ registration: '' }`, 'registration must be the name of a registration: got "".'],
   ['{ signal: AbortSignal.abort() }', 'it takes no signal: use LockService.withLock.'],
@@ -137,10 +130,7 @@ it.each<[options: string, problem: string]>([
 
 it.each<[options: string, problem: string]>([
   ['', 'options must be an object with a limit: got undefined.'],
-  ['null', 'options must be an object with a limit: got null.'],
   ['{}', 'limit must be a whole number from 1 to 1000: got undefined.'],
-  ['{ limit: 0 }', 'limit must be a whole number from 1 to 1000: got 0.'],
-  ['{ limit: 2, permits: 0 }', 'permits must be a whole number from 1 to 1000: got 0.'],
   ['{ limit: 2, permits: 3 }', 'permits must be at most limit: got permits 3 with limit 2.'],
   ['{ limit: 2, holdMs: 5 }', 'Permits have no holdMs: they are released when the work ends. Use a lock.'],
   [
@@ -148,9 +138,6 @@ it.each<[options: string, problem: string]>([
     'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, awaitRelease, maxHoldMs, label, note, scope, policy, limit, permits, onContended, onUnavailable, registration. Did you mean ttlMs?',
   ],
   [`{ limit: 2, mode: 'shared' }`, 'Permits have no mode: for a shared lock, use acquire.'],
-  ['{ limit: 2, maxHoldMs: 0 }', 'maxHoldMs must be a whole number of milliseconds from 1 to 2147483647: got 0.'],
-  [`{ limit: 2, onContended: 'ignore' }`, 'onContended must be "throw", "skip" or a function: got "ignore".'],
-  [`{ limit: 2, registration: '' }`, 'registration must be the name of a registration: got "".'],
   ['{ limit: 2, signal: AbortSignal.abort() }', 'it takes no signal: use LockService.withPermits.'],
 ])('@Limited is refused with the options %s [G888]', (options, problem) => {
   const { message } = refusalOf(`class Wrong { @Limited('x', ${options}) async run() {} }`);
@@ -193,10 +180,8 @@ it.each<[given: string, problem: string]>([
   [`'job'`, 'holdMs must be a number of milliseconds, more than the difference between the clocks of the instances'],
   [`'job', {}`, 'got undefined.'],
   [`'job', { holdMs: 0 }`, 'got 0.'],
-  [`'job', { holdMs: NaN }`, 'got NaN.'],
   [`'job', { holdMs: 0.5 }`, 'holdMs must be a whole number of milliseconds'],
   [`'job', { holdMs: 50, maxHoldMs: 49 }`, 'maxHoldMs must be at least holdMs: got maxHoldMs 49 with holdMs 50.'],
-  [`'job', { holdMs: 50, ttlMs: 1 }`, 'ttlMs must be a whole number of milliseconds from 20'],
 ])('@LockedCron is refused when the class is defined with %s [G383]', (given, problem) => {
   const { message } = refusalOf(`class Wrong { @LockedCron('0 0 1 1 *', ${given}) async run() {} }`);
   expect(message).toMatch(/^@Locked(Cron)? on Wrong\.run: [^@]*$/); // its place is named once

@@ -1,20 +1,19 @@
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, it, onTestFinished } from 'vitest';
 import { provideRedisServer } from '../../servers/find-redis-server.js';
 import { compileLibrary } from '../support/compiled-library.js';
+import { read, root } from './compile.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const page = readFileSync(join(root, 'docs/architecture.md'), 'utf8');
+const page = read('docs/architecture.md');
 const OTHER_WAYS = ['a call on a Redlock', 'a loss', 'a hand-over', 'a permit', 'a lock in PostgreSQL'];
 const section = (title: string) => page.split(`\n## ${title}\n`)[1]!.split('\n## ')[0]!;
 
 it('the page on the architecture has a line for each room that the lint knows, in the same order', () => {
-  const [, table] = readFileSync(join(root, '.dependency-cruiser.mjs'), 'utf8').split('const ROOMS = ');
+  const [, table] = read('.dependency-cruiser.mjs').split('const ROOMS = ');
   const rooms = [...table!.split('\n};')[0]!.matchAll(/^ {2}'?([a-z/]+)'?: \[/gm)].map(([, room]) => room);
   const lines = [...section('The rooms').matchAll(/^\| `([a-z/.]+)`/gm)].map(([, room]) => room);
   expect(rooms.length).toBeGreaterThan(20);

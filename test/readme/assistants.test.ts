@@ -1,5 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
+import { existsSync, readdirSync } from 'node:fs';
 import { Test } from '@nestjs/testing';
 import { load } from 'js-yaml';
 import { LockService } from 'nest-redis-lock';
@@ -7,10 +6,8 @@ import { LockBench, LockTestingModule } from 'nest-redis-lock/testing';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { call } from '../cli/call.js';
 import { Gate } from '../support/gate.js';
-import { exampleWith, modulesOf, REASONS, SKILLS } from './compile.js';
+import { exampleWith, modulesOf, read, REASONS, root, SKILLS } from './compile.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const read = (path: string) => readFileSync(root + path, 'utf8');
 const { files, scripts } = JSON.parse(read('package.json')) as { files: string[]; scripts: Record<string, string> };
 
 /** Every word of the exports of the package: names of options and members, and their possible values. */

@@ -2,15 +2,24 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFile
 import { fileURLToPath } from 'node:url';
 import type { LockLostReason } from 'nest-redis-lock';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
+/** The folder of the repository. */
+export const root = fileURLToPath(new URL('../..', import.meta.url));
 const folder = fileURLToPath(new URL('.generated/', import.meta.url));
+
+/** The text of a file of the repository. */
+export const read = (path: string): string => readFileSync(root + path, 'utf8');
+
+/** The files of a folder and of those in it, whose names end like that. */
+export const filesIn = (folder: string, end: string): string[] =>
+  readdirSync(root + folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith(end) && !file.includes('node_modules'))
+    .map((file) => `${folder}/${file}`);
 
 /**
  * The TypeScript examples of a page, in order. Code of other libraries is in blocks of `typescript`, and is left out.
  */
 export function examplesOf(page: string): string[] {
-  const text = readFileSync(`${root}${page}`, 'utf8');
-  return [...text.matchAll(/^```ts\n(.*?)^```/gms)].map((match) => match[1]!);
+  return [...read(page).matchAll(/^```ts\n(.*?)^```/gms)].map((match) => match[1]!);
 }
 
 /** Writes a module that can be compiled and imported. @returns its path */

@@ -1,14 +1,14 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { read, root } from './compile.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
 const docs = readdirSync(`${root}docs`).filter((file) => file.endsWith('.md'));
 /** All Markdown files of the repository. */
 const all = [...markdownIn('')].sort();
 /** The files that are in the package. */
-const { files } = JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as { files: string[] };
+const { files } = JSON.parse(read('package.json')) as { files: string[] };
 const shipped = files.filter((file) => file.endsWith('.md'));
 
 function* markdownIn(folder: string): Generator<string> {
@@ -27,7 +27,7 @@ interface Link {
 }
 
 function linksOf(page: string): Link[] {
-  const text = readFileSync(`${root}${page}`, 'utf8').replaceAll(/^```.*?^```/gms, '');
+  const text = read(page).replaceAll(/^```.*?^```/gms, '');
   const links = text.matchAll(/\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)/g);
   return [...links].map(([link, path, anchor]) => {
     const file = path ? fileURLToPath(new URL(path, `file://${root}${page}`)) : `${root}${page}`;
@@ -37,7 +37,7 @@ function linksOf(page: string): Link[] {
 
 /** The anchors that the headings of a page make. */
 const anchorsOf = (path: string) =>
-  [...readFileSync(`${root}${path}`, 'utf8').matchAll(/^#+ (.*)$/gm)].map((heading) =>
+  [...read(path).matchAll(/^#+ (.*)$/gm)].map((heading) =>
     heading[1]!
       .toLowerCase()
       .replaceAll(/[^\w\s-]/g, '')
@@ -69,7 +69,7 @@ it.each([
   ['redlock', 'docs/redlock.md'],
   ['ShedLock', 'docs/migrate-shedlock.md'],
 ])('who searches for "%s" finds it in %s', (words, page) => {
-  expect(readFileSync(`${root}${page}`, 'utf8').toLowerCase()).toContain(words.toLowerCase());
+  expect(read(page).toLowerCase()).toContain(words.toLowerCase());
 });
 
 describe('the package', () => {
@@ -79,7 +79,7 @@ describe('the package', () => {
   });
 
   it('has at most 40 000 words to read', () => {
-    const words = shipped.flatMap((page) => readFileSync(`${root}${page}`, 'utf8').trim().split(/\s+/));
+    const words = shipped.flatMap((page) => read(page).trim().split(/\s+/));
     expect(words.length).toBeLessThanOrEqual(40_000);
   });
 
@@ -90,7 +90,7 @@ describe('the package', () => {
 });
 
 describe('the README', () => {
-  const readme = readFileSync(`${root}README.md`, 'utf8');
+  const readme = read('README.md');
 
   it('can be read in five minutes: it has at most 130 lines', () => {
     expect(readme.trimEnd().split('\n').length).toBeLessThanOrEqual(130);
@@ -104,7 +104,6 @@ describe('the README', () => {
   });
 
   it('names the costs that are on the pages on performance and on scale', () => {
-    const read = (page: string) => readFileSync(`${root}docs/${page}.md`, 'utf8');
     /** The cells after the first one of a row, in the first table of a text that has such a row. */
     const rowOf = (text: string, first: string) =>
       text
@@ -112,9 +111,10 @@ describe('the README', () => {
         .map((line) => line.split('|').map((cell) => cell.trim()))
         .find((cells) => cells[1] === first)!
         .slice(2);
-    const measured = (figure: string, digits: number) => Number(rowOf(read('performance'), figure)[0]).toFixed(digits);
-    const wakeUps = read('performance').split('### Wake-up after a hold of 500')[1]!;
-    const [bytesHere, bytesInRedis] = rowOf(read('scale'), 'held lock');
+    const measured = (figure: string, digits: number) =>
+      Number(rowOf(read('docs/performance.md'), figure)[0]).toFixed(digits);
+    const wakeUps = read('docs/performance.md').split('### Wake-up after a hold of 500')[1]!;
+    const [bytesHere, bytesInRedis] = rowOf(read('docs/scale.md'), 'held lock');
     for (const cost of [
       `**Rate**: ${measured('Uncontended: rate to raw', 2)} times the rate of a bare ioredis client`,
       `; ${measured('200 in flight: rate to raw', 1)} times with 200 locks in flight`,

@@ -1,9 +1,7 @@
-import { readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
+import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { read, root } from './compile.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const read = (path: string) => readFileSync(root + path, 'utf8');
 const { version, devDependencies } = JSON.parse(read('package.json')) as {
   version: string;
   devDependencies: Record<string, string>;

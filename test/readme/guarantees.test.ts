@@ -1,13 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { filesIn, read } from './compile.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const filesIn = (folder: string, ending: string) =>
-  readdirSync(`${root}${folder}`, { recursive: true, encoding: 'utf8' })
-    .filter((path) => path.endsWith(ending))
-    .map((path) => `${folder}/${path}`);
-const read = (path: string) => readFileSync(`${root}${path}`, 'utf8');
 const idsIn = (text: string) => [...text.matchAll(/\bG\d+\b/g)].map(([id]) => id);
 
 const guarantees = read('docs/guarantees.md');

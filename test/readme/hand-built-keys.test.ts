@@ -1,13 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
-import { examplesOf } from './compile.js';
+import { examplesOf, filesIn, read } from './compile.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const filesIn = (folder: string, end: string) =>
-  readdirSync(`${root}${folder}`, { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith(end) && !file.includes('node_modules'))
-    .map((file) => `${folder}/${file}`);
 const pages = ['README.md', ...filesIn('docs', '.md'), ...filesIn('sample-app', '.md')];
 
 /** The calls that take the key of a lock, or of a fence, as their first argument. */
@@ -47,5 +40,5 @@ it.each(pages)('no example of %s puts a key together by hand', (page) => {
 });
 
 it.each(filesIn('sample-app', '.ts'))('%s puts no key together by hand', (file) => {
-  expect(readFileSync(`${root}${file}`, 'utf8')).not.toMatch(HAND_BUILT);
+  expect(read(file)).not.toMatch(HAND_BUILT);
 });

@@ -1,6 +1,4 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Test } from '@nestjs/testing';
 import { RedisLockModule } from 'nest-redis-lock';
@@ -9,9 +7,7 @@ import { RecordingLogger } from '../support/nest-app.js';
 import { untilQueued } from '../support/queue.js';
 import { redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
-import { examplesOf, exampleWith, generate, modulesOf } from './compile.js';
-
-const root = fileURLToPath(new URL('../..', import.meta.url));
+import { examplesOf, exampleWith, generate, modulesOf, read, root } from './compile.js';
 
 // The tests that these examples show run here.
 const ran: Record<string, number> = {};
@@ -88,7 +84,7 @@ const rowsOf = (text: string) =>
 
 it('the page on scale shows what bench/scale.mjs computes', async () => {
   const { stdout } = await promisify(execFile)(process.execPath, [`${root}bench/scale.mjs`]);
-  const section = readFileSync(`${root}docs/scale.md`, 'utf8').split('<!-- computed -->')[1]!;
+  const section = read('docs/scale.md').split('<!-- computed -->')[1]!;
   expect(rowsOf(stdout).length).toBeGreaterThan(30);
   expect(rowsOf(section)).toEqual(rowsOf(stdout));
 });

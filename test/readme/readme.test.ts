@@ -1,14 +1,11 @@
-import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { Test } from '@nestjs/testing';
 import { LockService } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { failureOf } from '../support/failed-start.js';
 import { RedisServer } from '../support/redis-server.js';
 import { COUNTER } from '../support/stored.js';
-import { examplesOf, exampleWith, generate, modulesOf, REASONS, STOCK } from './compile.js';
+import { examplesOf, exampleWith, generate, modulesOf, read, REASONS, STOCK } from './compile.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
 let redis: RedisServer;
 
 beforeAll(async () => {
@@ -160,13 +157,13 @@ it('the tables of docs/options.md and docs/tuning.md name every option', async (
   const complaint = await failureOf({ memory: true, surely: 'not' } as never);
   const options = /expected ([^.]*)\./.exec(complaint.message)![1]!.split(', ');
   expect(options).toContain('ttlMs');
-  const pages = ['options', 'tuning'].map((page) => readFileSync(`${root}docs/${page}.md`, 'utf8')).join('\n');
+  const pages = ['options', 'tuning'].map((page) => read(`docs/${page}.md`)).join('\n');
   const named = [...pages.matchAll(/^\| `(\w+)`/gm)].map((match) => match[1]!);
   expect(named).toEqual(expect.arrayContaining(options));
 });
 
 it('the tables of docs/errors.md name every error and every reason of a loss', async () => {
-  const page = readFileSync(`${root}docs/errors.md`, 'utf8');
+  const page = read('docs/errors.md');
   const named = [...page.matchAll(/^\| `([\w]+)`/gm)].map((match) => match[1]!);
   const errors = Object.keys(await import('nest-redis-lock')).filter(
     (name) => /^(Lock|Stale)\w+Error$/.test(name) && name !== 'LockError',

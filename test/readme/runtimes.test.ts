@@ -1,10 +1,9 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
+import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { ONLY_SIMULATED, RUNTIMES, SUITES } from '../runtimes/runtimes.js';
+import { read, root } from './compile.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const textOf = (file: string) => readFileSync(root + file, 'utf8').replaceAll(/\s+/g, ' ');
+const textOf = (file: string) => read(file).replaceAll(/\s+/g, ' ');
 const page = textOf('docs/clients.md');
 
 describe.each(Object.entries(RUNTIMES))('on %s', (name, { version, differences }) => {

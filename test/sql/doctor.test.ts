@@ -260,5 +260,3 @@ describe('The doctor of locks in PostgreSQL', () => {
     expect(said).not.toContain('s3cret');
   });
 });
-
-/** The connections of locks. */
