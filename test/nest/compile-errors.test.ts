@@ -25,13 +25,15 @@ async function compile(name: string, head: string, lines: string[], end: string)
 
 const HEAD = `
 import { applyDecorators, SetMetadata, type ExecutionContext } from '@nestjs/common';
-import { fromContext, Limited, Locked } from 'nest-redis-lock';
+import { fromContext, LeaderOnly, Limited, Locked, WhileLeader, type Leadership } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
 import type { Observable } from 'rxjs';
 import { PayOrder, Receipt } from '../../support/pay-order.js';
 import { type Receipt as Inline } from '../../support/pay-order.js';
 import type { Receipt as Typed } from '../../support/pay-order.js';
 declare const prefix: string;
+declare const anyText: string;
+declare const eitherText: 'order:{0}' | 'order:{params.id}';
 interface Order { id: string }
 export class Examples {
 `;
@@ -131,6 +133,32 @@ const MISTAKES = mistakesIn(`
 @Locked('x') get m(): Promise<void> { return Promise.resolve(); } // Observable<unknown>
 @Locked('x') m = 5; // the decorator expects 3
 @Locked('x') async m(_receipt: Receipt): Promise<void> {} // must be imported with 'import type'
+@Locked('x') m(): void {} // Observable<unknown>
+@Locked('x') m(): Promise<string> | string { return ''; } // Observable<unknown>
+@Locked('x') async *m(): AsyncGenerator<number> {} // Observable<unknown>
+@Locked((_id: string, amount: number) => \`\${amount}\`) async m(_id: string): Promise<void> {} // the key function takes other parameters than the method
+@Locked((id: string) => id) async m(_id?: string): Promise<void> {} // the key function takes other parameters than the method
+@Locked(eitherText) async m(): Promise<void> {} // the method has no parameter for {0} of the key
+@Locked('x', { onContended: 'skip' }) async m(): Promise<number | null> { return 1; } // a skipped call returns undefined: add undefined to the return type of the method
+@Locked(fromContext(() => 'x'), { onContended: 'skip' }) async m(): Promise<string> { return ''; } // a skipped call returns undefined: add undefined to the return type of the method
+@Locked('x', { onContended: () => 5 }) m(): Observable<string> { throw new Error('not run'); } // onContended returns another type than the method
+@Locked('order:{user}', { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
+@Locked('order:{params.id}', { onContended: (_context: ExecutionContext, id: string) => id }) async m(_context: ExecutionContext, _id: string): Promise<string> { return ''; } // Target signature provides too few arguments
+@Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context }) async m(_id: string): Promise<string> { return ''; } // onContended returns another type than the method
+@Locked('order', { onContended: (context: ExecutionContext) => context.getType() }) async m(_id: string): Promise<string> { return ''; } // onContended takes other parameters than the method
+@Locked(\`\${prefix}:all\`, { onContended: (context: ExecutionContext) => context.getType() }) async m(_id: string): Promise<string> { return ''; } // onContended takes other parameters than the method
+@Locked(\`\${prefix}:all\`, { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
+@Locked(eitherText, { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
+@Locked(['a', anyText], { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
+@Locked(['a', 'b:{0}'], { onContended: (context: ExecutionContext) => context.getType() }) async m(_id: string): Promise<string> { return ''; } // onContended takes other parameters than the method
+@Limited(fromContext(() => 'x'), { limit: 5, onContended: 'skip' }) async m(): Promise<string> { return ''; } // a skipped call returns undefined: add undefined to the return type of the method
+@LeaderOnly('x') async m(): Promise<number> { return 1; } // a call of a follower returns undefined: add undefined to the return type of the method
+@LeaderOnly('x') m(): void {} // Promise<unknown>
+@WhileLeader('x') async m(_id: string): Promise<void> {} // Type 'Leadership' is not assignable to type 'string'
+@WhileLeader('x') m(_term: Leadership): void {} // Promise<unknown>
+@LeaderOnly('x', { holdMs: 5 }) async m(): Promise<void> {} // 'holdMs' does not exist in type 'LeaderMethodOptions'
+@LeaderOnly('x', { maxHoldMs: 5 }) async m(): Promise<void> {} // 'maxHoldMs' does not exist in type 'LeaderMethodOptions'
+@LeaderOnly('x', { waitMs: 5 }) async m(): Promise<void> {} // 'waitMs' does not exist in type 'LeaderMethodOptions'
 `);
 
 /** Code that must compile. `types.test-d.ts` has more of it. */

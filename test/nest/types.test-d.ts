@@ -35,7 +35,6 @@ declare const client: Redis;
 declare const prefix: string;
 declare const anyText: string;
 declare const anyTexts: string[];
-declare const eitherText: 'order:{0}' | 'order:{params.id}';
 
 enum Keys {
   static = 'nightly',
@@ -159,47 +158,6 @@ export class Repository<T extends { id: string }, Args extends string[]> {
   @Locked('entity:{0.id}', { onContended: 'skip' }) async skipAlways(_entity: T): Promise<T> { return _entity; }
 }
 
-/** `compile-errors.test.ts` has the messages of the compiler about the most common mistakes. */
-// prettier-ignore
-export class Wrong {
-  // @ts-expect-error -- synchronous, without a value
-  @Locked('x') nothing(): void {}
-  // @ts-expect-error -- sometimes synchronous
-  @Locked('x') sometimes(): Promise<string> | string { return ''; }
-  // @ts-expect-error -- a generator is neither
-  @Locked('x') async *generator(): AsyncGenerator<number> {}
-  // @ts-expect-error -- the method has no such parameter
-  @Locked((_id: string, amount: number) => `${amount}`) async moreParameters(_id: string): Promise<void> {}
-  // @ts-expect-error -- the parameter may be missing
-  @Locked((id: string) => id) async missingParameter(_id?: string): Promise<void> {}
-  // @ts-expect-error -- the same in one of two keys
-  @Locked(eitherText) async noSuchIndexInOne(): Promise<void> {}
-  // @ts-expect-error -- a skipped call returns undefined, not null
-  @Locked('x', { onContended: 'skip' }) async skipWithNull(): Promise<number | null> { return 1; }
-  // @ts-expect-error -- a handler that is skipped answers with undefined
-  @Locked(fromContext(() => 'x'), { onContended: 'skip' }) async skipHandler(): Promise<string> { return ''; }
-  // @ts-expect-error -- the function returns another type than the method emits
-  @Locked('x', { onContended: () => 5 }) otherEmission(): Observable<string> { throw new Error('not run'); }
-  // @ts-expect-error -- the same with a part of the request that needs no path
-  @Locked('order:{user}', { onContended: (id: string) => id }) async argumentsOfUser(_id: string): Promise<string> { return ''; }
-  // @ts-expect-error -- the function gets the context alone
-  @Locked('order:{params.id}', { onContended: (_context: ExecutionContext, id: string) => id }) async contextAndArguments(_context: ExecutionContext, _id: string): Promise<string> { return ''; }
-  // @ts-expect-error -- the function returns another type than the method
-  @Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context }) async otherAnswerOfRequest(_id: string): Promise<string> { return ''; }
-  // @ts-expect-error -- a static key is taken at the call then: there is no context
-  @Locked('order', { onContended: (context: ExecutionContext) => context.getType() }) async contextOfStatic(_id: string): Promise<string> { return ''; }
-  // @ts-expect-error -- nobody knows what the key is made of
-  @Locked(`${prefix}:all`, { onContended: (context: ExecutionContext) => context.getType() }) async contextOfAnyPrefix(_id: string): Promise<string> { return ''; }
-  // @ts-expect-error -- nobody knows what the key is made of
-  @Locked(`${prefix}:all`, { onContended: (id: string) => id }) async argumentsOfAnyPrefix(_id: string): Promise<string> { return ''; }
-  // @ts-expect-error -- one of two keys is made of the request
-  @Locked(eitherText, { onContended: (id: string) => id }) async argumentsOfEither(_id: string): Promise<string> { return ''; }
-  // @ts-expect-error -- one of the texts is not known
-  @Locked(['a', anyText], { onContended: (id: string) => id }) async argumentsOfOneText(_id: string): Promise<string> { return ''; }
-  // @ts-expect-error -- one of the keys is made of arguments
-  @Locked(['a', 'b:{0}'], { onContended: (context: ExecutionContext) => context.getType() }) async contextOfSeveral(_id: string): Promise<string> { return ''; }
-}
-
 export const rightRegistrations = [
   RedisLockModule.forRoot({ redis: 'redis://a' }),
   RedisLockModule.forRoot({ redis: { host: 'a', port: 6379 }, isGlobal: false, name: 'billing' }),
@@ -282,12 +240,6 @@ export class LimitedRight {
   @Limited('x', limitedOptions) async withSharedOptions(_id: string): Promise<void> {}
 }
 
-// prettier-ignore
-export class LimitedWrong {
-  // @ts-expect-error -- a handler that is skipped answers with undefined
-  @Limited(fromContext(() => 'x'), { limit: 5, onContended: 'skip' }) async skipHandler(): Promise<string> { return ''; }
-}
-
 export async function permits(locks: LockService): Promise<void> {
   const text: string = await locks.withPermits('x', { limit: 2 }, async (permit) => `${permit.permits}`);
   await using permit: Permit = await locks.acquirePermits('x', { limit: text.length, permits: 2 });
@@ -308,20 +260,6 @@ export class Leaders {
   @LeaderComposed() async composed(): Promise<void> {}
   @WhileLeader('x') async whileLeader({ term, signal }: Leadership): Promise<string> { return `${term.toFixed()} ${signal.aborted}`; }
   @WhileLeader('x', { ttlMs: 5_000 }) async withoutParameter(): Promise<void> {}
-  // @ts-expect-error -- a follower returns undefined
-  @LeaderOnly('x') async always(): Promise<number> { return 1; }
-  // @ts-expect-error -- synchronous
-  @LeaderOnly('x') synchronous(): void {}
-  // @ts-expect-error -- the method takes something else than a leadership
-  @WhileLeader('x') async otherParameter(_id: string): Promise<void> {}
-  // @ts-expect-error -- synchronous
-  @WhileLeader('x') synchronousToo(_term: Leadership): void {}
-  // @ts-expect-error -- it leads for as long as it can
-  @LeaderOnly('x', { holdMs: 5 }) async holds(): Promise<void> {}
-  // @ts-expect-error -- the same
-  @LeaderOnly('x', { maxHoldMs: 5 }) async holdsForAWhile(): Promise<void> {}
-  // @ts-expect-error -- it waits without an end
-  @LeaderOnly('x', { waitMs: 5 }) async waits(): Promise<void> {}
 }
 
 export function leaders(locks: LockService): Leader {
