@@ -2,7 +2,6 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { LockUnavailableError } from 'nest-redis-lock';
 import type { PostgresLockModuleOptions } from 'nest-redis-lock/sql';
 import type { LockBackend } from 'nest-redis-lock/testing';
-import { DrivenProcess } from '../support/driven-process.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import {
   acquireOn,
@@ -19,6 +18,7 @@ import {
 import { proxyTo } from '../support/stage.js';
 import type { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { LockWorker } from './lock-worker.js';
 import { blocked, ownPostgres, PATIENT, postgresOfFile, sessionOn, urlBy } from './stage.js';
 
 const server = await postgresOfFile();
@@ -258,26 +258,3 @@ describe('Locks in PostgreSQL', () => {
     },
   );
 });
-
-/** A process that holds a lock, and has listened for another. */
-class LockWorker extends DrivenProcess {
-  static start(url: string): Promise<LockWorker> {
-    const started = new LockWorker(new URL('lock.worker.mjs', import.meta.url), { url });
-    onTestFinished(() => started.kill());
-    return started.ready();
-  }
-
-  holdAndWait(): Promise<void> {
-    return this.ask('holdAndWait');
-  }
-
-  /**
-   * Closes its locks, and ends by itself: nothing else keeps it running.
-   * @returns its exit code
-   */
-  async closeAndEnd(): Promise<number | null> {
-    const ended = new Promise<number | null>((resolve) => this.child.once('exit', resolve));
-    void this.ask('close');
-    return ended;
-  }
-}

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
 import type { PostgresConfig } from 'nest-redis-lock/sql';
 import { freshKey } from '../support/claims.js';
-import { DrivenProcess } from '../support/driven-process.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
+import { LockWorker } from './lock-worker.js';
 import { listening, postgresOfFile, queued, rowOf } from './stage.js';
 
 type Query = { name?: string; text: string; values: unknown[] };
@@ -132,7 +132,7 @@ describe('Locks in PostgreSQL that are handed over', () => {
       LockService,
     ];
     const held = await holder.acquire(key, { ttlMs: 600_000 });
-    const dying = await WaitingProcess.start(server.url);
+    const dying = await LockWorker.start(server.url);
     for (let count = 1; count <= 4; count++) {
       await dying.wait(key);
       await queued(server, key, count);
@@ -228,16 +228,3 @@ describe('Locks in PostgreSQL that are handed over', () => {
     expect(await isHeld(kept.key)).toBe(true);
   });
 });
-
-/** A process whose four services each wait for a lock until it is killed. */
-class WaitingProcess extends DrivenProcess {
-  static start(url: string): Promise<WaitingProcess> {
-    const started = new WaitingProcess(new URL('lock.worker.mjs', import.meta.url), { url });
-    onTestFinished(() => started.kill());
-    return started.ready();
-  }
-
-  wait(key: string): Promise<void> {
-    return this.ask('wait', key);
-  }
-}

@@ -26,11 +26,8 @@ const mysql = (rest: string) => ({ mysql: `mysql://app:${SECRET}@host${rest}` })
 /** In the words of other drivers, and misspelt. */
 const WORDS = [
   'ssl-mode=REQUIRED',
-  'sslMode=REQUIRED',
-  'sslaccept=strict',
   'tls=true',
   'useSSL=true',
-  'requireSSL=true',
   'sslmode=REQUIRE',
   'sslmode=',
   'ssl=',
@@ -39,7 +36,6 @@ const WORDS = [
   'secure=1',
   'mode=required',
   'verifyServerCertificate=true',
-  'ssl_min_protocol_version=TLSv1.2',
 ];
 
 describe('The URL of a database', () => {

@@ -1,9 +1,7 @@
 import { spawn } from 'node:child_process';
 import { text } from 'node:stream/consumers';
-import { fileURLToPath } from 'node:url';
-import { generate } from '../readme/compile.js';
+import { generate, root } from '../readme/compile.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
 const compilerOptions = { noUnusedLocals: false, noUnusedParameters: false, isolatedModules: true };
 
 export interface Diagnostic {

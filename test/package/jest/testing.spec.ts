@@ -3,13 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { LockContendedError, Locked, LockLostError, LockService } from 'nest-redis-lock';
-import {
-  LockBench,
-  lockMatchers,
-  LockTestingModule,
-  withMemoryLocks,
-  type LockMatchers,
-} from 'nest-redis-lock/testing';
+import { LockBench, lockMatchers, LockTestingModule, type LockMatchers } from 'nest-redis-lock/testing';
 
 // Runs in the same two projects of Jest as fake-timers.spec.ts.
 
@@ -60,11 +54,5 @@ describe('the testing kit', () => {
     expect(bench).not.toHoldLock('order:17');
     expect(bench).toHaveLocked('order:17', { ttlMs: 30_000 });
     expect(() => expect(bench).toHaveLocked('order:18')).toThrow('expected {"key":"order:18"} to have been locked');
-  });
-
-  it('makes an instance work that was created with new', async () => {
-    const own = new LockBench();
-    expect(await withMemoryLocks(new Orders(own.locks), own).pay('17')).toBe('17');
-    expect(own).toHaveLocked('order:17');
   });
 });
