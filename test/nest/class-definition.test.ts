@@ -182,6 +182,7 @@ it.each<[given: string, problem: string]>([
   [`'job', { holdMs: 0 }`, 'got 0.'],
   [`'job', { holdMs: 0.5 }`, 'holdMs must be a whole number of milliseconds'],
   [`'job', { holdMs: 50, maxHoldMs: 49 }`, 'maxHoldMs must be at least holdMs: got maxHoldMs 49 with holdMs 50.'],
+  [`'job', { holdMs: 50, ttlMs: 1 }`, 'ttlMs must be a whole number of milliseconds from 20'],
 ])('@LockedCron is refused when the class is defined with %s [G383]', (given, problem) => {
   const { message } = refusalOf(`class Wrong { @LockedCron('0 0 1 1 *', ${given}) async run() {} }`);
   expect(message).toMatch(/^@Locked(Cron)? on Wrong\.run: [^@]*$/); // its place is named once
