@@ -10,7 +10,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
       const scripts = [...servingScripts(library).filter(({ name }) => name !== 'release'), EXTEND_TOGETHER];
       replacePart(scripts, 'local is_live = tonumber(finish) >= now', 'local is_live = true');
     },
-    nodes: 1,
   },
   'served-past-the-head': {
     what: 'a waiter that fits is served before the head of the queue, which does not fit',
@@ -20,14 +19,12 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
       const passed = `${parsed} if kind and holders and not (kind == holders.kind and ${fits}) then kind = nil end`;
       replacePart(servingScripts(library), parsed, passed);
     },
-    nodes: 1,
   },
   'limit-ignored': {
     what: 'permits are granted beyond their limit',
     inject(library) {
       replacePart(servingScripts(library), 'holders.used + weight <= math.min(most, holders.smallest)', 'true');
     },
-    nodes: 1,
   },
   'reader-joins-writer': {
     what: 'a reader shares a lock that another one holds alone',
@@ -39,7 +36,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
         `${foreign} and not (kind == 's' and owner ~= '')`,
       );
     },
-    nodes: 1,
   },
   'downgrade-with-a-gap': {
     what: 'a lock is downgraded by a release, and an attempt to share it',
@@ -59,14 +55,12 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
         });
       };
     },
-    nodes: 1,
   },
   'stale-places-served': {
     what: 'a process gives no lock back that was handed over to a place which it has left',
     inject({ RedisNode }) {
       RedisNode.prototype.decline = () => {};
     },
-    nodes: 1,
   },
   'adopted-with-the-old-token': {
     what: 'an adoption mints no token',
@@ -76,7 +70,6 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
         return transfer.call(this, request.hold ? request : { ...request, mints: false });
       };
     },
-    nodes: 1,
   },
   'detached-under-the-old-owner': {
     what: 'a detached lock stays under the owner value of its sender, and the parcel has whatever its process holds',
@@ -85,37 +78,25 @@ export const MODE_MUTANTS: Readonly<Record<string, Mutant>> = {
       replacePart([TRANSFER], 'if owner ~= from then', `if owner ~= from and not (${isSender}) then`);
       replacePart([TRANSFER], 'to .. latest', "(mints == '1' and to or from) .. latest");
     },
-    nodes: 1,
   },
   'held-beyond-the-limit': {
     what: 'a lock is held, and extended, when its maxHoldMs is over',
     inject({ Demands: { prototype } }) {
       prototype.endBy = () => {};
     },
-    nodes: 1,
   },
 };
 
 /** All scripts that serve the queue of a lock. */
 function servingScripts(library: Library): Script[] {
-  const {
-    ACQUIRE_TOGETHER,
-    DOWNGRADE,
-    FORCE_RELEASE,
-    RELEASE_AND_TURN,
-    RELEASE_AND_ACQUIRE_TOGETHER,
-    RELEASE,
-    TURN,
-    WITHDRAW,
-  } = library;
   return [
-    ACQUIRE_TOGETHER,
-    DOWNGRADE,
-    FORCE_RELEASE,
-    RELEASE_AND_TURN,
-    RELEASE_AND_ACQUIRE_TOGETHER,
-    RELEASE,
-    TURN,
-    WITHDRAW,
+    library.ACQUIRE_TOGETHER,
+    library.DOWNGRADE,
+    library.FORCE_RELEASE,
+    library.RELEASE_AND_TURN,
+    library.RELEASE_AND_ACQUIRE_TOGETHER,
+    library.RELEASE,
+    library.TURN,
+    library.WITHDRAW,
   ];
 }

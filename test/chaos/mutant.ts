@@ -12,8 +12,11 @@ export interface Mutant {
    */
   inject?: (library: Library) => void;
   options?: RedisLockSettings;
-  /** Number of nodes of the topology. */
-  nodes: number;
+  /**
+   * Number of nodes of the topology.
+   * @default 1
+   */
+  nodes?: number;
 }
 
 /**

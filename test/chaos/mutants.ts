@@ -1,6 +1,6 @@
 import type { Lease, LeaseState, LockBackend, LockHandle } from './library.js';
 import { MODE_MUTANTS } from './mode-mutants.js';
-import { interceptCommands, replaceSource, type Library, type Mutant } from './mutant.js';
+import { interceptCommands, replaceSource, type Mutant } from './mutant.js';
 
 /** The library, broken in one way each: the simulation must find all of them. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
@@ -10,13 +10,12 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     inject({ RELEASE }) {
       interceptCommands(RELEASE, HELD_BY_WHO_RELEASES);
     },
-    nodes: 1,
   },
   'deadline-from-the-reply': {
     what: 'a lease counts from when its answer came',
-    inject(library) {
-      const { now } = new library.Clock();
-      for (const backend of backendsOf(library)) {
+    inject({ Clock, ServerBackend, RedlockBackend }) {
+      const { now } = new Clock();
+      for (const backend of [ServerBackend, RedlockBackend].map(({ prototype }): LockBackend => prototype)) {
         const { acquire, extend } = backend;
         backend.acquire = function (request, done) {
           acquire.call(this, request, (outcome) =>
@@ -30,7 +29,6 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         };
       }
     },
-    nodes: 1,
   },
   'restarted-node-votes-at-once': {
     what: 'a node that came back without its keys votes (admission: false)',
@@ -57,7 +55,6 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       for (const script of [ACQUIRE, TURN, RELEASE_AND_TURN, RELEASE, WITHDRAW, FORCE_RELEASE])
         interceptCommands(script, FIRST_MICROSECOND);
     },
-    nodes: 1,
   },
   'vote-not-kept': {
     what: 'a Redlock node votes for a token, and does not keep it in its counter',
@@ -83,28 +80,24 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       };
     },
     options: { cohortMs: 60_000 },
-    nodes: 1,
   },
   'subscription-never-doubted': {
     what: 'a process waits for messages on a connection that the server has closed',
     inject({ PlainInbox }) {
       PlainInbox.prototype.check = () => {};
     },
-    nodes: 1,
   },
   'refusals-in-microtasks': {
     what: 'a refusal is settled before the event loop has run',
     inject({ RefusalGate }) {
       RefusalGate.prototype.settle = (_reason, settle) => queueMicrotask(settle);
     },
-    nodes: 1,
   },
   'replica-is-kept': {
     what: 'the connection to a server that has become a replica is kept',
     inject({ RedisConnection }) {
       RedisConnection.prototype.leaveReplica = () => 'Its server is a replica.';
     },
-    nodes: 1,
   },
   'taken-by-force-and-passed-on': {
     what: 'a process passes on a lock that it has taken away by force, and nobody hears of it',
@@ -124,14 +117,12 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         });
       };
     },
-    nodes: 1,
   },
   'extension-that-always-counts': {
     what: 'an extension counts, also if another owner or nobody holds the lock',
     inject({ EXTEND, RESTORE }) {
       for (const script of [EXTEND, RESTORE]) replaceSource(script, ALWAYS_EXTENDED);
     },
-    nodes: 1,
   },
   'held-until-the-timer': {
     what: 'a lock counts as held until a timer has run',
@@ -152,7 +143,6 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         return ended.get(this) ?? 'held';
       };
     },
-    nodes: 1,
   },
   'leader-releases-first': {
     what: 'the lock of a leader is released before its work has ended',
@@ -165,7 +155,6 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         return close.call(this);
       };
     },
-    nodes: 1,
   },
   'set-in-the-order-of-the-caller': {
     what: 'several locks are waited for one after the other, as the caller names them',
@@ -181,7 +170,6 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         return new LockSetHandle(held);
       };
     },
-    nodes: 1,
   },
   'set-keeps-what-it-gives-back': {
     what: 'a set that is refused keeps the locks that were free',
@@ -193,7 +181,6 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         return held.length === keys.length ? new LockSetHandle(held) : acquireAll.call(this, keys, options);
       };
     },
-    nodes: 1,
   },
   'lock-without-ttl': {
     what: 'a lock is set without a ttl',
@@ -201,14 +188,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       for (const script of [ACQUIRE, VOTE, TURN, RELEASE_AND_TURN, VOTE_OR_QUEUE])
         interceptCommands(script, SET_WITHOUT_TTL);
     },
-    nodes: 1,
   },
 };
-
-/** The base class of each kind of backend. */
-function backendsOf({ ServerBackend, RedlockBackend }: Library): LockBackend[] {
-  return [ServerBackend.prototype, RedlockBackend.prototype];
-}
 
 /**
  * Lua: each lock is held by the caller that releases it. The keys of a release are the counter, then lock and queue of

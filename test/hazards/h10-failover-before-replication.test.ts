@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
+import { replicaOf } from '../support/replica-of.js';
 import type { RedisServer } from '../support/redis-server.js';
 import type { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -12,11 +13,7 @@ import { counterOn } from '../support/stored.js';
 async function replicated(): Promise<{ primary: RedisServer; stream: TcpProxy; replica: RedisServer }> {
   const primary = await redisServer();
   const stream = await proxyTo(primary);
-  const replica = await redisServer('--replicaof', '127.0.0.1', String(stream.port));
-  await until(async () => String(await replica.command('INFO', 'replication')).includes('master_link_status:up'), {
-    what: 'the replica follows',
-  });
-  return { primary, stream, replica };
+  return { primary, stream, replica: await replicaOf(primary, stream) };
 }
 
 async function failOver(primary: RedisServer, replica: RedisServer): Promise<void> {

@@ -117,7 +117,7 @@ async function findMutants({ mutants, topologies, seed = 1 }: Settings, copies: 
 
 function isMeantFor(topology: Topology, mutant: string): boolean {
   if (OF_REPLICAS.includes(mutant)) return topology === 'sentinel';
-  return TOPOLOGIES[topology].servers === MUTANTS[mutant]!.nodes;
+  return TOPOLOGIES[topology].servers === (MUTANTS[mutant]!.nodes ?? 1);
 }
 
 async function violationOf(plan: Plan, copies: Copies): Promise<Result | undefined> {

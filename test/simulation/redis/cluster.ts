@@ -77,7 +77,6 @@ export class ClusterNode {
   readonly commands: Readonly<Record<string, ConnectionCommand>> = {
     CLUSTER: (_server, args) => this.execute(args),
     READONLY: (_server, _args, connection) => ((connection.isReadOnly = true), OK),
-    READWRITE: (_server, _args, connection) => ((connection.isReadOnly = false), OK),
     ASKING: (_server, _args, connection) => ((connection.isAsking = true), OK),
     MIGRATE: (_server, args) => this.migrate(args),
   };
@@ -343,11 +342,10 @@ export class ClusterNode {
         this.#replicate(args[0]!);
         return OK;
       case 'FAILOVER':
-        if (this.#masterId === undefined) return new ReplyError('ERR You should send CLUSTER FAILOVER to a replica');
         this.takeOver();
         return OK;
       case 'SETSLOT':
-        return this.#setSlot(Number(args[0]), args[1]!, args[2]);
+        return this.#setSlot(Number(args[0]), args[1]!, args[2]!);
       case 'SLOTS':
         return this.#assigned.map(({ first, last, id }) => [first, last, ...this.#shardOf(id)]);
       case 'NODES':
@@ -359,21 +357,16 @@ export class ClusterNode {
     }
   }
 
-  #setSlot(slot: number, kind: string, id?: string): Reply {
-    if (id !== undefined && id !== this.id && !this.#known.has(id))
-      return new ReplyError(`ERR I don't know about node ${id}`);
-    const isOwn = this.#owners[slot] === this.id;
+  #setSlot(slot: number, kind: string, id: string): Reply {
     switch (kind.toUpperCase()) {
       case 'MIGRATING':
-        if (!isOwn) return new ReplyError(`ERR I'm not the owner of hash slot ${slot}`);
-        this.#migrating.set(slot, id!);
+        this.#migrating.set(slot, id);
         return OK;
       case 'IMPORTING':
-        if (isOwn) return new ReplyError(`ERR I'm already the owner of hash slot ${slot}`);
-        this.#importing.set(slot, id!);
+        this.#importing.set(slot, id);
         return OK;
       default:
-        this.#assign(slot, id!);
+        this.#assign(slot, id);
         if (id === this.id && this.#importing.delete(slot)) {
           this.#bumpEpoch();
           this.#tell();
@@ -438,15 +431,9 @@ export class ClusterNode {
 
   #info(): string {
     const fields = {
-      cluster_enabled: 1,
       cluster_state: this.#isOk ? 'ok' : 'fail',
-      cluster_slots_assigned: this.#count(() => true),
       cluster_slots_ok: this.#count((id) => !this.#failed.has(id)),
-      cluster_slots_fail: this.#count((id) => this.#failed.has(id)),
       cluster_known_nodes: this.#known.size + 1,
-      cluster_size: this.#masters.size,
-      cluster_current_epoch: Math.max(this.#epoch, ...[...this.#known.values()].map(({ epoch }) => epoch)),
-      cluster_my_epoch: this.#epoch,
       cluster_stats_messages_publish_sent: this.#sent.publish,
       cluster_stats_messages_publishshard_sent: this.#sent.publishshard,
     };

@@ -112,13 +112,13 @@ function typeOf(connection: Connection): 'normal' | 'pubsub' | 'replica' {
 }
 
 function infoOf(
-  { data: { settings }, port, runId, uptimeS, isLoading, calls, replication, priority, cluster }: SimulatedServer,
+  { data: { settings }, port, runId, uptimeS, isLoading, calls, replication, cluster }: SimulatedServer,
   sections: readonly string[],
 ): string {
   const all: Readonly<Record<string, () => string>> = {
     server: () =>
       `redis_version:7.4.0\r\nredis_mode:${cluster ? 'cluster' : 'standalone'}\r\nprocess_id:1\r\nrun_id:${runId}\r\ntcp_port:${port}\r\nuptime_in_seconds:${uptimeS}\r\n`,
-    replication: () => replication.info(priority),
+    replication: () => replication.info(),
     cluster: () => `cluster_enabled:${cluster ? 1 : 0}\r\n`,
     persistence: () =>
       `loading:${isLoading ? 1 : 0}\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,

@@ -1,10 +1,8 @@
 import { LuaError, numberText, Table, type LuaValue, type RedisOfScripts } from '../lua/values.js';
 import { COMMANDS, TAKING_MEMORY, WRITING } from './commands.js';
 import { RedisData, type Script, type Subscriber } from './redis-data.js';
+import { OUT_OF_MEMORY, READ_ONLY } from './refusals.js';
 import { endedBy, fromLua, ReplyError, toLua, type Reply } from './replies.js';
-
-const READ_ONLY = new ReplyError("READONLY You can't write against a read only replica.");
-const OUT_OF_MEMORY = new ReplyError("OOM command not allowed when used memory > 'maxmemory'.");
 
 /**
  * A Redis server, as far as the library uses one: strings and sorted sets that expire, scripts,

@@ -1,11 +1,11 @@
+import { TAKING_MEMORY, WRITING } from './commands.js';
 import { ReplyError } from './replies.js';
 
 /** A state in which a server refuses commands. */
 export type Refusal = 'oom' | 'loading' | 'readonly' | 'noscript' | 'busy';
 
-const WRITES = /^(SET|DEL|PEXPIRE|PERSIST|ZADD|ZREM|ZREMRANGEBYSCORE|FLUSHALL)$/i;
-/** Writes that need memory. */
-const GROWS = /^(SET|ZADD)$/i;
+export const READ_ONLY = new ReplyError("READONLY You can't write against a read only replica.");
+export const OUT_OF_MEMORY = new ReplyError("OOM command not allowed when used memory > 'maxmemory'.");
 const WHILE_LOADING = /^(INFO|HELLO|CLIENT|CONFIG|AUTH|SUBSCRIBE|UNSUBSCRIBE|QUIT)$/i;
 const WHILE_BUSY = /^(HELLO|AUTH|QUIT)$/i;
 
@@ -22,9 +22,7 @@ export function refusalOf(state: Refusal | undefined, name: string): ReplyError 
 
 /** The same for a command that a script calls, or a client. */
 export function refusalOfWrite(state: Refusal | undefined, name: string): ReplyError | undefined {
-  if (state === 'oom' && GROWS.test(name))
-    return new ReplyError("OOM command not allowed when used memory > 'maxmemory'.");
-  if (state === 'readonly' && WRITES.test(name))
-    return new ReplyError("READONLY You can't write against a read only replica.");
+  if (state === 'oom' && TAKING_MEMORY.has(name.toUpperCase())) return OUT_OF_MEMORY;
+  if (state === 'readonly' && WRITING.has(name.toUpperCase())) return READ_ONLY;
   return undefined;
 }

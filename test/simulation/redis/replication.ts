@@ -216,18 +216,12 @@ export class Replication {
   }
 
   /** The section of INFO. */
-  info(priority: number): string {
+  info(): string {
     const ofReplica = this.#upstream && {
       master_host: '127.0.0.1',
       master_port: this.#upstream.port,
       master_link_status: this.isLinked ? 'up' : 'down',
-      master_last_io_seconds_ago: this.isLinked ? 0 : -1,
-      master_sync_in_progress: this.#upstream.state === 'sync' ? 1 : 0,
-      slave_read_repl_offset: this.offset,
-      slave_repl_offset: this.offset,
-      slave_priority: priority,
       slave_read_only: 1,
-      replica_announced: 1,
     };
     const followers = [...this.#followers].map(({ connection, acknowledged, isOnline }, at) => [
       `slave${at}`,
@@ -238,12 +232,8 @@ export class Replication {
       ...ofReplica,
       connected_slaves: this.#followers.size,
       ...(Object.fromEntries(followers) as Record<string, string>),
-      master_failover_state: 'no-failover',
       master_replid: this.id,
       master_replid2: this.formerId,
-      master_repl_offset: this.offset,
-      second_repl_offset: this.formerOffset,
-      repl_backlog_active: this.#backlog ? 1 : 0,
     };
     return Object.entries(fields)
       .map(([name, value]) => `${name}:${value}\r\n`)
