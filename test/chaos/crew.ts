@@ -2,6 +2,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { killWithParent } from '../../servers/kill-with-parent.js';
+import { killProcess } from '../support/kill-process.js';
 import type { Journal } from './journal.js';
 import type { Resource } from '../simulation/explorer/resource.js';
 import type { LockParcel } from './library.js';
@@ -57,10 +58,7 @@ export class Worker {
   async kill(): Promise<void> {
     const child = this.#child;
     this.#child = undefined;
-    if (!child || child.exitCode !== null || child.signalCode !== null) return;
-    const exited = once(child, 'exit');
-    child.kill('SIGKILL');
-    await exited;
+    if (child) await killProcess(child);
   }
 
   pause(): void {

@@ -6,6 +6,7 @@ import { providePostgres } from '../../servers/find-postgres.js';
 import { provideRedisServer } from '../../servers/find-redis-server.js';
 import { runCell, WORKERS, type CellResult } from './cell.js';
 import { RULES } from './history-checker.js';
+import { pick } from '../simulation/explorer/arguments.js';
 import { describeFault, planFaults, TOPOLOGIES, type TopologyId } from './schedule.js';
 import { SQL_MUTANTS } from './sql-mutants.js';
 
@@ -72,13 +73,6 @@ function seedOf(value: string): number {
   const seed = Number(value);
   if (!Number.isSafeInteger(seed) || seed < 0) throw new Error(`--seed is a whole number or "random": got ${value}.`);
   return seed;
-}
-
-function pick<T extends string>(value: string, known: readonly T[]): T[] {
-  const ids = value.split(',');
-  const unknown = ids.find((id) => !known.includes(id as T));
-  if (unknown !== undefined) throw new Error(`${unknown} is not known: expected ${known.join(', ')}.`);
-  return known.filter((id) => ids.includes(id));
 }
 
 async function runCells({ topologies, seeds, seconds, fair, schedule }: Settings): Promise<number> {

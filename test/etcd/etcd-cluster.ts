@@ -1,9 +1,9 @@
 import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { launchEtcd, newEtcdMembers, type EtcdMember } from '../../servers/launch-etcd.js';
+import { killProcess } from '../support/kill-process.js';
 import { until } from '../support/until.js';
 
 /** The parts of etcd's answers that are read. */
@@ -68,12 +68,8 @@ export class EtcdCluster {
     this.#children[at]!.kill('SIGCONT');
   }
 
-  async kill(at: number): Promise<void> {
-    const child = this.#children[at]!;
-    if (child.exitCode !== null || child.signalCode !== null) return;
-    const exited = once(child, 'exit');
-    child.kill('SIGKILL');
-    await exited;
+  kill(at: number): Promise<void> {
+    return killProcess(this.#children[at]!);
   }
 
   /** On the same ports, with its old data. */

@@ -2,6 +2,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { compileLibrary } from './compiled-library.js';
+import { killProcess } from './kill-process.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 
 /**
@@ -27,11 +28,8 @@ export abstract class StoppableProcess {
   }
 
   /** kill -9, which also ends a paused process. */
-  async kill(): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
-    const exited = once(this.child, 'exit');
-    this.child.kill('SIGKILL');
-    await exited;
+  kill(): Promise<void> {
+    return killProcess(this.child);
   }
 }
 

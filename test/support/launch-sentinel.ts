@@ -1,11 +1,11 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { candidatePort } from '../../servers/candidate-port.js';
 import { provideRedisServer } from '../../servers/find-redis-server.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
+import { killProcess } from './kill-process.js';
 
 export interface LaunchedSentinel {
   readonly port: number;
@@ -57,11 +57,7 @@ export async function launchSentinel(
 }
 
 async function stop(child: ChildProcess, dir: string): Promise<void> {
-  if (child.exitCode === null && child.signalCode === null) {
-    const exited = once(child, 'exit');
-    child.kill('SIGKILL');
-    await exited;
-  }
+  await killProcess(child);
   await rm(dir, { recursive: true, force: true });
 }
 

@@ -1,10 +1,10 @@
 import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createConnection, type Connection } from 'mysql2/promise';
 import { launchMariaDb } from '../../servers/launch-mariadb.js';
+import { killProcess } from './kill-process.js';
 
 /** A real MariaDB on 127.0.0.1, which dies with this process, however it ends. */
 export class MariaDbServer {
@@ -68,10 +68,7 @@ export class MariaDbServer {
   async kill(): Promise<void> {
     this.#admin?.destroy();
     this.#admin = undefined;
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
-    const exited = once(this.child, 'exit');
-    this.child.kill('SIGKILL');
-    await exited;
+    await killProcess(this.child);
   }
 
   async stop(): Promise<void> {

@@ -1,5 +1,4 @@
 import { execFile, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,6 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { initialisePostgres, launchPostgres } from '../../servers/launch-postgres.js';
+import { killProcess } from './kill-process.js';
 import { until } from './until.js';
 
 /** A real PostgreSQL on 127.0.0.1, which dies with this process, however it ends. */
@@ -87,10 +87,7 @@ export class PostgresServer {
   async kill(): Promise<void> {
     await this.#admin?.end().catch(() => {});
     this.#admin = undefined;
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
-    const exited = once(this.child, 'exit');
-    this.child.kill('SIGQUIT'); // immediate shutdown
-    await exited;
+    await killProcess(this.child, 'SIGQUIT'); // immediate shutdown
   }
 
   async stop(): Promise<void> {

@@ -1,11 +1,11 @@
 import { execFileSync, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { provideRedisServer, type RedisBinary } from '../../servers/find-redis-server.js';
 import { launchRedisServer } from '../../servers/launch-redis-server.js';
 import { AdminConnection } from './admin-connection.js';
+import { killProcess } from './kill-process.js';
 
 export interface RedisServerOptions {
   /** Further settings, such as `['--appendonly', 'yes']`; they override the defaults. */
@@ -66,11 +66,7 @@ export class RedisServer {
   /** kill -9, which also ends a paused server. */
   async kill(): Promise<void> {
     this.#admin.close();
-    const running = this.#process;
-    if (running.exitCode !== null || running.signalCode !== null) return;
-    const exited = once(running, 'exit');
-    running.kill('SIGKILL');
-    await exited;
+    await killProcess(this.#process);
   }
 
   /** kill -9, then the same port again, without data unless `args` asked for persistence. */

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { MUTANTS } from '../../chaos/mutants.js';
 import { TOPOLOGIES, type Topology } from './plan.js';
 
-export const KNOWN_MUTANTS = Object.keys(MUTANTS);
+const KNOWN_MUTANTS = Object.keys(MUTANTS);
 const ALL = Object.keys(TOPOLOGIES) as Topology[];
 
 export const USAGE = `npm run simulate -- [options]
@@ -19,23 +19,12 @@ With REDIS_CLIENT=node-redis in the environment the library uses that instead of
 Exits with 0: no violation, or all mutants were found; 1: not so; 64: wrong usage. With 40 seeds or
 more it also fails if they never reached one of the states of the library that they have to reach.`;
 
-export type Mode = 'explore' | 'mutants' | 'help';
+type Mode = 'explore' | 'mutants' | 'help';
 
-export interface Settings {
-  readonly mode: Mode;
-  readonly topologies: readonly Topology[];
-  /** The first seed; undefined: any. */
-  readonly seed?: number;
-  /** The number of seeds; undefined: as many as possible in the time limit. */
-  readonly seeds?: number;
-  readonly seconds: number;
-  readonly traces: boolean;
-  readonly shrinks: boolean;
-  readonly mutants: readonly string[];
-}
+export type Settings = ReturnType<typeof readArguments>;
 
 /** @throws Error that says what is not understood */
-export function readArguments(args: string[]): Settings {
+export function readArguments(args: string[]) {
   const text = { type: 'string' } as const;
   const flag = { type: 'boolean', default: false } as const;
   const { values } = parseArgs({
@@ -56,15 +45,17 @@ export function readArguments(args: string[]): Settings {
   if (values.trace && seed === undefined)
     throw new Error('--trace needs --seed: the trace of many seeds is of no use.');
   const isOfMutants = values.mutants || values.mutant !== undefined;
+  const mode: Mode = values.help ? 'help' : isOfMutants ? 'mutants' : 'explore';
   return {
-    mode: values.help ? 'help' : isOfMutants ? 'mutants' : 'explore',
-    topologies: values.topology === undefined ? ALL : values.topology.split(',').map(topologyOf),
+    mode,
+    topologies: values.topology === undefined ? ALL : pick(values.topology, ALL),
     seed,
+    /** Undefined: as many as possible in the time limit. */
     seeds: values.seeds === undefined ? (seed === undefined ? undefined : 1) : natural('seeds', values.seeds),
     seconds: values.seconds === undefined ? 60 : natural('seconds', values.seconds),
     traces: values.trace,
     shrinks: values.shrink,
-    mutants: values.mutant === undefined ? KNOWN_MUTANTS : [mutantOf(values.mutant)],
+    mutants: values.mutant === undefined ? KNOWN_MUTANTS : pick(values.mutant, KNOWN_MUTANTS),
   };
 }
 
@@ -75,14 +66,10 @@ function natural(name: string, value: string): number {
   return number;
 }
 
-function topologyOf(name: string): Topology {
-  const known = ALL.find((topology) => topology === name);
-  if (known === undefined) throw new Error(`--topology does not know "${name}": expected ${ALL.join(', ')}.`);
-  return known;
-}
-
-function mutantOf(name: string): string {
-  if (!KNOWN_MUTANTS.includes(name))
-    throw new Error(`--mutant does not know "${name}": expected ${KNOWN_MUTANTS.join(', ')}.`);
-  return name;
+/** @returns those of the known names that a list names */
+export function pick<T extends string>(value: string, known: readonly T[]): T[] {
+  const ids = value.split(',');
+  const unknown = ids.find((id) => !known.includes(id as T));
+  if (unknown !== undefined) throw new Error(`${unknown} is not known: expected ${known.join(', ')}.`);
+  return known.filter((id) => ids.includes(id));
 }

@@ -229,18 +229,8 @@ export class Copy {
 
 /** The global `process` of a copy. */
 function processOf(here: () => Home): object {
-  const hrtime = () => {
-    const us = Math.round(here().process.monotonicMs() * 1_000);
-    return [Math.floor(us / 1e6), (us % 1e6) * 1_000];
-  };
-  const bigint = () => BigInt(Math.round(here().process.monotonicMs() * 1_000)) * 1_000n;
-  const simulated: object = Object.create(process, {
+  return Object.create(process, {
     pid: { get: () => here().pid },
     nextTick: { value: process.nextTick.bind(process) },
-    hrtime: { value: Object.assign(hrtime, { bigint }) },
-    on: { value: () => simulated },
-    once: { value: () => simulated },
-    off: { value: () => simulated },
-  });
-  return simulated;
+  }) as object;
 }
