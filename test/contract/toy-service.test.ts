@@ -1,12 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { LockUnavailableError, type LockService } from 'nest-redis-lock';
+import { LockUnavailableError } from 'nest-redis-lock';
 import { type AcquireOutcome, fromPromises, type PromiseBackend } from 'nest-redis-lock/testing';
 import { composeLocks } from '../../lib/compose/composition.js';
 import { BACKEND } from '../../lib/compose/backend-lock-options.js';
 import { now } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { serviceOn } from '../support/open-locks.js';
+import { warningsOf } from '../support/scene.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
 import { ToyWatched } from './toy-watched.js';
@@ -63,11 +64,16 @@ it('the events of a service end though its store fails to close, and the applica
 /** Two services on one store: one waits for what the other holds. */
 const pairOn = (toy: PromiseBackend) => [serviceOn(fromPromises(toy, now)), serviceOn(fromPromises(toy, now))] as const;
 
-/** The warnings of a service, as they come. */
-function warningsOf(locks: LockService): string[] {
-  const warnings: string[] = [];
-  locks.problems$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
-  return warnings;
+/** Of two services on a store, one waits for the lock that the other holds; `pass` lets both have had it. */
+async function waitingOn(toy: PromiseBackend, waitMs?: number) {
+  const [one, other] = pairOn(toy);
+  const holder = await one.acquire('key');
+  const waiting = other.acquire('key', { waitMs });
+  const pass = async () => {
+    await holder.release();
+    await (await waiting).release();
+  };
+  return { holder, waiting, pass };
 }
 
 const never = () => new Promise<never>(() => {});
@@ -75,15 +81,12 @@ const asked = ({ log }: ToyWatched) => log.filter((entry) => entry === 'acquire 
 
 it('a waiting call asks a store with a watch again only when the watch says that the lock may be free [G1090]', async () => {
   const toy = new ToyWatched(now);
-  const [one, other] = pairOn(toy);
-  const holder = await one.acquire('key');
-  const waiting = other.acquire('key');
+  const { pass } = await waitingOn(toy);
   await until(() => toy.watches === 1, { what: 'the call has it watch' });
   await delay(300);
   expect(asked(toy)).toBeLessThanOrEqual(1 + 3); // the holder; the call, with a place, and once more when the watch began
   const before = asked(toy);
-  await holder.release();
-  await (await waiting).release();
+  await pass();
   expect(asked(toy)).toBe(before + 1);
 });
 
@@ -146,9 +149,7 @@ it('waiting calls ask again when the watch of their store says once more that it
     yield again.opened as Promise<undefined>;
     yield await never();
   };
-  const [one, other] = pairOn(toy);
-  const holder = await one.acquire('key');
-  const waiting = other.acquire('key');
+  const { holder, waiting } = await waitingOn(toy);
   await until(() => asked(toy) >= 3, { what: 'the call waits' });
   await delay(1);
   const before = asked(toy);
@@ -161,10 +162,8 @@ it('waiting calls ask again when the watch of their store says once more that it
 
 it('a silent watch is begun again when a wake-up did not come [G1091]', async () => {
   const toy = new ToyWatched(now);
-  const [one, other] = pairOn(toy);
   const began = () => toy.log.filter((entry) => entry === 'watch').length;
-  const holder = await one.acquire('key');
-  const waiting = other.acquire('key', { waitMs: 60_000 });
+  const { holder, waiting } = await waitingOn(toy, 60_000);
   await until(() => toy.watches === 1, { what: 'the store watches' });
   await delay(11_000);
   expect(began()).toBe(1);
@@ -238,13 +237,10 @@ it('a watch that keeps saying that it may have missed some locks does not make c
     for (;;) yield undefined;
   };
   const toy = Object.assign(new ToyWatched(now), { watch });
-  const [one, other] = pairOn(toy);
-  const holder = await one.acquire('key');
-  const waiting = other.acquire('key');
+  const { pass } = await waitingOn(toy);
   await delay(1_000);
   expect(asked(toy)).toBeLessThanOrEqual(60);
-  await holder.release();
-  await (await waiting).release();
+  await pass();
 });
 
 it.each<[how: string, make: () => ToyBackend, most: number]>([
@@ -261,13 +257,10 @@ it.each<[how: string, make: () => ToyBackend, most: number]>([
       const outcome = await acquire.call(toy, request);
       return outcome.status === 'contended' ? { ...outcome, remainingMs: [0, 3, -5][count % 3]! } : outcome;
     };
-    const [one, other] = pairOn(toy);
-    const holder = await one.acquire('key');
-    const waiting = other.acquire('key', { waitMs: 60_000 });
+    const { pass } = await waitingOn(toy, 60_000);
     await delay(3_000);
     expect(count).toBeLessThanOrEqual(most);
-    await holder.release();
-    await (await waiting).release();
+    await pass();
   },
 );
 
@@ -306,13 +299,10 @@ it('a watch that never stops yielding keys leaves time for calls', async () => {
   const watch = async function* () {
     for (; ; yielded++) yield 'key';
   };
-  const [one, other] = pairOn(Object.assign(new ToyWatched(now), { watch }));
-  const holder = await one.acquire('key');
-  const waiting = other.acquire('key');
+  const { pass } = await waitingOn(Object.assign(new ToyWatched(now), { watch }));
   await delay(100);
   expect(yielded).toBeLessThanOrEqual(100 * 100);
-  await holder.release();
-  await (await waiting).release();
+  await pass();
 });
 
 it.each<

@@ -1,6 +1,4 @@
-import { Redis } from 'ioredis';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { portOf } from '../support/port-of.js';
+import { describe, expect, it } from 'vitest';
 import { runScript } from '../support/run-script.js';
 import {
   client,
@@ -14,7 +12,7 @@ import {
   queueEntry,
   RELEASE,
   run,
-  ScriptRunner,
+  runnerWith,
   server,
   told,
   TOKEN,
@@ -59,16 +57,13 @@ const holder = async (lock = LOCK) => ownerOf(await client.get(lock));
 
 describe('a release', () => {
   it('sends no token when listeners may not be counted', async () => {
-    await server.command('ACL', 'SETUSER', 'narrow', 'on', '>secret', 'allkeys', 'allchannels', '+@all', '-pubsub');
-    const narrow = new Redis({ port: server.port, username: 'narrow', password: 'secret' });
-    await narrow.ping();
+    const narrow = await runnerWith('allkeys', 'allchannels', '+@all', '-pubsub');
     await hold('me');
     await line(entryOf('first'));
-    await runScript(new ScriptRunner(portOf(narrow), 5_000), RELEASE, KEYS, ['me@']);
+    await runScript(narrow, RELEASE, KEYS, ['me@']);
     await told('first');
     expect(heard[0]!.grant).toBeUndefined();
     expect(await holder()).toBe('first');
-    narrow.disconnect();
   });
 
   it('passes over all whose processes have been silent for longer than a grant lasts, however many, in one step [G270]', async () => {
@@ -96,14 +91,11 @@ describe('a release', () => {
   });
 
   it('frees the lock when it may not publish, instead of granting it to processes that do not learn of it', async () => {
-    await server.command('ACL', 'SETUSER', 'mute', 'on', '>secret', 'allkeys', 'allchannels', '+@all', '-publish');
-    const mute = new Redis({ port: server.port, username: 'mute', password: 'secret' });
-    onTestFinished(() => mute.disconnect());
-    await mute.ping();
+    const mute = await runnerWith('allkeys', 'allchannels', '+@all', '-publish');
     await line(entryOf('elsewhere', 'grant', 'inbox:elsewhere'), entryOf('alive'));
     await signs({ [`${UNVERIFIED} inbox:elsewhere`]: 0, [`${UNVERIFIED} inbox:alive`]: 0 });
     await hold('me');
-    expect(await runScript(new ScriptRunner(portOf(mute), 5_000), RELEASE, KEYS, ['me@'])).toBe(1);
+    expect(await runScript(mute, RELEASE, KEYS, ['me@'])).toBe(1);
     expect(await client.exists(LOCK)).toBe(0);
   });
 

@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { portOf } from '../support/port-of.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
@@ -15,9 +15,9 @@ import {
   type Reply,
   run,
   runner,
+  runnerWith,
   ScriptFault,
   ScriptRunner,
-  server,
   VOTE,
 } from './script-server.js';
 
@@ -35,14 +35,6 @@ describe('A ScriptRunner', () => {
   const raise = (key: string) => run(RAISE_FENCE, [key, `${key}:fence`], 'me@', RAISED);
   const vote = (key: string) => run(VOTE, ['lock:admission', key, `${key}:fence`], '', 10_000, `me@${RAISED}`);
 
-  /** A runner of a user with these rights. */
-  const of = async (...rights: string[]) => {
-    await client.call('ACL', 'SETUSER', 'other', 'reset', 'on', 'nopass', ...rights);
-    const other = new Redis({ port: server.port, host: '127.0.0.1', username: 'other', password: 'any' });
-    onTestFinished(() => other.disconnect());
-    await other.ping();
-    return new ScriptRunner(portOf(other), 30_000);
-  };
   /** In one tick, while the server is busy. */
   const allSettled = (operations: () => Promise<Reply>[], by = runner) =>
     together(by, () => Promise.allSettled(operations()));
@@ -79,7 +71,7 @@ describe('A ScriptRunner', () => {
 
   it('knows that a script which failed in the middle may have taken effect', async () => {
     await acquire('held', 'somebody');
-    const half = await of('~*', '+@all', '-pttl');
+    const half = await runnerWith('~*', '+@all', '-pttl');
     const outcomes = await allSettled(() => ['free', 'held'].map((key) => acquire(key, 'me', half)), half);
     expect(outcomes).toEqual(
       Array(2).fill({ status: 'rejected', reason: expect.objectContaining({ mayHaveRun: true, disconnected: false }) }),

@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, beforeEach, expect } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished } from 'vitest';
 import { readMessage, type Message } from '../../lib/stores/node/messages.js';
 import { WITHDRAW } from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
@@ -57,6 +57,15 @@ export function onServer(): void {
 
 export function run(script: Script, keys: readonly string[], ...args: (string | number)[]): Promise<Reply> {
   return runScript(runner, script, keys, args);
+}
+
+/** A runner of a user with these rights. */
+export async function runnerWith(...rights: string[]): Promise<ScriptRunner> {
+  await client.call('ACL', 'SETUSER', 'other', 'reset', 'on', 'nopass', ...rights);
+  const other = new Redis({ port: server.port, host: '127.0.0.1', username: 'other', password: 'any' });
+  onTestFinished(() => other.disconnect());
+  await other.ping();
+  return new ScriptRunner(portOf(other), 30_000);
 }
 
 /** The places in the queue of the lock, without the signs of processes. */

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Locked, type LockEvent, lockKey, type LockService } from 'nest-redis-lock';
 import { makeApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
-import { sceneOfFile } from '../support/scene.js';
+import { eventsOf, sceneOfFile } from '../support/scene.js';
 import { until } from '../support/until.js';
 
 const { open, untilQueued } = await sceneOfFile();
@@ -10,9 +10,8 @@ const { open, untilQueued } = await sceneOfFile();
 const nothing = () => Promise.resolve();
 type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }>;
 
-function eventsOf(locks: LockService) {
-  const events: LockEvent[] = [];
-  locks.events$.subscribe((event) => events.push(event));
+function recordsOf(locks: LockService) {
+  const events = eventsOf(locks);
   const of = <Type extends LockEvent['type']>(type: Type) =>
     events.filter((event): event is EventOf<Type> => event.type === type);
   return { of, came: (type: LockEvent['type'], count = 1) => until(() => of(type).length >= count, { what: type }) };
@@ -21,7 +20,7 @@ function eventsOf(locks: LockService) {
 describe('labels', () => {
   it('are the option, or the first part of the key, in each event of a lock [G410]', async () => {
     const [locks, others] = [await open(), await open()];
-    const { of, came } = eventsOf(locks);
+    const { of, came } = recordsOf(locks);
     await locks.withLock('order:17', () => Promise.resolve());
     await locks.withLock('order:18', { label: 'payments' }, () => Promise.resolve());
     const held = await others.acquire('order:19');
@@ -43,7 +42,7 @@ describe('labels', () => {
 
   it('are few, however many keys there are [G411]', async () => {
     const locks = await openLocks({ memory: true });
-    const { of } = eventsOf(locks);
+    const { of } = recordsOf(locks);
     for (let index = 0; index < 150; index++) await locks.withLock(`user${index}:x`, () => Promise.resolve());
     const labels = new Set(of('acquired').map(({ label }) => label));
     expect(labels.size).toBe(101);
@@ -52,7 +51,7 @@ describe('labels', () => {
 
   it('are _key for keys without a colon, which may consist of data only, unless the call has a label [G567]', async () => {
     const locks = await openLocks({ memory: true });
-    const { of } = eventsOf(locks);
+    const { of } = recordsOf(locks);
     for (const key of ['ada@example.org', ':ada@example.org', 'nightly']) await locks.withLock(key, nothing);
     await locks.withLock('nightly', { label: 'nightly' }, nothing);
     await locks.withLock(['ada@example.org', 'users:ada'], nothing);
@@ -78,7 +77,7 @@ describe('labels', () => {
     }
     const { app, locks } = await makeApp({ providers: [Orders] });
     for (let index = 0; index < 150; index++) await locks.withLock(`user${index}:x`, nothing);
-    const { of } = eventsOf(locks);
+    const { of } = recordsOf(locks);
     const orders = app.get(Orders);
     await orders.byText('1');
     await orders.byFixedText();
@@ -102,7 +101,7 @@ describe('labels', () => {
 
   it('events say how a call got its lock, and for how long it waited for it and held it [G412]', async () => {
     const [locks, others] = [await open(), await open()];
-    const { of, came } = eventsOf(locks);
+    const { of, came } = recordsOf(locks);
     const first = await locks.acquire('a:1');
     const { remainingMs } = first;
     await until(() => first.remainingMs < remainingMs - 50, { what: 'a while' });

@@ -1,6 +1,7 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
 import type { LockService, LockServiceOptions } from 'nest-redis-lock';
 import { openLocks } from '../support/open-locks.js';
+import { warningsOf } from '../support/scene.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { redisServer } from '../support/stage.js';
 
@@ -10,11 +11,7 @@ const work = async () => {};
 /** Opens a service in memory, and collects the messages of its warnings. */
 const open = async (options: LockServiceOptions = { lockOrder: 'warn' }): Promise<[LockService, string[]]> => {
   const locks = await openLocks({ memory: true, ...options });
-  const warnings: string[] = [];
-  locks.events$.subscribe((event) => {
-    if (event.type === 'warning') warnings.push(event.message);
-  });
-  return [locks, warnings];
+  return [locks, warningsOf(locks)];
 };
 
 /** Takes each lock under the previous one. */

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { Lock, LockEvent, LockService, Permit, RedisLockModuleOptions, RedisLockSettings } from 'nest-redis-lock';
+import type { Lock, LockService, Permit, RedisLockModuleOptions, RedisLockSettings } from 'nest-redis-lock';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { proxyTo } from '../support/stage.js';
-import { sceneOfFile } from '../support/scene.js';
+import { sceneOfFile, warningsOf } from '../support/scene.js';
 import { until } from '../support/until.js';
 
 const { server, open, untilQueued } = await sceneOfFile();
@@ -108,10 +108,7 @@ describe.each(STORES)('permits (%s)', (_name, options) => {
 
   it('the smaller of two limits applies to all while a call with that limit holds permits, and a warning says so once', async () => {
     const locks = await open();
-    const warnings: string[] = [];
-    locks.events$.subscribe((event: LockEvent) => {
-      if (event.type === 'warning') warnings.push(event.message);
-    });
+    const warnings = warningsOf(locks);
     const held = await locks.acquirePermits('limits', { limit: 2 });
     const second = await locks.acquirePermits('limits', { limit: 5 });
     await expect(locks.tryAcquirePermits('limits', { limit: 5 })).resolves.toBeNull();
@@ -185,8 +182,7 @@ describe('permits of several processes', () => {
   it('a warning about different limits names the limit of the call whose attempt found it, although that call has given up', async () => {
     const proxy = await proxyTo(server);
     const [holder, locks] = [await open(), await openLocks({ redis: proxy.url })];
-    const warnings: string[] = [];
-    locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
+    const warnings = warningsOf(locks);
     await locks.withLock('warm', () => {});
     const held = await holder.acquirePermits('gave up', { limit: 3, permits: 3 });
     const giveUp = new AbortController();

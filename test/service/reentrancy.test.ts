@@ -58,21 +58,6 @@ describe('a nested acquisition of a lock that the call holds', () => {
     await expect(working).rejects.toMatchObject({ code: 'LOCK_LOST', outcome: { status: 'fulfilled' } });
   });
 
-  it.each(['the call', 'the service'])(
-    'fails at once where %s says reentrant: false, and the outer lock stays',
-    async (who) => {
-      const locks = await open({ reentrant: who === 'the call' });
-      const options = who === 'the call' ? { reentrant: false, waitMs: 60_000 } : {};
-      await locks.withLock('self', async (outer) => {
-        await server.resetCalls();
-        const nested = locks.withLock('self', options, () => {});
-        await expect(nested).rejects.toMatchObject({ code: 'LOCK_SELF_DEADLOCK', key: 'self' });
-        expect([await scriptCalls(server), outer.isHeld]).toEqual([0, true]);
-      });
-      expect(await isFree('self')).toBe(true);
-    },
-  );
-
   it('does not shorten the lock of the calls around it, and makes it longer only until it ends [G1004]', async () => {
     const locks = await open({ ttlMs: 10_000 });
     await locks.withLock('longest', async (outer) => {

@@ -8,6 +8,7 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import { loadScripts } from '../support/script-calls.js';
 import { redisServer } from '../support/stage.js';
 import { ownerOn } from '../support/stored.js';
+import { warningsOf } from '../support/scene.js';
 import { until } from '../support/until.js';
 import { open, plainChannels, REQUEST, shardChannels, sum, untilSigns } from './cluster-messages.js';
 
@@ -110,13 +111,7 @@ it.each(cases)(
         ? open(cluster, login)
         : openLocks({ redis: { host: '127.0.0.1', port: server.port, ...login } });
     const [first, second] = [await openOne(), await openOne()];
-    const warnings = [first, second].map((locks) => {
-      const heard: string[] = [];
-      locks.events$.subscribe((event) => {
-        if (event.type === 'warning') heard.push(event.message);
-      });
-      return heard;
-    });
+    const warnings = [first, second].map(warningsOf);
     const wait = async (waits: LockService, holding: LockService) => {
       const holder = await holding.acquire(key, REQUEST);
       const waiting = waits.acquire(key, REQUEST);

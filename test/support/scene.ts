@@ -37,3 +37,10 @@ export function eventsOf(locks: LockService): LockEvent[] {
   locks.events$.subscribe((event) => events.push(event));
   return events;
 }
+
+/** The messages of the warnings of a service from now on. */
+export function warningsOf(locks: LockService): string[] {
+  const warnings: string[] = [];
+  locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
+  return warnings;
+}

@@ -2,10 +2,11 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, tracingChannel, unsubscribe, type TracingChannelSubscribers } from 'node:diagnostics_channel';
 import { setImmediate as loopTurn } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import type { AcquireTrace, HoldTrace, LockEvent, LockEventMessage } from 'nest-redis-lock';
+import type { AcquireTrace, HoldTrace, LockEventMessage } from 'nest-redis-lock';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Telemetry } from '../../lib/core/service/telemetry.js';
 import { openLocks } from '../support/open-locks.js';
+import { eventsOf, warningsOf } from '../support/scene.js';
 import { until } from '../support/until.js';
 
 const CHANNELS = ['start', 'end', 'asyncStart', 'asyncEnd', 'error'] as const;
@@ -162,8 +163,7 @@ describe('permits and shared locks', () => {
     const acquires = published<AcquireTrace>('nest-redis-lock:acquire');
     const holds = published<HoldTrace>('nest-redis-lock:hold');
     const messages = publishedEvents();
-    const events: LockEvent[] = [];
-    locks.events$.subscribe((event) => void events.push(event));
+    const events = eventsOf(locks);
     const permits = await locks.acquirePermits('mail', { limit: 3, permits: 2 });
     expect(await locks.tryAcquirePermits('mail', { limit: 1 })).toBeNull();
     await permits.release();
@@ -213,8 +213,7 @@ describe('the option telemetry', () => {
     const observer = { acquire: ends, hold: ends, ...others };
     const later = { acquire: broken, hold: broken, ...others };
     const locks = await openLocks({ memory: true, telemetry: { open: () => observer } });
-    const warnings: string[] = [];
-    locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
+    const warnings = warningsOf(locks);
     expect(await locks.withLock('k', async (lock) => (await lock.extend(), 'done'))).toBe('done');
     for (const fails of [broken, (work: () => unknown) => (work(), broken())]) {
       const runs = () => ({ run: fails, end: () => {} });

@@ -15,6 +15,7 @@ import { otelLocks, type OtelLocksOptions } from 'nest-redis-lock/otel';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
+import { warningsOf } from '../support/scene.js';
 import { redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
@@ -250,8 +251,7 @@ describe('metrics', () => {
     const meter = Object.assign(Object.create(createNoopMeter()) as Meter, { createHistogram: () => ({ record }) });
     const telemetry = otelLocks({ spans: false, meterProvider: { getMeter: () => meter } });
     const locks = await openLocks({ memory: true, telemetry });
-    const warnings: string[] = [];
-    locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
+    const warnings = warningsOf(locks);
     expect(await locks.withLock('k', () => Promise.resolve('done'))).toBe('done');
     await loopTurn(); // an error of a subscriber of events$ would end the process there
     expect(warnings).toEqual(['The telemetry of locks has failed, and may fail again: Error: out of series.']);
