@@ -14,7 +14,7 @@ Runs the library in simulated processes, on simulated servers and time. What hap
   --trace          print all that happens; with --seed
   --shrink         make the first plan that fails small, and print it as a test
   --mutants        the library broken on purpose, in each way: each has to be found within 30 s of CPU time
-  --mutant name    one of them: ${KNOWN_MUTANTS.join(' ')}
+  --mutant a,b     some of them: ${KNOWN_MUTANTS.join(' ')}
 With REDIS_CLIENT=node-redis in the environment the library uses that instead of ioredis.
 Exits with 0: no violation, or all mutants were found; 1: not so; 64: wrong usage. With 40 seeds or
 more it also fails if they never reached one of the states of the library that they have to reach.`;
