@@ -67,6 +67,8 @@ it.each([
   expect(error.message).toMatch(
     / onContended of @Locked\. This call held "a" meanwhile: if the holder of "b" waits for "a", neither can continue; take both at once with acquireAll\.$/,
   );
+  const ofPermits = locks.withLock('a', () => locks.withPermits('b', { limit: 2, waitMs }, work));
+  await expect(ofPermits).rejects.toThrow(/; take both in the same order everywhere\.$/);
   await taken.release();
 });
 
