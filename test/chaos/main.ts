@@ -6,7 +6,7 @@ import { providePostgres } from '../../servers/find-postgres.js';
 import { provideRedisServer } from '../../servers/find-redis-server.js';
 import { runCell, WORKERS, type CellResult } from './cell.js';
 import { RULES } from './history-checker.js';
-import { pick } from '../simulation/explorer/arguments.js';
+import { pick } from '../support/pick.js';
 import { describeFault, planFaults, TOPOLOGIES, type TopologyId } from './schedule.js';
 import { SQL_MUTANTS } from './sql-mutants.js';
 

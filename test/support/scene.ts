@@ -41,6 +41,6 @@ export function eventsOf(locks: LockService): LockEvent[] {
 /** The messages of the warnings of a service from now on. */
 export function warningsOf(locks: LockService): string[] {
   const warnings: string[] = [];
-  locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
+  locks.problems$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
   return warnings;
 }

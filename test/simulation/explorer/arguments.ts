@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { MUTANTS } from '../../chaos/mutants.js';
+import { pick } from '../../support/pick.js';
 import { TOPOLOGIES, type Topology } from './plan.js';
 
 const KNOWN_MUTANTS = Object.keys(MUTANTS);
@@ -64,12 +65,4 @@ function natural(name: string, value: string): number {
   if (!Number.isSafeInteger(number) || number < 0 || value.trim() === '')
     throw new Error(`--${name} is a whole number: got "${value}".`);
   return number;
-}
-
-/** @returns those of the known names that a list names */
-export function pick<T extends string>(value: string, known: readonly T[]): T[] {
-  const ids = value.split(',');
-  const unknown = ids.find((id) => !known.includes(id as T));
-  if (unknown !== undefined) throw new Error(`${unknown} is not known: expected ${known.join(', ')}.`);
-  return known.filter((id) => ids.includes(id));
 }
